@@ -1,0 +1,113 @@
+//! What can be chosen: once for a group by its founder, and by each member for itself.
+
+use crate::identity::Name;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What all members of a group have in common; the founder's word, told to everyone who joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// How many members may crash at once without a message lost that anybody was told is accepted (r). Held to at
+    /// most members − 1. 0: fastest, and what a crashed orderer alone had delivered may be lost.
+    pub resilience: u8,
+    /// Most members at a time. 1 to 4,096.
+    pub members_max: u16,
+    /// How many messages the history keeps for repair. 16 to 1,048,576.
+    pub history_messages: u32,
+    /// How many bytes of payload the history keeps. At least 65,536.
+    pub history_bytes: u64,
+    /// The largest message, in bytes. At most 16 MiB.
+    pub message_bytes_max: u32,
+    /// How many messages of one sender may be under way. 1 to 65,536.
+    pub window: u32,
+    /// Messages of more bytes than this travel by the BB method (the sender multicasts, the orderer sends a short
+    /// accept), smaller ones by PB (the orderer multicasts).
+    pub broadcast_above_bytes: u32,
+    /// Which members a reset must bring together.
+    pub quorum: Quorum,
+    /// Whether members reset by themselves when one is suspected; otherwise the application is told and calls
+    /// `reset`.
+    pub automatic: bool,
+    /// What becomes of a member whose application does not keep up.
+    pub slow_member: SlowMember,
+}
+
+impl Default for GroupConfig {
+    fn default() -> GroupConfig {
+        GroupConfig {
+            resilience: 1,
+            members_max: 256,
+            history_messages: 8192,
+            history_bytes: 32 << 20,
+            message_bytes_max: 16 << 20,
+            window: 1024,
+            broadcast_above_bytes: 1300,
+            quorum: Quorum::MajorityOfView,
+            automatic: true,
+            slow_member: SlowMember::Wait,
+        }
+    }
+}
+
+/// Which sets of members may go on after a reset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    /// More than half of the view, or half of it with its first member. So there is one line of views; a group of
+    /// two cannot outlive its first member.
+    MajorityOfView,
+    /// More than half of these names, whatever the view is.
+    MajorityOf(Vec<Name>),
+    /// Every member of the view: a reset can only bring back those who were there.
+    All,
+    /// At least so many of the view. Below a majority two halves may both go on, as groups that never merge: the
+    /// user's choice.
+    AtLeast(u16),
+}
+
+/// What becomes of a member that answers but whose application does not receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowMember {
+    /// Everybody waits for it (the papers' choice).
+    Wait,
+    /// It is excluded by a reset after holding everybody up for so long.
+    ExcludeAfter(Duration),
+}
+
+/// How datagrams for the whole group travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Multicast to those who are seen to hear it where that is the cheaper way, a datagram each to the rest.
+    #[default]
+    Auto,
+    /// Multicast to those who are seen to hear it, however few they are.
+    Multicast,
+    /// A datagram for each member.
+    Unicast,
+}
+
+/// What a member chooses for itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 fits an Ethernet.
+    pub datagram_bytes_max: usize,
+    /// How the group is reached.
+    pub transport: Transport,
+    /// How long a member may be silent before it is probed. The first of the detector's two knobs.
+    pub silence: Duration,
+    /// How long probes may stay unanswered before a member is suspected. The second.
+    pub patience: Duration,
+    /// How long a joiner looks for the group before it gives up or founds it.
+    pub locate: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            datagram_bytes_max: 1472,
+            transport: Transport::Auto,
+            silence: Duration::from_millis(150),
+            patience: Duration::from_millis(150),
+            locate: Duration::from_millis(300),
+        }
+    }
+}

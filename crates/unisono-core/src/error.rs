@@ -1,0 +1,93 @@
+//! Why a call was refused. None of these changes any state, unless it says so.
+
+use crate::identity::Uid;
+use thiserror::Error;
+
+/// A parameter is out of its range: the caller's mistake, nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{parameter} is {value}; it must be {allowed}")]
+pub struct ConfigError {
+    /// Which parameter.
+    pub parameter: &'static str,
+    /// What was given.
+    pub value: u64,
+    /// What is allowed.
+    pub allowed: &'static str,
+}
+
+/// A message was not taken. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// Larger than the group allows; send less, or found the group with a larger limit.
+    #[error("the message has {bytes} bytes; this group takes at most {max}")]
+    TooLarge {
+        /// What was given.
+        bytes: usize,
+        /// The group's limit.
+        max: usize,
+    },
+    /// Too much is under way: try again after the next event.
+    #[error("the send window is full; try again when messages under way have been ordered")]
+    WindowFull,
+    /// Not a member yet: wait for [`crate::Event::Entered`].
+    #[error("not a member of the group yet")]
+    NotMember,
+    /// The group is being reset: try again after [`crate::Event::Reset`].
+    #[error("the group is being reset; try again when it is over")]
+    Resetting,
+    /// This member leaves, has left or was excluded.
+    #[error("this member is no longer in the group")]
+    Left,
+}
+
+/// A leave was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LeaveError {
+    /// Not a member yet.
+    #[error("not a member of the group yet")]
+    NotMember,
+    /// Already leaving, gone or excluded.
+    #[error("this member is already on its way out")]
+    Left,
+    /// Longer than a goodbye may be.
+    #[error("the goodbye has {bytes} bytes; at most {max} fit")]
+    TooLarge {
+        /// What was given.
+        bytes: usize,
+        /// What fits.
+        max: usize,
+    },
+}
+
+/// A reset was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ResetError {
+    /// Nobody is suspected, and the group has fewer members than were asked for.
+    #[error("the group has {members} members, fewer than the {min} asked for")]
+    TooFew {
+        /// Members now.
+        members: usize,
+        /// The floor that was asked for.
+        min: usize,
+    },
+    /// Not a member, or no longer.
+    #[error("not a member of the group")]
+    NotMember,
+}
+
+/// The role of orderer was not handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HandOverError {
+    /// Only the orderer can hand the role over.
+    #[error("this member does not order; {orderer} does")]
+    NotOrderer {
+        /// Who does.
+        orderer: Uid,
+    },
+    /// The successor is not in the view.
+    #[error("{0} is not a member of the view")]
+    NoSuchMember(Uid),
+    /// The group is being reset.
+    #[error("the group is being reset")]
+    Resetting,
+}

@@ -1,0 +1,156 @@
+//! What a group tells its application: one ordered stream of events.
+
+use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// Something that happened in the group. Those that have a `seqno` happen at the same place at every member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// This member is in: the first event of its stream, for a founder and a joiner alike.
+    Entered {
+        /// The place of its join; 0 for a founder.
+        seqno: Seqno,
+        /// The view it finds, itself included.
+        view: View,
+    },
+    /// A message.
+    Message {
+        /// Its place in the total order (of its last piece, if it travelled in several).
+        seqno: Seqno,
+        /// Who sent it.
+        sender: Uid,
+        /// Its number among those of its sender (of its last piece).
+        number: MessageNumber,
+        /// What was sent.
+        payload: Bytes,
+    },
+    /// A member joined.
+    Joined {
+        /// Place.
+        seqno: Seqno,
+        /// Who.
+        member: Member,
+        /// Its words of greeting.
+        hello: Bytes,
+        /// Members from here on.
+        members: usize,
+    },
+    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`].
+    Left {
+        /// Place.
+        seqno: Seqno,
+        /// Who.
+        member: Member,
+        /// Its parting words.
+        goodbye: Bytes,
+        /// Members from here on.
+        members: usize,
+    },
+    /// The role of orderer was handed on.
+    HandedOver {
+        /// Place.
+        seqno: Seqno,
+        /// Who orders from here on.
+        orderer: Uid,
+    },
+    /// A reset was completed: a new epoch begins here.
+    Reset {
+        /// Place.
+        seqno: Seqno,
+        /// Who goes on.
+        view: View,
+        /// Who does not.
+        excluded: Vec<Member>,
+        /// More members are missing than the group's resilience covers: messages may be lost, and this says so.
+        degraded: bool,
+    },
+    /// Manual policy only: a member is suspected, and the group stands still until the application calls `reset`.
+    Suspected {
+        /// Who.
+        member: Uid,
+        /// Why.
+        reason: Suspicion,
+    },
+    /// What became of messages sent from here: everything through `number`, not yet resolved, had this outcome.
+    Sent {
+        /// The last message (last piece) resolved by this.
+        number: MessageNumber,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The group went on without this member. Its stream ends here; it may come back as a new member.
+    Excluded {
+        /// The epoch that began without it, if it was told.
+        epoch: Option<EpochId>,
+    },
+    /// This member has left, and nobody needs it any more. The stream ends here.
+    Gone,
+    /// A join came to nothing. The stream ends here.
+    JoinFailed {
+        /// Why.
+        reason: JoinFailure,
+    },
+    /// Another group of the same name was met, and neither can give way.
+    Conflict {
+        /// Where one of its members is.
+        address: core::net::SocketAddr,
+    },
+}
+
+/// A list of members at a place in the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The epoch.
+    pub epoch: EpochId,
+    /// In rank order.
+    pub members: Vec<Member>,
+    /// Who orders.
+    pub orderer: Uid,
+    /// The group's resilience, held to members − 1.
+    pub resilience: u8,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has its place in the order and was delivered here too.
+    Ok {
+        /// The place.
+        seqno: Seqno,
+    },
+    /// A reset fell upon it: nobody who goes on will ever deliver it. Safe to send again.
+    Failed,
+    /// This member was cut off first: the others may have it or not.
+    Unknown,
+}
+
+/// Why a member is suspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// Nothing was heard from it, and it answered no probe.
+    Silent,
+    /// It is heard, but shows no sign of hearing us.
+    Deaf,
+    /// A new process answers at its address.
+    Replaced,
+    /// It said so itself when it died.
+    Crashed,
+    /// It holds everybody up, longer than the group allows.
+    Slow,
+}
+
+/// Why a join came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinFailure {
+    /// Nobody answered: there is no such group within reach.
+    NotFound,
+    /// The group has as many members as it allows.
+    Full,
+    /// The fixed list of names does not have this one, or a member of that name is in.
+    NameRefused,
+    /// The group was found but took too long to let us in; trying again is safe.
+    TimedOut,
+    /// A reset came between; trying again is safe.
+    Reset,
+}

@@ -1,0 +1,152 @@
+//! Names for things: members, groups, epochs, places in the order.
+//!
+//! Every name here is made once and never used again for something else. Most trouble in protocols of this family
+//! comes from names that are: a slot taken over by another member, a view number that two halves both count to, a
+//! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and places in the
+//! order are 64 bits wide.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::net::SocketAddr;
+
+/// A place in the total order of a group, from 1. Zero is the place before the first.
+pub type Seqno = u64;
+
+/// The place of a message among those of its sender, from 1. Together with the sender's [`Uid`] it names a message
+/// for ever.
+pub type MessageNumber = u64;
+
+/// One life of one member: 64 random bits, never used again, not by the same process either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uid(pub u64);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A group or service address: 128 bits. Who knows it may try to join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port(pub u128);
+
+impl Port {
+    /// The port that a group name stands for. Names protect nobody: anyone can hash them.
+    ///
+    /// ```
+    /// use unisono_core::Port;
+    /// assert_eq!(Port::from_name("orders"), Port::from_name("orders"));
+    /// assert_ne!(Port::from_name("orders"), Port::from_name("order"));
+    /// ```
+    pub fn from_name(name: &str) -> Port {
+        // FNV-1a over 128 bits: spreads names, promises no secrecy.
+        let mut hash = 0x6c62272e07bb014262b821756295c58d_u128;
+        for byte in name.bytes() {
+            hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000000001000000000000000000013b);
+        }
+        Port(hash)
+    }
+
+    /// The short form that every datagram carries, to find the group it is for.
+    pub fn tag(self) -> GroupTag {
+        GroupTag(mix(self.0 as u64 ^ mix((self.0 >> 64) as u64)))
+    }
+}
+
+/// The 64 bits of a [`Port`] that datagrams carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupTag(pub u64);
+
+/// One founding of a group: 128 random bits. Two groups of one port differ in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instance(pub u128);
+
+/// The time between two resets of a group (the papers' incarnation). Compared as a whole: two halves of a
+/// partitioned group may count to the same number, never to the same epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EpochId {
+    /// Resets since the group was founded.
+    pub counter: u64,
+    /// Who brought the epoch about: the coordinator of its reset, or the founder.
+    pub coordinator: Uid,
+    /// Random, so that a coordinator that tries twice makes two epochs.
+    pub nonce: u64,
+}
+
+impl EpochId {
+    /// The short form that every datagram of this epoch carries; never zero.
+    pub fn tag(&self, instance: Instance) -> EpochTag {
+        let mut hash = mix(instance.0 as u64) ^ mix((instance.0 >> 64) as u64 ^ 0x5bd1);
+        for word in [self.counter, self.coordinator.0, self.nonce] {
+            hash = mix(hash ^ word);
+        }
+        EpochTag(hash.max(1))
+    }
+}
+
+impl fmt::Display for EpochId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:08x}", self.counter, (self.coordinator.0 ^ self.nonce) as u32)
+    }
+}
+
+/// The 64 bits of an [`EpochId`] and its [`Instance`] that datagrams carry; zero outside of any epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EpochTag(pub u64);
+
+impl EpochTag {
+    /// What a datagram says that belongs to no epoch: locating, asking to join, looking from outside.
+    pub const OUTSIDE: EpochTag = EpochTag(0);
+}
+
+/// One attempt at a reset. Compared by round, then by coordinator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ballot {
+    /// Counts up within an epoch, from 1.
+    pub round: u32,
+    /// Who runs it.
+    pub coordinator: Uid,
+}
+
+/// What a person calls a member: at most [`Name::BYTES_MAX`] bytes of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// The most bytes a name may have.
+    pub const BYTES_MAX: usize = 64;
+
+    /// A name, or nothing if the text is longer than [`Name::BYTES_MAX`] bytes.
+    pub fn new(text: &str) -> Option<Name> {
+        (text.len() <= Name::BYTES_MAX).then(|| Name(text.to_string()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A member as others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// This life of it.
+    pub uid: Uid,
+    /// What people call it.
+    pub name: Name,
+    /// Where datagrams for it alone go.
+    pub address: SocketAddr,
+}
+
+/// A cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,112 @@
+//! What a member tells whoever looks at the group from outside: `members`, `status`, `why`, `stats`, `links`.
+
+use crate::identity::{EpochId, Member, Seqno, Uid};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A member's account of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The epoch.
+    pub epoch: EpochId,
+    /// The reporting member takes part in the one line of views (it is not being reset, nor excluded).
+    pub primary: bool,
+    /// Who reports.
+    pub reporter: Uid,
+    /// Who orders.
+    pub orderer: Uid,
+    /// The place of the event that named the orderer.
+    pub term: Seqno,
+    /// The group's resilience, held to members − 1.
+    pub resilience: u8,
+    /// The highest number known.
+    pub end: Seqno,
+    /// Everything through here is accepted.
+    pub accepted: Seqno,
+    /// Everything through here is held by everybody.
+    pub stable: Seqno,
+    /// The members in rank order.
+    pub members: Vec<MemberReport>,
+    /// What the reporter waits for.
+    pub waiting: Vec<Waiting>,
+    /// What the reporter has counted.
+    pub counters: Counters,
+}
+
+/// One member as the reporter sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReport {
+    /// Who and where.
+    pub member: Member,
+    /// Known to hold everything through here.
+    pub received: Seqno,
+    /// Known to have delivered everything through here.
+    pub delivered: Seqno,
+    /// Suspected at present.
+    pub suspected: bool,
+    /// Group datagrams reach it by multicast.
+    pub multicast: bool,
+    /// Time since the reporter heard it.
+    pub silent: Duration,
+}
+
+/// Somebody is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Who waits.
+    pub who: Uid,
+    /// What for.
+    pub reason: WaitReason,
+    /// Whom it waits for, if that is known.
+    pub member: Option<Uid>,
+    /// The place it waits at.
+    pub seqno: Seqno,
+    /// How long already.
+    pub since: Duration,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// An acknowledgement that acceptance needs.
+    Ack,
+    /// Room: a member that is behind keeps the history full or the window shut.
+    Window,
+    /// A successor that has not taken the role yet.
+    Token,
+    /// Places that this member lacks.
+    Flush,
+    /// State for a joiner.
+    State,
+    /// The end of a reset.
+    Reset,
+}
+
+/// What a member has counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams sent (a multicast counts once).
+    pub datagrams_sent: u64,
+    /// Datagrams taken.
+    pub datagrams_received: u64,
+    /// Datagrams dropped: not ours, not intact, or not decodable.
+    pub malformed: u64,
+    /// Datagrams dropped: seen before.
+    pub replayed: u64,
+    /// Datagrams dropped: of another epoch or from a stranger.
+    pub stale: u64,
+    /// Messages of this member that were ordered.
+    pub messages_sent: u64,
+    /// Messages delivered here.
+    pub messages_delivered: u64,
+    /// NACKs sent.
+    pub nacks_sent: u64,
+    /// Places sent again because somebody asked.
+    pub repairs_sent: u64,
+    /// Own messages sent again because no place came back.
+    pub resends: u64,
+    /// Resets lived through.
+    pub resets: u64,
+    /// Suspicions raised here.
+    pub suspicions: u64,
+}

@@ -1,0 +1,54 @@
+//! Time, as the core sees it: a number that its caller hands in.
+//!
+//! The core never reads a clock. Whoever drives it says what time it is with every input, from any origin, as long
+//! as that never goes back. So a simulated hour takes milliseconds, and a run can be repeated to the last bit.
+
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A moment, in nanoseconds since an origin of the caller's choice.
+///
+/// ```
+/// use core::time::Duration;
+/// use unisono_core::Time;
+/// let start = Time::from_nanos(5_000_000);
+/// assert_eq!((start + Duration::from_millis(2)) - start, Duration::from_millis(2));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The origin.
+    pub const ZERO: Time = Time(0);
+    /// Later than anything that happens.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; nothing if it lies ahead.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, later: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+    fn sub(self, earlier: Time) -> Duration {
+        self.since(earlier)
+    }
+}
