@@ -72,13 +72,6 @@ pub enum Event {
         /// Why.
         reason: Suspicion,
     },
-    /// What became of messages sent from here: everything through `number`, not yet resolved, had this outcome.
-    Sent {
-        /// The last message (last piece) resolved by this.
-        number: MessageNumber,
-        /// How.
-        outcome: Outcome,
-    },
     /// The group went on without this member. Its stream ends here; it may come back as a new member.
     Excluded {
         /// The epoch that began without it, if it was told.

@@ -3,7 +3,7 @@
 
 use crate::config::{GroupConfig, Settings};
 use crate::error::*;
-use crate::event::Event;
+use crate::event::{Event, Outcome};
 use crate::identity::*;
 use crate::look::{Counters, Report};
 use crate::random::Random;
@@ -109,6 +109,47 @@ pub enum Phase {
     Gone,
 }
 
+/// Where a member stands (see [`Group::marks`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub epoch: EpochTag,
+    /// The place of the event that named the orderer under whom this member stands.
+    pub term: Seqno,
+    /// This member gives out numbers now.
+    pub acting: bool,
+    /// The highest number known without a gap, data included: what it has, tentative entries too.
+    pub received: Seqno,
+    pub accepted: Seqno,
+    pub delivered: Seqno,
+    /// Everything through here has left the history.
+    pub purged: Seqno,
+    /// Entries in the history.
+    pub history: usize,
+    pub promised: bool,
+}
+
+/// A protocol bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Planted {
+    /// An example; the list grows with the rules.
+    AcceptWithOneAckLess,
+}
+
+impl Planted {
+    pub const ALL: &'static [Planted] = &[Planted::AcceptWithOneAckLess];
+}
+
+/// A rare state worth reaching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Probe {
+    /// An example; the list grows with the rules.
+    TwoCoordinators,
+}
+
+impl Probe {
+    pub const ALL: &'static [Probe] = &[Probe::TwoCoordinators];
+}
+
 impl Group {
     /// A member that is about to found or join the group of `port`. `random` is seeded by the caller.
     pub fn new(
@@ -171,6 +212,11 @@ impl Group {
     pub fn poll_event(&mut self) -> Option<Event> {
         unimplemented!()
     }
+    /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a sender
+    /// learns it even while its application receives nothing. Drain it after every input.
+    pub fn poll_sent(&mut self) -> Option<(MessageNumber, Outcome)> {
+        unimplemented!()
+    }
     /// When to call [`Group::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Time, Reason)> {
         unimplemented!()
@@ -190,6 +236,18 @@ impl Group {
         unimplemented!()
     }
     pub fn tag(&self) -> GroupTag {
+        unimplemented!()
+    }
+    /// Where this member stands, for checkers: cheap enough to read after every input.
+    pub fn marks(&self) -> Marks {
+        unimplemented!()
+    }
+    /// Switches a protocol bug on (feature `planted`).
+    pub fn plant(&mut self, bug: Planted) {
+        unimplemented!()
+    }
+    /// The rare states met so far: a set of [`Probe`]s.
+    pub fn probes(&self) -> u128 {
         unimplemented!()
     }
 }
