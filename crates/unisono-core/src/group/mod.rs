@@ -38,6 +38,8 @@ pub enum Destination {
     Address(SocketAddr),
     /// To the whole group: as [`Group::audience`] says.
     Everyone,
+    /// To the group's multicast address, whoever is seen to hear it: a probe of that path.
+    Multicast,
     /// To whoever may know the group: the discovery multicast, or the seed addresses.
     Rendezvous,
 }

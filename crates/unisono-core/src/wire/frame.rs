@@ -35,6 +35,13 @@ pub enum Frame {
         /// First and last of each range, ascending; at most [`NACK_RANGES_MAX`].
         ranges: Vec<(Seqno, Seqno)>,
     },
+    /// The orderer lacks messages of the receiver that must be numbered before later ones it has.
+    Want {
+        /// The first number lacking.
+        from: MessageNumber,
+        /// The last number lacking.
+        to: MessageNumber,
+    },
     /// Answer to a NACK for places that nobody keeps any more: everything through here was held by all members.
     Gone {
         /// The last place that is gone.
@@ -288,6 +295,8 @@ pub struct Heartbeat {
     pub stable: Seqno,
     /// Counts heartbeats; members return it, which shows that they hear the group's path.
     pub stamp: u32,
+    /// Every member is seen to hear the group's multicast: others may use it too.
+    pub multicast: bool,
 }
 
 /// See [`Frame::Watermarks`].
