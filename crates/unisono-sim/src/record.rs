@@ -1,0 +1,511 @@
+//! What a simulated run leaves behind: one record for each thing that happened, in the order in which it happened.
+//!
+//! The runner writes, [`crate::properties`] judge. Three kinds of things are recorded: what applications did and
+//! were told (black box), how far each member's marks moved after each input (white box), and what the world did to
+//! them (crashes, pauses, faults). The order of records is the simulator's global order, which no member knows.
+//!
+//! Lives and epochs are counted from 0 in the order in which the run first names them ([`Names`]), so that a
+//! property can keep what it knows of them in a `Vec`. The frequent records are small and own nothing.
+
+use unisono_core::{EpochId, EpochTag, Event, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase};
+use unisono_core::{Seqno, Suspicion, Time, Uid};
+
+/// One life of one member, counted in the order in which the run names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Life(pub u32);
+
+impl Life {
+    /// Nobody: the life of records that concern the world.
+    pub const NOBODY: Life = Life(u32::MAX);
+
+    /// Its place in a table of lives.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An epoch, counted in the order in which the run names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// Its place in a table of epochs.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Who is which [`Life`], and what is which [`Epoch`]. One for a run, kept by the runner.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    lives: Vec<Uid>,
+    epochs: Vec<EpochId>,
+    tags: Vec<(EpochTag, Epoch)>,
+}
+
+impl Names {
+    /// The life of this uid.
+    pub fn life(&mut self, uid: Uid) -> Life {
+        let index = self.lives.iter().position(|known| *known == uid).unwrap_or_else(|| {
+            self.lives.push(uid);
+            self.lives.len() - 1
+        });
+        Life(index as u32)
+    }
+
+    /// The epoch of this id.
+    pub fn epoch(&mut self, id: EpochId) -> Epoch {
+        let index = self.epochs.iter().position(|known| *known == id).unwrap_or_else(|| {
+            self.epochs.push(id);
+            self.epochs.len() - 1
+        });
+        Epoch(index as u32)
+    }
+
+    /// The epoch of this tag; `id` is asked (of the member whose marks bear the tag) the first time it is met.
+    pub fn epoch_of_tag(&mut self, tag: EpochTag, id: impl FnOnce() -> EpochId) -> Epoch {
+        match self.tags.iter().rev().find(|(known, _)| *known == tag) {
+            Some((_, epoch)) => *epoch,
+            None => {
+                let epoch = self.epoch(id());
+                self.tags.push((tag, epoch));
+                epoch
+            }
+        }
+    }
+
+    /// The uid of a life; nothing for [`Life::NOBODY`].
+    pub fn uid(&self, life: Life) -> Option<Uid> {
+        self.lives.get(life.index()).copied()
+    }
+
+    /// A view of the core's, in these terms.
+    pub fn view(&mut self, view: &unisono_core::View) -> View {
+        View {
+            epoch: self.epoch(view.epoch),
+            id: view.epoch,
+            members: view.members.iter().map(|member| self.life(member.uid)).collect(),
+            orderer: self.life(view.orderer),
+            resilience: view.resilience,
+        }
+    }
+
+    /// What the application was told, as a record says it. `hash` is of the payload ([`hash`]).
+    pub fn event(&mut self, event: &Event) -> What {
+        match event {
+            Event::Entered { seqno, view } => {
+                What::Entered { seqno: *seqno, view: Box::new(self.view(view)) }
+            }
+            Event::Message { seqno, sender, number, payload } => What::Delivered {
+                seqno: *seqno,
+                sender: self.life(*sender),
+                number: *number,
+                hash: hash(payload),
+            },
+            Event::Joined { seqno, member, members, .. } => {
+                What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
+            }
+            Event::Left { seqno, member, members, .. } => {
+                What::Left { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
+            }
+            Event::HandedOver { seqno, orderer } => {
+                What::HandedOver { seqno: *seqno, orderer: self.life(*orderer) }
+            }
+            Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
+                seqno: *seqno,
+                view: self.view(view),
+                excluded: excluded.iter().map(|member| self.life(member.uid)).collect(),
+                degraded: *degraded,
+            })),
+            Event::Suspected { member, reason } => {
+                What::Suspected { member: self.life(*member), reason: *reason }
+            }
+            Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
+            Event::Gone => What::Gone,
+            Event::JoinFailed { reason } => What::JoinFailed { reason: *reason },
+            Event::Conflict { .. } => What::Conflict,
+        }
+    }
+}
+
+/// Tells payloads apart: eight bytes at a time, no promise against malice.
+pub fn hash(payload: &[u8]) -> u64 {
+    let mut hash = payload.len() as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    for chunk in payload.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = mix(hash, u64::from_le_bytes(word));
+    }
+    hash
+}
+
+/// One step of a rolling hash.
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db_u128;
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// When.
+    pub at: Time,
+    /// At which process; a process may live several lives, one after the other.
+    pub process: u32,
+    /// In which life of it; [`Life::NOBODY`] for what the world did.
+    pub life: Life,
+    /// What.
+    pub what: What,
+}
+
+/// What happened. Records of one life come in the order of its application's calls and events; after each input the
+/// runner writes the changes of its marks first, then results of sends, then the events it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    // --- what applications did ---
+    /// A life began: it founds or seeks a group.
+    Started {
+        /// Under this name.
+        name: Name,
+    },
+    /// A message was taken.
+    Sent {
+        /// Its number (of its last piece). The pieces before it have the numbers since the last message's.
+        number: MessageNumber,
+        /// How many crashes it asks to survive; the group's resilience holds if that is more.
+        resilience: u8,
+        /// Of the payload.
+        hash: u64,
+        /// Of the payload.
+        bytes: u32,
+    },
+    /// The application asked to leave.
+    LeaveAsked,
+    /// The application asked for a reset.
+    ResetAsked {
+        /// Its floor on the size of the next view.
+        members_min: u32,
+    },
+
+    // --- what applications were told ---
+    /// What became of a message.
+    SendResult {
+        /// Its number.
+        number: MessageNumber,
+        /// What.
+        outcome: Outcome,
+    },
+    /// First event of a member.
+    Entered {
+        /// Place of its join; 0 for a founder.
+        seqno: Seqno,
+        /// What it finds.
+        view: Box<View>,
+    },
+    /// A message was delivered.
+    Delivered {
+        /// Its place (of its last piece).
+        seqno: Seqno,
+        /// Its sender.
+        sender: Life,
+        /// Its number (of its last piece).
+        number: MessageNumber,
+        /// Of the payload.
+        hash: u64,
+    },
+    /// A member joined.
+    Joined {
+        /// Place.
+        seqno: Seqno,
+        /// Who.
+        member: Life,
+        /// Members from here on.
+        members: u32,
+    },
+    /// A member left.
+    Left {
+        /// Place.
+        seqno: Seqno,
+        /// Who.
+        member: Life,
+        /// Members from here on.
+        members: u32,
+    },
+    /// The role of orderer was handed on.
+    HandedOver {
+        /// Place.
+        seqno: Seqno,
+        /// To whom.
+        orderer: Life,
+    },
+    /// A new epoch.
+    Reset(Box<Reset>),
+    /// Manual policy: a member is suspected.
+    Suspected {
+        /// Who.
+        member: Life,
+        /// Why.
+        reason: Suspicion,
+    },
+    /// The group went on without this life.
+    Excluded {
+        /// In this epoch, if it was told.
+        epoch: Option<Epoch>,
+    },
+    /// It has left, and nobody needs it.
+    Gone,
+    /// Its join came to nothing.
+    JoinFailed {
+        /// Why.
+        reason: JoinFailure,
+    },
+    /// It met another group of the same port.
+    Conflict,
+
+    // --- how marks moved (white box) ---
+    /// An acting member's end grew: it gave out these numbers.
+    Numbered {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The place of the event that named it.
+        term: Seqno,
+        /// First of them.
+        from: Seqno,
+        /// Last of them.
+        to: Seqno,
+    },
+    /// What it holds without a gap, data included, now ends here. It shrinks only where an epoch begins.
+    Stored {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The end.
+        through: Seqno,
+    },
+    /// What it knows to be accepted now ends here.
+    Accepted {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The end.
+        through: Seqno,
+    },
+    /// Everything through here has left its history.
+    Purged {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The end.
+        through: Seqno,
+    },
+    /// Its history now has more entries than ever in this life.
+    HistoryUsed {
+        /// How many.
+        entries: u32,
+    },
+    /// It promised a ballot of this epoch's reset.
+    Promised {
+        /// The epoch that is to end.
+        epoch: Epoch,
+    },
+
+    // --- what the world did ---
+    /// This life ended without a word.
+    Crashed,
+    /// This life stands still, and knows nothing of it.
+    Paused,
+    /// It goes on.
+    Resumed,
+    /// A fault of the network begins.
+    FaultBegin {
+        /// Its name.
+        fault: &'static str,
+    },
+    /// A fault of the network ends.
+    FaultEnd {
+        /// Its name.
+        fault: &'static str,
+    },
+    /// From here on nothing disturbs these lives: each hears each, none crashes or pauses. Whatever else lives is
+    /// cut off from them for good. They must come to one view, and whatever else they started must end.
+    Healed {
+        /// The lives.
+        core: Box<[Life]>,
+    },
+}
+
+/// Declares [`Kind`] and the mapping from [`What`], so that no kind is forgotten.
+macro_rules! kinds {
+    ($($kind:ident),* $(,)?) => {
+        /// The kind of a [`What`], as a bit for [`crate::properties::Property::interests`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Kind { $($kind),* }
+
+        impl Kind {
+            /// All of them, in the order of their bits.
+            pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
+
+            /// Its bit.
+            pub const fn bit(self) -> u32 {
+                1 << self as u32
+            }
+        }
+
+        impl What {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self { $(What::$kind { .. } => Kind::$kind),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Started, Sent, LeaveAsked, ResetAsked,
+    SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
+    Numbered, Stored, Accepted, Purged, HistoryUsed, Promised,
+    Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
+}
+
+/// The member list at a place in the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The same as members name it.
+    pub id: EpochId,
+    /// In rank order.
+    pub members: Vec<Life>,
+    /// Who orders.
+    pub orderer: Life,
+    /// The group's resilience, held to members − 1.
+    pub resilience: u8,
+}
+
+/// See [`What::Reset`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// Its place.
+    pub seqno: Seqno,
+    /// Who goes on.
+    pub view: View,
+    /// Who does not.
+    pub excluded: Vec<Life>,
+    /// It says that messages may be lost.
+    pub degraded: bool,
+}
+
+/// What the world knows when the run is over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct End {
+    /// When.
+    pub at: Time,
+    /// Every life that has not crashed, paused ones included.
+    pub standings: Vec<Standing>,
+}
+
+/// Where one life stands at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Who.
+    pub life: Life,
+    /// Where in its life.
+    pub phase: Phase,
+    /// Its epoch; nothing if it is in none.
+    pub epoch: Option<Epoch>,
+    /// Its marks.
+    pub marks: Marks,
+    /// The members as it knows them, in rank order.
+    pub members: Vec<Life>,
+    /// Messages of its own under way.
+    pub under_way: usize,
+    /// Events that its application has not taken.
+    pub events: usize,
+}
+
+/// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
+/// `after`. Kept beside the records because it says what they mean.
+pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl FnMut(What)) {
+    if before == after {
+        return;
+    }
+    let same_epoch = before.epoch == after.epoch;
+    if !same_epoch || before.received != after.received {
+        tell(What::Stored { epoch, through: after.received });
+    }
+    // Whoever acts holds everything through the event that named it, and what lies beyond it gave out itself.
+    if after.acting {
+        let known = if same_epoch { before.received.max(after.term) } else { after.term };
+        if after.received > known {
+            tell(What::Numbered { epoch, term: after.term, from: known + 1, to: after.received });
+        }
+    } else if before.acting && same_epoch && after.received > before.received {
+        // It handed the role on in this very input: its last number is the event that says so.
+        let last = if after.term > before.received { after.term } else { after.received };
+        tell(What::Numbered { epoch, term: before.term, from: before.received + 1, to: last });
+    }
+    if !same_epoch || before.accepted != after.accepted {
+        tell(What::Accepted { epoch, through: after.accepted });
+    }
+    if before.purged != after.purged {
+        tell(What::Purged { epoch, through: after.purged });
+    }
+    if after.promised && !(same_epoch && before.promised) {
+        tell(What::Promised { epoch });
+    }
+    if after.history > before.history {
+        tell(What::HistoryUsed { entries: after.history as u32 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(before: Marks, after: Marks) -> Vec<What> {
+        let mut told = Vec::new();
+        mark_changes(&before, &after, Epoch(0), |what| told.push(what));
+        told
+    }
+
+    fn marks(term: Seqno, acting: bool, received: Seqno) -> Marks {
+        Marks { epoch: EpochTag(1), term, acting, received, ..Marks::default() }
+    }
+
+    #[test]
+    fn records_stay_small() {
+        assert!(size_of::<Record>() <= 48, "{}", size_of::<Record>());
+    }
+
+    #[test]
+    fn kinds_fit_the_mask_and_differ() {
+        assert!(Kind::ALL.len() <= 32);
+        let all = Kind::ALL.iter().fold(0_u32, |bits, kind| bits | kind.bit());
+        assert_eq!(all.count_ones() as usize, Kind::ALL.len());
+        assert_eq!(What::Gone.kind(), Kind::Gone);
+    }
+
+    #[test]
+    fn a_successor_owns_what_lies_beyond_the_event_that_named_it() {
+        let told = changes(marks(3, false, 10), marks(12, true, 14));
+        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{told:?}");
+    }
+
+    #[test]
+    fn a_predecessor_owns_the_event_that_names_the_next() {
+        let told = changes(marks(3, true, 10), marks(12, false, 12));
+        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{told:?}");
+    }
+
+    #[test]
+    fn who_only_receives_numbers_nothing() {
+        let told = changes(marks(3, false, 10), marks(3, false, 12));
+        assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
+    }
+
+    #[test]
+    fn hashes_tell_payloads_apart() {
+        assert_ne!(hash(b""), hash(b"\0"));
+        assert_ne!(hash(b"ab"), hash(b"ba"));
+        assert_ne!(hash(b"12345678a"), hash(b"12345678b"));
+    }
+}
