@@ -1,0 +1,195 @@
+//! What can go wrong, and for each: whether anything changed, whose doing it is, and what to do next.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use thiserror::Error;
+use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError, Seqno};
+
+/// A group was not entered. Nothing changed in it, unless the join itself says so.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Without a key nothing leaves this machine.
+    #[error(
+        "{address} is not on this machine's loopback, and without a key anyone could read and forge what is sent: \
+         make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
+         (Options::insecure)"
+    )]
+    Unprotected {
+        /// The address that was to be bound or asked.
+        address: SocketAddr,
+    },
+    /// Another program has the address.
+    #[error("{address} is in use by another program: choose another port, or port 0 for any free one")]
+    AddressInUse {
+        /// The address that was to be bound.
+        address: SocketAddr,
+    },
+    /// The address is not one of this machine's.
+    #[error("{address} is not an address of this machine: `ip address` lists those it has")]
+    NotOurAddress {
+        /// The address that was to be bound.
+        address: SocketAddr,
+    },
+    /// There is no route that would show which address to use.
+    #[error(
+        "cannot tell which of this machine's addresses to use: say so with --bind ADDRESS (Options::bind)"
+    )]
+    NoAddress,
+    /// Multicast does not work here, and no seeds are given.
+    #[error(
+        "multicast does not work on the interface of {address} ({source}): name members to ask with \
+         --seeds HOST:PORT (Options::seeds), or another interface"
+    )]
+    NoMulticast {
+        /// The interface's address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused something else.
+    #[error("cannot {what}: {source}")]
+    Socket {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// None of the seeds has an address.
+    #[error("none of the seeds ({seeds}) has an address: check their spelling, and that DNS answers")]
+    Seeds {
+        /// As given.
+        seeds: String,
+        /// What was said of the last of them.
+        source: io::Error,
+    },
+    /// This process has a member of this group at this address.
+    #[error("this process already has a member of this group at {address}: give the second one another port")]
+    AlreadyMember {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The group did not let us in.
+    #[error("{}", join_failure(*.0))]
+    Join(JoinFailure),
+}
+
+fn join_failure(reason: JoinFailure) -> &'static str {
+    match reason {
+        JoinFailure::NotFound => {
+            "nobody answered for this group: check its name, that a member runs, that all use the same key, and \
+             that multicast reaches it or --seeds names a member"
+        }
+        JoinFailure::Full => "the group has as many members as its founder allowed",
+        JoinFailure::NameRefused => {
+            "the group admits a fixed list of names, and this one is not on it or is taken: set --name (Options::name)"
+        }
+        JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",
+        JoinFailure::Reset => "the group was reset while we joined: try again",
+    }
+}
+
+/// A message has no place in the order, or it is not known to have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SendFailure {
+    /// It was not taken: nothing was sent.
+    #[error(transparent)]
+    Refused(#[from] SendError),
+    /// A reset fell upon it: no member will ever deliver it. Send it again if it still matters.
+    #[error(
+        "the group was reset and the message dropped: no member will deliver it; it is safe to send it again"
+    )]
+    Failed,
+    /// This member was cut off first: the others may have it or not.
+    #[error(
+        "this member was cut off from the group: the others may have the message or not; join again and look"
+    )]
+    Unknown,
+}
+
+/// The stream of events is over, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Ended {
+    /// This member has left.
+    #[error("this member has left the group")]
+    Left,
+    /// The group went on without this member.
+    #[error("the group went on without this member; it may join again as a new one")]
+    Excluded {
+        /// The epoch that began without it, if it was told.
+        epoch: Option<EpochId>,
+    },
+}
+
+/// A leave did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LeaveFailure {
+    /// It was not begun.
+    #[error(transparent)]
+    Refused(#[from] LeaveError),
+    /// The group went on without this member before the leave was ordered. It is out all the same.
+    #[error("the group excluded this member before its leave was ordered")]
+    Excluded,
+}
+
+/// Nobody could be asked, or nobody answered. Nothing changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LookError {
+    /// The question could not be sent.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// No member answered in time.
+    #[error(
+        "no member of this group answered: check its name, that a member runs, that both use the same key, and that \
+         multicast reaches it or --seeds names a member"
+    )]
+    NoAnswer,
+}
+
+/// A key file cannot be used. Nothing changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is something of this name already.
+    #[error(
+        "{} exists already: a key is never overwritten; choose another name, or remove it if nobody uses it",
+        path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others on this machine may read it.
+    #[error("{} can be read by others on this machine (mode {mode:04o}): type `chmod 600 {}`", path.display(), path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It holds something else.
+    #[error("{} is not a key file: `unisono keygen FILE` makes one", path.display())]
+    NotAKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system gave no randomness.
+    #[error("the system gave no random numbers: {0}")]
+    Random(io::Error),
+}
+
+/// How far a batch of messages came.
+pub(crate) type Placed = Result<Seqno, SendFailure>;
