@@ -179,7 +179,7 @@ pub const NACK_RANGES_MAX: usize = 32;
 /// Most bytes of a hello or a goodbye.
 pub const GREETING_BYTES_MAX: usize = 512;
 /// Most bytes of a frame that travels in parcels.
-pub const PARCELLED_BYTES_MAX: usize = 1 << 19;
+pub const PARCELLED_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of one piece of a message.
 pub const PIECE_BYTES_MAX: usize = 0x3fff;
 

@@ -1,14 +1,22 @@
-//! The header that every datagram begins with.
+//! The header that every datagram begins with, and the seal over the whole datagram.
+//!
+//! The header is never encrypted: it says which group a datagram is for and which key opens it. Its last part is the
+//! tag, which proves that neither the header nor the frames behind it were changed on the way.
 
+use super::protection::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
 use crate::identity::{EpochTag, GroupTag, Uid};
-use super::protection::{ProtectionKind, TAG_BYTES};
+use alloc::vec::Vec;
+use bytes::{Buf, Bytes, BytesMut};
+use thiserror::Error;
 
 /// The first two bytes of every datagram.
 pub const MAGIC: [u8; 2] = *b"UN";
 /// The version of the wire format.
 pub const VERSION: u8 = 1;
+/// Bytes of the header before its tag.
+const UNTAGGED_BYTES: usize = 36;
 /// Bytes of the header, tag included.
-pub const HEADER_BYTES: usize = 36 + TAG_BYTES;
+pub const HEADER_BYTES: usize = UNTAGGED_BYTES + TAG_BYTES;
 
 /// What stands before the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,4 +31,102 @@ pub struct Header {
     pub sender: Uid,
     /// Its number among those of its sender, from 1.
     pub number: u64,
+}
+
+/// Why a datagram is not one of ours, or not one that this version can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HeaderError {
+    /// Shorter than a header.
+    #[error("shorter than the {HEADER_BYTES} bytes of a header")]
+    TooShort,
+    /// It begins with something else than [`MAGIC`].
+    #[error("it does not begin with \"UN\"")]
+    Magic,
+    /// Another version of the wire format.
+    #[error("it is of version {0} of the wire format; this is version {VERSION}")]
+    Version(u8),
+    /// An unknown kind of protection.
+    #[error("its kind of protection, {0}, is unknown")]
+    Protection(u8),
+}
+
+impl Header {
+    /// Reads the header at the beginning of a datagram. This proves nothing yet: see [`open`].
+    pub fn parse(datagram: &[u8]) -> Result<Header, HeaderError> {
+        let Some(header) = datagram.first_chunk::<HEADER_BYTES>() else {
+            return Err(HeaderError::TooShort);
+        };
+        if header[..2] != MAGIC {
+            return Err(HeaderError::Magic);
+        }
+        if header[2] != VERSION {
+            return Err(HeaderError::Version(header[2]));
+        }
+        let protection = match header[3] {
+            0 => ProtectionKind::Checksum,
+            1 => ProtectionKind::Sealed,
+            other => return Err(HeaderError::Protection(other)),
+        };
+        Ok(Header {
+            protection,
+            group: GroupTag(word(header, 4)),
+            epoch: EpochTag(word(header, 12)),
+            sender: Uid(word(header, 20)),
+            number: word(header, 28),
+        })
+    }
+
+    /// Appends the header to `out`, with a tag of zeros that [`seal`] fills in when the frames are complete.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, self.protection as u8]);
+        for word in [self.group.0, self.epoch.0, self.sender.0, self.number] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        out.extend_from_slice(&[0; TAG_BYTES]);
+    }
+}
+
+/// The group a datagram claims to be for: all that is needed to find who should look at it. Nothing if it is too
+/// short to be a datagram of ours, or begins differently.
+pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
+    let header = datagram.first_chunk::<HEADER_BYTES>()?;
+    (header[..2] == MAGIC).then(|| GroupTag(word(header, 4)))
+}
+
+/// Seals a finished datagram in place: encrypts what follows the header and fills in the tag.
+///
+/// `datagram` begins with `header` as [`Header::write`] wrote it, and `header.protection` is `protection`'s kind.
+pub fn seal(datagram: &mut [u8], header: &Header, context: &KeyContext, protection: &mut dyn Protection) {
+    debug_assert_eq!(Header::parse(datagram).as_ref(), Ok(header));
+    debug_assert_eq!(header.protection, protection.kind());
+    let (front, payload) = datagram.split_at_mut(HEADER_BYTES);
+    let (untagged, tag) = front.split_at_mut(UNTAGGED_BYTES);
+    tag.copy_from_slice(&protection.seal(context, header.number, untagged, payload));
+}
+
+/// Opens a datagram whose `header` was parsed from it: the frames, decrypted in place and not copied; nothing if the
+/// tag does not fit, or the datagram is protected in another way than `protection` does it.
+pub fn open(
+    mut datagram: BytesMut,
+    header: &Header,
+    context: &KeyContext,
+    protection: &mut dyn Protection,
+) -> Option<Bytes> {
+    let (front, payload) = datagram.split_at_mut_checked(HEADER_BYTES)?;
+    let (untagged, tag) = front.split_last_chunk::<TAG_BYTES>()?;
+    if header.protection != protection.kind()
+        || !protection.open(context, header.number, untagged, payload, tag)
+    {
+        return None;
+    }
+    datagram.advance(HEADER_BYTES);
+    Some(datagram.freeze())
+}
+
+/// The eight bytes at `offset` of a header.
+fn word(header: &[u8; HEADER_BYTES], offset: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&header[offset..offset + 8]);
+    u64::from_be_bytes(word)
 }

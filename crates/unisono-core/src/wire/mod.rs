@@ -1,10 +1,41 @@
 //! The wire: a datagram is a header and the frames packed into it. Nothing else in the project knows how they lie
 //! in bytes.
+//!
+//! | | |
+//! |---|---|
+//! | `frame` | what there is to say |
+//! | `header`, `protection` | what stands before it, and what proves that it is genuine |
+//! | `kind` | the frames' numbers |
+//! | `codec`, on `parts`, `reader` and `writer` | frames to bytes and back |
+//! | `pieces` | the messages of a run, not copied |
 
+mod codec;
 mod frame;
 mod header;
+mod kind;
+mod parts;
+mod pieces;
 mod protection;
+mod reader;
+mod writer;
 
+pub use codec::Decoder;
 pub use frame::*;
-pub use header::{HEADER_BYTES, Header, MAGIC, VERSION};
+pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION, group_tag, open, seal};
+pub use kind::FrameKind;
+pub use pieces::PiecesIter;
 pub use protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
+pub use reader::{Fault, FrameError};
+pub use writer::{
+    FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, PIECE_HEAD_BYTES, RunHead, Writer, piece_bytes_max,
+    run_overhead,
+};
+
+/// The highest place, message number or epoch counter on the wire. Two of them can be added without a thought.
+pub const PLACE_MAX: u64 = (1 << 63) - 1;
+/// Most members of a group, and most names in a fixed list.
+pub const MEMBERS_MAX: usize = 4096;
+/// Most parcels that one frame is cut into.
+pub const PARCELS_MAX: usize = 4096;
+/// Set in the length of a piece that the next message number continues.
+const MORE: u16 = 1 << 15;

@@ -25,7 +25,13 @@ pub trait Protection: Send {
 
     /// Encrypts `payload` in place; returns the tag over it and `header` (the header's bytes before the tag).
     /// `number` is never given twice for one context.
-    fn seal(&mut self, context: &KeyContext, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_BYTES];
+    fn seal(
+        &mut self,
+        context: &KeyContext,
+        number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> [u8; TAG_BYTES];
 
     /// Decrypts `payload` in place; false, and `payload` of no use, if the tag does not fit.
     fn open(

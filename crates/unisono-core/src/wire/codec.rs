@@ -1,0 +1,501 @@
+//! Frames as bytes: each begins with its kind and the length of its body, so that a reader knows where it ends
+//! whatever is inside. All numbers are big endian.
+//!
+//! Reading is total: whatever the bytes are, it ends with a frame that keeps all its rules or with an error, and
+//! what it allocates is bounded by what it was given. `docs/protocol/wire-format.md` has every frame as a table.
+
+use super::frame::*;
+use super::kind::FrameKind;
+use super::parts::*;
+use super::reader::{Fault, FrameError, Reader};
+use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
+use super::{PARCELS_MAX, PLACE_MAX};
+use crate::identity::{Instance, Seqno};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::iter::FusedIterator;
+
+type Result<T> = core::result::Result<T, FrameError>;
+
+/// The frames of an opened datagram, one after the other. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    payload: Bytes,
+    position: usize,
+}
+
+impl Decoder {
+    /// Reads what follows a datagram's header.
+    pub fn new(payload: Bytes) -> Decoder {
+        Decoder { payload, position: 0 }
+    }
+
+    /// Where the next frame begins, in bytes from the first one's first.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+}
+
+impl Iterator for Decoder {
+    type Item = Result<Frame>;
+
+    fn next(&mut self) -> Option<Result<Frame>> {
+        if self.position == self.payload.len() {
+            return None;
+        }
+        let mut from = Reader::new(&self.payload, self.position);
+        let frame = read_frame(&mut from);
+        self.position = if frame.is_ok() { from.position() } else { self.payload.len() };
+        Some(frame)
+    }
+}
+
+impl FusedIterator for Decoder {}
+
+impl Frame {
+    /// The frame as it travels in parcels: its kind and its body. Empty if one of its lists or texts is longer than
+    /// it may ever be.
+    pub fn encode_alone(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut body = Body::new(&mut out, PARCELLED_BYTES_MAX);
+        body.u8(self.kind() as u8);
+        write_body(&mut body, self);
+        if !body.fits() {
+            out.clear();
+        }
+        out
+    }
+
+    /// Reads what [`Frame::encode_alone`] wrote. Parcels in parcels are refused.
+    pub fn decode_alone(bytes: &Bytes) -> Result<Frame> {
+        let mut from = Reader::new(bytes, 0);
+        let kind = read_kind(&mut from)?;
+        if kind == FrameKind::Parcel {
+            return Err(from.error(Fault::Kind(kind as u8)));
+        }
+        read_body(&mut from, kind)
+    }
+}
+
+fn read_frame(from: &mut Reader<'_>) -> Result<Frame> {
+    let kind = read_kind(from)?;
+    let length = usize::from(from.u16("body length")?);
+    from.stop_after(length, "body")?;
+    read_body(from, kind)
+}
+
+fn read_kind(from: &mut Reader<'_>) -> Result<FrameKind> {
+    let number = from.u8("kind")?;
+    let kind = FrameKind::from_number(number).ok_or_else(|| from.error(Fault::Kind(number)))?;
+    from.set_kind(kind);
+    Ok(kind)
+}
+
+/// Reads a body, which has to end where `from` does.
+fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
+    let frame = match kind {
+        FrameKind::Data => {
+            let data = Data {
+                sender: read_uid(from)?,
+                first: from.place("first")?,
+                base: from.place("base")?,
+                method: read_method(from)?,
+                resilience: from.u8("resilience")?,
+                pieces: from.pieces()?,
+            };
+            check_run(from, data.first, data.pieces.count)?;
+            if data.base > data.first {
+                return Err(from.out_of_range("base", data.base));
+            }
+            Frame::Data(data)
+        }
+        FrameKind::Ordered => {
+            let ordered = Ordered {
+                seqno: from.place("seqno")?,
+                sender: read_uid(from)?,
+                first: from.place("first")?,
+                resilience: from.u8("resilience")?,
+                pieces: from.pieces()?,
+            };
+            check_run(from, ordered.seqno, ordered.pieces.count)?;
+            check_run(from, ordered.first, ordered.pieces.count)?;
+            Frame::Ordered(ordered)
+        }
+        FrameKind::Numbers => {
+            let numbers = Numbers {
+                seqno: from.place("seqno")?,
+                sender: read_uid(from)?,
+                first: from.place("first")?,
+                resilience: from.u8("resilience")?,
+                count: from.count("count", 1..=usize::from(u16::MAX), 0)? as u16,
+            };
+            check_run(from, numbers.seqno, numbers.count)?;
+            check_run(from, numbers.first, numbers.count)?;
+            Frame::Numbers(numbers)
+        }
+        FrameKind::Change => Frame::Change { seqno: from.place("seqno")?, change: read_change(from)? },
+        FrameKind::Heartbeat => Frame::Heartbeat(Heartbeat {
+            term: from.mark("term")?,
+            acting: from.flag("acting")?,
+            end: from.mark("end")?,
+            accepted: from.mark("accepted")?,
+            stable: from.mark("stable")?,
+            stamp: from.u32("stamp")?,
+            multicast: from.flag("multicast")?,
+        }),
+        FrameKind::Watermarks => Frame::Watermarks(Watermarks {
+            received: from.mark("received")?,
+            accepted: from.mark("accepted")?,
+            delivered: from.mark("delivered")?,
+            stamp: from.u32("stamp")?,
+            hears_multicast: from.flag("hears multicast")?,
+        }),
+        FrameKind::Nack => Frame::Nack { ranges: read_ranges(from)? },
+        FrameKind::Want => {
+            let first = from.place("from")?;
+            Frame::Want { from: first, to: read_to(from, first)? }
+        }
+        FrameKind::Gone => Frame::Gone { through: from.place("through")? },
+
+        FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
+        FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
+
+        FrameKind::Locate => {
+            check_padding(from)?;
+            let nonce = from.u64("nonce")?;
+            from.rest();
+            Frame::Locate { nonce }
+        }
+        FrameKind::HereIs => Frame::HereIs(HereIs {
+            nonce: from.u64("nonce")?,
+            cookie: from.u64("cookie")?,
+            instance: from.u128("instance").map(Instance)?,
+            epoch_counter: from.mark("epoch counter")?,
+            members: from.u16("members")?,
+            pristine: from.flag("pristine")?,
+            orderer: read_address(from)?,
+        }),
+        FrameKind::JoinRequest => Frame::JoinRequest {
+            cookie: from.u64("cookie")?,
+            name: read_name(from)?,
+            hello: read_greeting(from)?,
+        },
+        FrameKind::Welcome => Frame::Welcome(Welcome {
+            instance: from.u128("instance").map(Instance)?,
+            epoch: read_epoch(from)?,
+            epoch_start: from.mark("epoch start")?,
+            config: read_config(from)?,
+            base: read_log_base(from)?,
+        }),
+        FrameKind::Refused => Frame::Refused { reason: read_refusal(from)? },
+        FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
+        FrameKind::Farewell => Frame::Farewell { seqno: from.place("seqno")? },
+
+        FrameKind::Invite => Frame::Invite { ballot: read_ballot(from)? },
+        FrameKind::Vote => Frame::Vote(Vote {
+            ballot: read_ballot(from)?,
+            end: from.mark("end")?,
+            accepted: from.mark("accepted")?,
+            prepared: match from.flag("prepared")? {
+                true => Some((read_ballot(from)?, read_proposal(from)?)),
+                false => None,
+            },
+        }),
+        FrameKind::Outbid => Frame::Outbid { promised: read_ballot(from)? },
+        FrameKind::Pull => {
+            let (ballot, first) = (read_ballot(from)?, from.place("from")?);
+            Frame::Pull { ballot, from: first, to: read_to(from, first)? }
+        }
+        FrameKind::Level => Frame::Level { ballot: read_ballot(from)? },
+        FrameKind::Prepare => Frame::Prepare(Prepare {
+            ballot: read_ballot(from)?,
+            proposal: read_proposal(from)?,
+            before: read_uids(from)?,
+            after: read_uids(from)?,
+        }),
+        FrameKind::Prepared => Frame::Prepared { ballot: read_ballot(from)? },
+        FrameKind::Decided => {
+            Frame::Decided { entered: from.flag("entered")?, proposal: read_proposal(from)? }
+        }
+        FrameKind::Inquiry => {
+            check_padding(from)?;
+            from.rest();
+            Frame::Inquiry
+        }
+        FrameKind::Excluded => Frame::Excluded { epoch: read_epoch(from)? },
+
+        FrameKind::Ask => {
+            check_padding(from)?;
+            let nonce = from.u64("nonce")?;
+            from.rest();
+            Frame::Ask { nonce }
+        }
+        FrameKind::Tell => Frame::Tell { nonce: from.u64("nonce")?, report: from.rest() },
+
+        FrameKind::Parcel => {
+            let id = from.u32("id")?;
+            let index = from.u16("index")?;
+            let count = from.count("count", 1..=PARCELS_MAX, 0)? as u16;
+            if index >= count {
+                return Err(from.out_of_range("index", index));
+            }
+            Frame::Parcel { id, index, count, bytes: from.rest() }
+        }
+    };
+    from.finish()?;
+    Ok(frame)
+}
+
+/// Writes the body that [`read_body`] reads.
+pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
+    match frame {
+        Frame::Data(data) => {
+            let Data { sender, first, base, method, resilience, ref pieces } = *data;
+            write_run_head(out, &RunHead::Data { sender, first, base, method, resilience });
+            out.u16(pieces.count);
+            out.bytes(&pieces.bytes);
+        }
+        Frame::Ordered(ordered) => {
+            let Ordered { seqno, sender, first, resilience, ref pieces } = *ordered;
+            write_run_head(out, &RunHead::Ordered { seqno, sender, first, resilience });
+            out.u16(pieces.count);
+            out.bytes(&pieces.bytes);
+        }
+        Frame::Numbers(numbers) => {
+            let Numbers { seqno, sender, first, resilience, count } = *numbers;
+            write_run_head(out, &RunHead::Ordered { seqno, sender, first, resilience });
+            out.u16(count);
+        }
+        Frame::Change { seqno, change } => {
+            out.u64(*seqno);
+            write_change(out, change);
+        }
+        Frame::Heartbeat(heartbeat) => {
+            out.u64(heartbeat.term);
+            out.flag(heartbeat.acting);
+            out.u64(heartbeat.end);
+            out.u64(heartbeat.accepted);
+            out.u64(heartbeat.stable);
+            out.u32(heartbeat.stamp);
+            out.flag(heartbeat.multicast);
+        }
+        Frame::Watermarks(watermarks) => {
+            out.u64(watermarks.received);
+            out.u64(watermarks.accepted);
+            out.u64(watermarks.delivered);
+            out.u32(watermarks.stamp);
+            out.flag(watermarks.hears_multicast);
+        }
+        Frame::Nack { ranges } => {
+            out.count(ranges.len(), NACK_RANGES_MAX);
+            for (from, to) in ranges {
+                out.u64(*from);
+                out.u64(*to);
+            }
+        }
+        Frame::Want { from, to } => {
+            out.u64(*from);
+            out.u64(*to);
+        }
+        Frame::Gone { through } => out.u64(*through),
+
+        Frame::Probe { nonce } | Frame::Alive { nonce } => out.u64(*nonce),
+
+        Frame::Locate { nonce } | Frame::Ask { nonce } => {
+            out.u64(*nonce);
+            write_padding(out);
+        }
+        Frame::HereIs(here) => {
+            out.u64(here.nonce);
+            out.u64(here.cookie);
+            out.u128(here.instance.0);
+            out.u64(here.epoch_counter);
+            out.u16(here.members);
+            out.flag(here.pristine);
+            write_address(out, &here.orderer);
+        }
+        Frame::JoinRequest { cookie, name, hello } => {
+            out.u64(*cookie);
+            write_name(out, name);
+            write_greeting(out, hello);
+        }
+        Frame::Welcome(welcome) => {
+            out.u128(welcome.instance.0);
+            write_epoch(out, &welcome.epoch);
+            out.u64(welcome.epoch_start);
+            write_config(out, &welcome.config);
+            write_log_base(out, &welcome.base);
+        }
+        Frame::Refused { reason } => out.u8(refusal_number(*reason)),
+        Frame::LeaveRequest { goodbye } => write_greeting(out, goodbye),
+        Frame::Farewell { seqno } => out.u64(*seqno),
+
+        Frame::Invite { ballot } | Frame::Level { ballot } | Frame::Prepared { ballot } => {
+            write_ballot(out, ballot);
+        }
+        Frame::Vote(vote) => {
+            write_ballot(out, &vote.ballot);
+            out.u64(vote.end);
+            out.u64(vote.accepted);
+            out.flag(vote.prepared.is_some());
+            if let Some((ballot, proposal)) = &vote.prepared {
+                write_ballot(out, ballot);
+                write_proposal(out, proposal);
+            }
+        }
+        Frame::Outbid { promised } => write_ballot(out, promised),
+        Frame::Pull { ballot, from, to } => {
+            write_ballot(out, ballot);
+            out.u64(*from);
+            out.u64(*to);
+        }
+        Frame::Prepare(prepare) => {
+            write_ballot(out, &prepare.ballot);
+            write_proposal(out, &prepare.proposal);
+            write_uids(out, &prepare.before);
+            write_uids(out, &prepare.after);
+        }
+        Frame::Decided { proposal, entered } => {
+            out.flag(*entered);
+            write_proposal(out, proposal);
+        }
+        Frame::Inquiry => write_padding(out),
+        Frame::Excluded { epoch } => write_epoch(out, epoch),
+
+        Frame::Tell { nonce, report } => {
+            out.u64(*nonce);
+            out.bytes(report);
+        }
+
+        Frame::Parcel { id, index, count, bytes } => {
+            out.u32(*id);
+            out.u16(*index);
+            out.count(usize::from(*count), PARCELS_MAX);
+            out.bytes(bytes);
+        }
+    }
+}
+
+/// Writes what stands before the count of a run's pieces.
+pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
+    match *head {
+        RunHead::Ordered { seqno, sender, first, resilience } => {
+            out.u64(seqno);
+            out.u64(sender.0);
+            out.u64(first);
+            out.u8(resilience);
+        }
+        RunHead::Data { sender, first, base, method, resilience } => {
+            out.u64(sender.0);
+            out.u64(first);
+            out.u64(base);
+            out.u8(match method {
+                Method::Pb => 1,
+                Method::Bb => 2,
+            });
+            out.u8(resilience);
+        }
+    }
+}
+
+fn read_method(from: &mut Reader<'_>) -> Result<Method> {
+    match from.u8("method")? {
+        1 => Ok(Method::Pb),
+        2 => Ok(Method::Bb),
+        other => Err(from.out_of_range("method", other)),
+    }
+}
+
+/// The last place or message number of a run is one that can be.
+fn check_run(from: &Reader<'_>, first: u64, count: u16) -> Result<()> {
+    // Neither can overflow: `first` is at most PLACE_MAX.
+    if first + u64::from(count) - 1 <= PLACE_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
+}
+
+fn write_change(out: &mut Body<'_>, change: &Change) {
+    match change {
+        Change::Join { member, hello } => {
+            out.u8(1);
+            write_member(out, member);
+            write_greeting(out, hello);
+        }
+        Change::Leave { uid, goodbye } => {
+            out.u8(2);
+            out.u64(uid.0);
+            write_greeting(out, goodbye);
+        }
+        Change::Role { orderer } => {
+            out.u8(3);
+            out.u64(orderer.0);
+        }
+    }
+}
+
+fn read_change(from: &mut Reader<'_>) -> Result<Change> {
+    match from.u8("change")? {
+        1 => Ok(Change::Join { member: read_member(from)?, hello: read_greeting(from)? }),
+        2 => Ok(Change::Leave { uid: read_uid(from)?, goodbye: read_greeting(from)? }),
+        3 => Ok(Change::Role { orderer: read_uid(from)? }),
+        other => Err(from.out_of_range("change", other)),
+    }
+}
+
+/// Ranges that are in order and do not overlap.
+fn read_ranges(from: &mut Reader<'_>) -> Result<Vec<(Seqno, Seqno)>> {
+    let count = from.count("range count", 1..=NACK_RANGES_MAX, 16)?;
+    let mut ranges = Vec::with_capacity(count);
+    let mut before = 0;
+    for _ in 0..count {
+        let first = from.place("from")?;
+        if first <= before {
+            return Err(from.out_of_range("from", first));
+        }
+        before = read_to(from, first)?;
+        ranges.push((first, before));
+    }
+    Ok(ranges)
+}
+
+/// The last place or message number of a range that begins with `first`.
+fn read_to(from: &mut Reader<'_>, first: u64) -> Result<u64> {
+    match from.place("to")? {
+        to if to >= first => Ok(to),
+        to => Err(from.out_of_range("to", to)),
+    }
+}
+
+fn refusal_number(reason: Refusal) -> u8 {
+    match reason {
+        Refusal::Full => 1,
+        Refusal::Name => 2,
+        Refusal::NotNow => 3,
+        Refusal::Cookie => 4,
+    }
+}
+
+fn read_refusal(from: &mut Reader<'_>) -> Result<Refusal> {
+    match from.u8("reason")? {
+        1 => Ok(Refusal::Full),
+        2 => Ok(Refusal::Name),
+        3 => Ok(Refusal::NotNow),
+        4 => Ok(Refusal::Cookie),
+        other => Err(from.out_of_range("reason", other)),
+    }
+}
+
+/// Makes a frame [`PADDED_BYTES`] long, or as long as there is room for.
+fn write_padding(out: &mut Body<'_>) {
+    let padding = PADDED_BYTES.saturating_sub(out.written()).min(out.room());
+    if out.written() + padding < PADDED_BYTES_MIN {
+        out.refuse();
+    }
+    out.zeros(padding);
+}
+
+/// A question is as long as it has to be. To be called before any field is read.
+fn check_padding(from: &Reader<'_>) -> Result<()> {
+    match FRAME_HEAD_BYTES + from.left() {
+        bytes if bytes >= PADDED_BYTES_MIN => Ok(()),
+        bytes => Err(from.error(Fault::Padding(bytes))),
+    }
+}

@@ -1,0 +1,252 @@
+//! What frames are made of: each thing that occurs in several frames, written and read side by side.
+
+use super::frame::{GREETING_BYTES_MAX, LogBase, Proposal};
+use super::reader::{Fault, FrameError, Reader};
+use super::writer::Body;
+use super::{MEMBERS_MAX, PLACE_MAX};
+use crate::config::{GroupConfig, Quorum, SlowMember};
+use crate::identity::{Ballot, EpochId, Member, Name, Uid};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+type Result<T> = core::result::Result<T, FrameError>;
+
+/// The fewest bytes of a member: uid, empty name, IPv4 address.
+pub(super) const MEMBER_BYTES_MIN: usize = 16;
+
+/// Family, IP address, port. The scope and flow of an IPv6 address mean nothing elsewhere and stay behind.
+pub(super) fn write_address(out: &mut Body<'_>, address: &SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out.u8(4);
+            out.bytes(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.u8(6);
+            out.bytes(&ip.octets());
+        }
+    }
+    out.u16(address.port());
+}
+
+pub(super) fn read_address(from: &mut Reader<'_>) -> Result<SocketAddr> {
+    let ip = match from.u8("address family")? {
+        4 => IpAddr::V4(Ipv4Addr::from_bits(from.u32("address")?)),
+        6 => IpAddr::V6(Ipv6Addr::from_bits(from.u128("address")?)),
+        other => return Err(from.out_of_range("address family", other)),
+    };
+    Ok(SocketAddr::new(ip, from.u16("port")?))
+}
+
+pub(super) fn write_name(out: &mut Body<'_>, name: &Name) {
+    let text = name.as_str().as_bytes();
+    out.u8(text.len() as u8);
+    out.bytes(text);
+}
+
+pub(super) fn read_name(from: &mut Reader<'_>) -> Result<Name> {
+    let length = from.u8("name length")?;
+    if usize::from(length) > Name::BYTES_MAX {
+        return Err(from.out_of_range("name length", length));
+    }
+    let text = from.slice(usize::from(length), "name")?;
+    core::str::from_utf8(text).ok().and_then(Name::new).ok_or_else(|| from.error(Fault::Text))
+}
+
+pub(super) fn write_greeting(out: &mut Body<'_>, words: &[u8]) {
+    out.count(words.len(), GREETING_BYTES_MAX);
+    out.bytes(words);
+}
+
+pub(super) fn read_greeting(from: &mut Reader<'_>) -> Result<Bytes> {
+    let length = from.count("greeting length", 0..=GREETING_BYTES_MAX, 1)?;
+    from.bytes(length, "greeting")
+}
+
+pub(super) fn write_member(out: &mut Body<'_>, member: &Member) {
+    out.u64(member.uid.0);
+    write_name(out, &member.name);
+    write_address(out, &member.address);
+}
+
+pub(super) fn read_member(from: &mut Reader<'_>) -> Result<Member> {
+    Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
+}
+
+pub(super) fn read_uid(from: &mut Reader<'_>) -> Result<Uid> {
+    from.u64("uid").map(Uid)
+}
+
+/// Who is in a view: at least one.
+pub(super) fn write_uids(out: &mut Body<'_>, uids: &[Uid]) {
+    out.count(uids.len(), MEMBERS_MAX);
+    for uid in uids {
+        out.u64(uid.0);
+    }
+}
+
+pub(super) fn read_uids(from: &mut Reader<'_>) -> Result<Vec<Uid>> {
+    let count = from.count("member count", 1..=MEMBERS_MAX, 8)?;
+    (0..count).map(|_| read_uid(from)).collect()
+}
+
+pub(super) fn write_epoch(out: &mut Body<'_>, epoch: &EpochId) {
+    out.u64(epoch.counter);
+    out.u64(epoch.coordinator.0);
+    out.u64(epoch.nonce);
+}
+
+pub(super) fn read_epoch(from: &mut Reader<'_>) -> Result<EpochId> {
+    Ok(EpochId {
+        counter: from.mark("epoch counter")?,
+        coordinator: read_uid(from)?,
+        nonce: from.u64("epoch nonce")?,
+    })
+}
+
+pub(super) fn write_ballot(out: &mut Body<'_>, ballot: &Ballot) {
+    out.u32(ballot.round);
+    out.u64(ballot.coordinator.0);
+}
+
+pub(super) fn read_ballot(from: &mut Reader<'_>) -> Result<Ballot> {
+    Ok(Ballot { round: from.u32("round")?, coordinator: read_uid(from)? })
+}
+
+pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
+    write_epoch(out, &proposal.epoch);
+    out.u64(proposal.start);
+    out.flag(proposal.degraded);
+    write_uids(out, &proposal.members);
+}
+
+pub(super) fn read_proposal(from: &mut Reader<'_>) -> Result<Proposal> {
+    Ok(Proposal {
+        epoch: read_epoch(from)?,
+        start: from.place("start")?,
+        degraded: from.flag("degraded")?,
+        members: read_uids(from)?,
+    })
+}
+
+/// Nanoseconds, at most the 584 years that fit 64 bits.
+pub(super) fn write_duration(out: &mut Body<'_>, duration: Duration) {
+    out.u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+}
+
+pub(super) fn read_duration(from: &mut Reader<'_>) -> Result<Duration> {
+    from.u64("duration").map(Duration::from_nanos)
+}
+
+pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
+    out.u8(config.resilience);
+    out.u16(config.members_max);
+    out.u32(config.history_messages);
+    out.u64(config.history_bytes);
+    out.u32(config.message_bytes_max);
+    out.u32(config.window);
+    out.u32(config.broadcast_above_bytes);
+    out.flag(config.automatic);
+    let patience = match config.slow_member {
+        SlowMember::Wait => None,
+        SlowMember::ExcludeAfter(time) => Some(time),
+    };
+    out.flag(patience.is_some());
+    write_duration(out, patience.unwrap_or_default());
+    let (rule, number, names) = match &config.quorum {
+        Quorum::MajorityOfView => (1, 0, &[][..]),
+        Quorum::MajorityOf(names) => (2, names.len(), &names[..]),
+        Quorum::All => (3, 0, &[][..]),
+        Quorum::AtLeast(least) => (4, usize::from(*least), &[][..]),
+    };
+    out.u8(rule);
+    out.count(number, usize::from(u16::MAX));
+    if names.len() > MEMBERS_MAX {
+        out.refuse();
+    }
+    for name in names {
+        write_name(out, name);
+    }
+}
+
+pub(super) fn read_config(from: &mut Reader<'_>) -> Result<GroupConfig> {
+    fn within(from: &Reader<'_>, what: &'static str, value: u64, range: RangeInclusive<u64>) -> Result<()> {
+        if range.contains(&value) { Ok(()) } else { Err(from.out_of_range(what, value)) }
+    }
+    let resilience = from.u8("resilience")?;
+    let members_max = from.u16("members_max")?;
+    within(from, "members_max", members_max.into(), 1..=MEMBERS_MAX as u64)?;
+    let history_messages = from.u32("history_messages")?;
+    within(from, "history_messages", history_messages.into(), 16..=1 << 20)?;
+    let history_bytes = from.u64("history_bytes")?;
+    within(from, "history_bytes", history_bytes, 1 << 16..=PLACE_MAX)?;
+    let message_bytes_max = from.u32("message_bytes_max")?;
+    within(from, "message_bytes_max", message_bytes_max.into(), 0..=16 << 20)?;
+    let window = from.u32("window")?;
+    within(from, "window", window.into(), 1..=1 << 16)?;
+    let broadcast_above_bytes = from.u32("broadcast_above_bytes")?;
+    let automatic = from.flag("automatic")?;
+    let excludes = from.flag("slow member")?;
+    let patience = read_duration(from)?;
+    let slow_member = match (excludes, patience) {
+        (false, Duration::ZERO) => SlowMember::Wait,
+        (false, _) => return Err(from.out_of_range("slow member", patience.as_nanos())),
+        (true, _) => SlowMember::ExcludeAfter(patience),
+    };
+    let rule = from.u8("quorum rule")?;
+    if !(1..=4).contains(&rule) {
+        return Err(from.out_of_range("quorum rule", rule));
+    }
+    let number = match rule {
+        2 => from.count("quorum number", 1..=MEMBERS_MAX, 1)?,
+        4 => from.count("quorum number", 1..=usize::from(u16::MAX), 0)?,
+        _ => from.count("quorum number", 0..=0, 0)?,
+    };
+    let quorum = match rule {
+        1 => Quorum::MajorityOfView,
+        2 => Quorum::MajorityOf((0..number).map(|_| read_name(from)).collect::<Result<_>>()?),
+        3 => Quorum::All,
+        _ => Quorum::AtLeast(number as u16),
+    };
+    Ok(GroupConfig {
+        resilience,
+        members_max,
+        history_messages,
+        history_bytes,
+        message_bytes_max,
+        window,
+        broadcast_above_bytes,
+        quorum,
+        automatic,
+        slow_member,
+    })
+}
+
+pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
+    out.u64(base.seqno);
+    out.u64(base.term.0);
+    out.u64(base.term.1.0);
+    out.count(base.members.len(), MEMBERS_MAX);
+    for member in &base.members {
+        write_member(out, member);
+    }
+    out.count(base.last_numbers.len(), usize::from(u16::MAX));
+    for (uid, number) in &base.last_numbers {
+        out.u64(uid.0);
+        out.u64(*number);
+    }
+}
+
+pub(super) fn read_log_base(from: &mut Reader<'_>) -> Result<LogBase> {
+    let seqno = from.mark("seqno")?;
+    let term = (from.mark("term")?, read_uid(from)?);
+    let count = from.count("member count", 1..=MEMBERS_MAX, MEMBER_BYTES_MIN)?;
+    let members = (0..count).map(|_| read_member(from)).collect::<Result<_>>()?;
+    let count = from.count("number count", 0..=usize::from(u16::MAX), 16)?;
+    let last_numbers =
+        (0..count).map(|_| Ok((read_uid(from)?, from.place("message number")?))).collect::<Result<_>>()?;
+    Ok(LogBase { seqno, members, term, last_numbers })
+}

@@ -1,0 +1,80 @@
+//! The messages of a run, as they lie in the datagram they came in.
+//!
+//! A run of a thousand small messages is one slice of its datagram, checked once and cut up only when somebody walks
+//! over it.
+
+use super::MORE;
+use super::frame::{PIECE_BYTES_MAX, Piece, Pieces};
+use alloc::vec::Vec;
+use core::iter::FusedIterator;
+
+impl Pieces {
+    /// These pieces. For tests and tools: what is sent is written by [`super::Writer`], which builds no `Pieces`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none, or more than 65,535, or one is longer than [`PIECE_BYTES_MAX`].
+    pub fn from_pieces(pieces: &[Piece]) -> Pieces {
+        assert!((1..=usize::from(u16::MAX)).contains(&pieces.len()), "a run has 1 to 65,535 pieces");
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            assert!(piece.bytes.len() <= PIECE_BYTES_MAX, "a piece has at most {PIECE_BYTES_MAX} bytes");
+            let length = piece.bytes.len() as u16 | if piece.more { MORE } else { 0 };
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(&piece.bytes);
+        }
+        Pieces { bytes: bytes.into(), count: pieces.len() as u16 }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Never true of what was decoded: a run has at least one piece.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One piece after the other, each a slice of the datagram.
+    pub fn iter(&self) -> PiecesIter<'_> {
+        PiecesIter { pieces: self, position: 0, left: self.count }
+    }
+}
+
+impl<'a> IntoIterator for &'a Pieces {
+    type Item = Piece;
+    type IntoIter = PiecesIter<'a>;
+
+    fn into_iter(self) -> PiecesIter<'a> {
+        self.iter()
+    }
+}
+
+/// See [`Pieces::iter`].
+#[derive(Clone, Debug)]
+pub struct PiecesIter<'a> {
+    pieces: &'a Pieces,
+    position: usize,
+    left: u16,
+}
+
+impl Iterator for PiecesIter<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let length = self.pieces.bytes.get(self.position..)?.first_chunk::<2>()?;
+        let length = u16::from_be_bytes(*length);
+        let begin = self.position + 2;
+        self.position = begin + usize::from(length & !MORE);
+        self.left -= 1;
+        Some(Piece { more: length & MORE != 0, bytes: self.pieces.bytes.slice(begin..self.position) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for PiecesIter<'_> {}
+impl FusedIterator for PiecesIter<'_> {}

@@ -1,0 +1,266 @@
+//! Packs frames into a datagram, up to its limit.
+//!
+//! The output holds whole frames at every moment: what does not fit is not begun, and a run of messages is made
+//! longer one message at a time. So a datagram can be sent whenever its writer is done with it.
+
+use super::MORE;
+use super::codec;
+use super::frame::{Frame, Method, PIECE_BYTES_MAX};
+use super::header::HEADER_BYTES;
+use super::kind::FrameKind;
+use crate::identity::{MessageNumber, Seqno, Uid};
+use alloc::vec::Vec;
+
+/// Bytes before the body of every frame: its kind and the length of its body.
+pub const FRAME_HEAD_BYTES: usize = 3;
+/// Bytes before each piece of a message: its length.
+pub const PIECE_HEAD_BYTES: usize = 2;
+/// Size that questions which anybody may ask are padded to, in bytes of the whole frame.
+pub const PADDED_BYTES: usize = 1200;
+/// Size below which such a question is not answered, in bytes of the whole frame. It fits the smallest datagram.
+pub const PADDED_BYTES_MIN: usize = 512;
+
+/// Bytes of a datagram that are not the message, if it carries one piece in the longest kind of run. A
+/// [`Frame::Level`] before it is counted in, so that whatever was sent once can also be served in a reset.
+pub const fn run_overhead() -> usize {
+    let level = FRAME_HEAD_BYTES + FrameKind::Level.fixed_bytes();
+    let run = FRAME_HEAD_BYTES + FrameKind::Data.fixed_bytes();
+    HEADER_BYTES + level + run + PIECE_HEAD_BYTES
+}
+
+/// The largest piece of a message, in bytes, that fits a datagram of so many bytes, all headers included.
+pub const fn piece_bytes_max(datagram_bytes_max: usize) -> usize {
+    let fits = datagram_bytes_max.saturating_sub(run_overhead());
+    if fits < PIECE_BYTES_MAX { fits } else { PIECE_BYTES_MAX }
+}
+
+/// What a run of messages has in common: the head of a [`Frame::Ordered`] or [`Frame::Data`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunHead {
+    /// Consecutive places, consecutive messages of one sender.
+    Ordered {
+        /// The place of the first.
+        seqno: Seqno,
+        /// Whose they are.
+        sender: Uid,
+        /// The message number of the first.
+        first: MessageNumber,
+        /// How many crashes they are to survive, if more than the group's resilience.
+        resilience: u8,
+    },
+    /// Messages that ask for a place.
+    Data {
+        /// Whose they are.
+        sender: Uid,
+        /// The message number of the first.
+        first: MessageNumber,
+        /// The sender's first number of this epoch.
+        base: MessageNumber,
+        /// How they travel.
+        method: Method,
+        /// How many crashes they are to survive, if more than the group's resilience.
+        resilience: u8,
+    },
+}
+
+impl RunHead {
+    /// Bytes of the run's frame before its first piece.
+    const fn bytes(&self) -> usize {
+        FRAME_HEAD_BYTES + self.kind().fixed_bytes()
+    }
+
+    /// The frame's kind.
+    const fn kind(&self) -> FrameKind {
+        match self {
+            RunHead::Ordered { .. } => FrameKind::Ordered,
+            RunHead::Data { .. } => FrameKind::Data,
+        }
+    }
+}
+
+/// A run that is being written.
+struct Run {
+    head: RunHead,
+    /// Where its frame begins.
+    start: usize,
+    /// Pieces so far. The head is written with the first.
+    count: u16,
+}
+
+/// Appends frames to a datagram.
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    limit: usize,
+    run: Option<Run>,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to what is in `out`, and never lets `out` grow beyond `limit` bytes.
+    pub fn new(out: &'a mut Vec<u8>, limit: usize) -> Writer<'a> {
+        Writer { out, limit, run: None }
+    }
+
+    /// Bytes that can still be appended.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.out.len())
+    }
+
+    /// Appends a frame. False, and nothing written, if it does not fit, or if one of its lists or texts is longer
+    /// than it may ever be. A run under way is closed first.
+    pub fn frame(&mut self, frame: &Frame) -> bool {
+        self.end();
+        let start = self.out.len();
+        // The length field bounds a frame too.
+        let limit = self.limit.min(start + FRAME_HEAD_BYTES + usize::from(u16::MAX));
+        let mut body = Body::new(self.out, limit);
+        body.u8(frame.kind() as u8);
+        body.u16(0);
+        codec::write_body(&mut body, frame);
+        if !body.fits() {
+            self.out.truncate(start);
+            return false;
+        }
+        let length = self.out.len() - start - FRAME_HEAD_BYTES;
+        patch(self.out, start + 1, length as u16);
+        true
+    }
+
+    /// Begins a run of messages, each to be given to [`Writer::piece`]. False, and no run under way, if not even an
+    /// empty message would fit. A run under way is closed first.
+    pub fn begin(&mut self, head: &RunHead) -> bool {
+        self.end();
+        let fits = head.bytes() + PIECE_HEAD_BYTES <= self.room();
+        if fits {
+            self.run = Some(Run { head: *head, start: self.out.len(), count: 0 });
+        }
+        fits
+    }
+
+    /// The most bytes that the next piece of the run may have; nothing if there is no run or none fits.
+    pub fn piece_room(&self) -> Option<usize> {
+        let run = self.run.as_ref()?;
+        let begun = if run.count == 0 { run.start + run.head.bytes() } else { self.out.len() };
+        let limit = self.limit.min(run.start + FRAME_HEAD_BYTES + usize::from(u16::MAX));
+        let room = limit.checked_sub(begun + PIECE_HEAD_BYTES)?;
+        (run.count < u16::MAX).then_some(room.min(PIECE_BYTES_MAX))
+    }
+
+    /// Appends a message, or a piece of one that `more` pieces follow, to the run. False, and the run as it was, if
+    /// it does not fit.
+    pub fn piece(&mut self, more: bool, bytes: &[u8]) -> bool {
+        if self.piece_room().is_none_or(|room| bytes.len() > room) {
+            return false;
+        }
+        let Some(run) = &mut self.run else { return false };
+        if run.count == 0 {
+            let mut body = Body::new(self.out, self.limit);
+            body.u8(run.head.kind() as u8);
+            body.u16(0);
+            codec::write_run_head(&mut body, &run.head);
+            body.u16(0);
+        }
+        run.count += 1;
+        let length = bytes.len() as u16 | if more { MORE } else { 0 };
+        self.out.extend_from_slice(&length.to_be_bytes());
+        self.out.extend_from_slice(bytes);
+        let body_length = self.out.len() - run.start - FRAME_HEAD_BYTES;
+        patch(self.out, run.start + 1, body_length as u16);
+        patch(self.out, run.start + run.head.bytes() - 2, run.count);
+        true
+    }
+
+    /// Closes the run and says how many pieces it has. A run without any leaves nothing behind.
+    pub fn end(&mut self) -> u16 {
+        self.run.take().map_or(0, |run| run.count)
+    }
+}
+
+/// Overwrites the two bytes at `offset`.
+fn patch(out: &mut [u8], offset: usize, value: u16) {
+    out[offset..offset + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Appends fields, and remembers when one did not fit.
+pub(super) struct Body<'a> {
+    out: &'a mut Vec<u8>,
+    limit: usize,
+    start: usize,
+    full: bool,
+}
+
+impl<'a> Body<'a> {
+    /// Appends to `out` until it has `limit` bytes.
+    pub(super) fn new(out: &'a mut Vec<u8>, limit: usize) -> Body<'a> {
+        let start = out.len();
+        Body { out, limit, start, full: false }
+    }
+
+    /// Everything so far has found room.
+    pub(super) fn fits(&self) -> bool {
+        !self.full
+    }
+
+    /// Bytes that can still be appended.
+    pub(super) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.out.len())
+    }
+
+    /// Bytes appended so far.
+    pub(super) fn written(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// What was to be written may not be: as if it did not fit.
+    pub(super) fn refuse(&mut self) {
+        self.full = true;
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        if self.full || bytes.len() > self.room() {
+            self.full = true;
+        } else {
+            self.out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Zeros.
+    pub(super) fn zeros(&mut self, count: usize) {
+        if self.full || count > self.room() {
+            self.full = true;
+        } else {
+            self.out.resize(self.out.len() + count, 0);
+        }
+    }
+
+    pub(super) fn u8(&mut self, value: u8) {
+        self.bytes(&[value]);
+    }
+
+    pub(super) fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_be_bytes());
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_be_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_be_bytes());
+    }
+
+    pub(super) fn u128(&mut self, value: u128) {
+        self.bytes(&value.to_be_bytes());
+    }
+
+    pub(super) fn flag(&mut self, value: bool) {
+        self.u8(u8::from(value));
+    }
+
+    /// How many of something follow, at most `max`.
+    pub(super) fn count(&mut self, count: usize, max: usize) {
+        match u16::try_from(count) {
+            Ok(short) if count <= max => self.u16(short),
+            _ => self.refuse(),
+        }
+    }
+}

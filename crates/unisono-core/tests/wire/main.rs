@@ -1,0 +1,3 @@
+//! The wire format from outside: what is written is read again, and what is read is never trusted.
+
+mod datagram;
