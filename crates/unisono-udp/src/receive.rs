@@ -1,0 +1,180 @@
+//! Receiving: many datagrams in one call, into buffers that are handed on without a copy.
+
+use crate::socket::Socket;
+use bytes::BytesMut;
+use quinn_udp::{RecvMeta, UdpSockRef};
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+/// Most coalesced datagrams that one call brings, each from one sender.
+const SLOTS: usize = 16;
+/// The most bytes that a coalesced datagram can have.
+const ROOM_BYTES: usize = 1 << 16;
+/// What is allocated at a time. Only what is used of it becomes memory of ours.
+const CHUNK_BYTES: usize = 1 << 18;
+/// Chunks that wait for their datagrams to be dropped, to be used again.
+const RETIRED_MAX: usize = 16;
+
+/// Buffers for received datagrams, and as many calls' worth of them as it takes.
+///
+/// Each datagram is a slice of a chunk that many share; who keeps one keeps its chunk. A chunk none of whose
+/// datagrams is kept any more is used again.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    slots: [BytesMut; SLOTS],
+    meta: [RecvMeta; SLOTS],
+    /// How many slots the next call offers: few while little comes.
+    offered: usize,
+    retired: VecDeque<BytesMut>,
+}
+
+impl Receiver {
+    /// Without any memory yet.
+    pub fn new() -> Receiver {
+        Receiver { offered: 1, ..Receiver::default() }
+    }
+
+    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns whether
+    /// there may be more.
+    pub fn receive(
+        &mut self,
+        socket: &Socket,
+        mut take: impl FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<bool> {
+        let offered = self.offered.clamp(1, SLOTS);
+        for slot in &mut self.slots[..offered] {
+            if slot.len() < ROOM_BYTES {
+                let spent = std::mem::replace(slot, chunk(&mut self.retired));
+                retire(&mut self.retired, spent);
+            }
+        }
+        let mut slices = self.slots.each_mut().map(|slot| IoSliceMut::new(slot));
+        let received = socket.state.recv(
+            UdpSockRef::from(&socket.inner),
+            &mut slices[..offered],
+            &mut self.meta[..offered],
+        );
+        let count = match received {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
+            let mut rest = slot.split_to(meta.len.min(slot.len()));
+            while meta.stride > 0 && rest.len() > meta.stride {
+                take(meta.addr, rest.split_to(meta.stride));
+            }
+            take(meta.addr, rest);
+        }
+        let more = count == offered;
+        self.offered = if more { offered * 2 } else { count.max(1) };
+        Ok(more)
+    }
+}
+
+/// A chunk to receive into: one that nobody needs any more, or a new one.
+fn chunk(retired: &mut VecDeque<BytesMut>) -> BytesMut {
+    if let Some(oldest) = retired.front_mut()
+        && oldest.try_reclaim(CHUNK_BYTES)
+        && let Some(mut chunk) = retired.pop_front()
+    {
+        chunk.resize(CHUNK_BYTES, 0);
+        return chunk;
+    }
+    BytesMut::zeroed(CHUNK_BYTES)
+}
+
+fn retire(retired: &mut VecDeque<BytesMut>, mut spent: BytesMut) {
+    if spent.capacity() == 0 {
+        return;
+    }
+    spent.clear();
+    if retired.len() == RETIRED_MAX {
+        retired.pop_front();
+    }
+    retired.push_back(spent);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    fn pair() -> (Socket, Socket) {
+        let here = (Ipv4Addr::LOCALHOST, 0).into();
+        (Socket::bind(here).unwrap(), Socket::bind(here).unwrap())
+    }
+
+    #[test]
+    fn nothing_to_receive_is_no_error() {
+        let (socket, _) = pair();
+        let more = Receiver::new().receive(&socket, |_, _| panic!("nothing was sent")).unwrap();
+        assert!(!more);
+    }
+
+    #[test]
+    fn an_empty_datagram_is_a_datagram() {
+        let (sender, socket) = pair();
+        rustix::net::sendto(&sender, &[], rustix::net::SendFlags::empty(), &socket.address()).unwrap();
+        assert!(wait(&[&socket], None, Some(Duration::from_secs(1))).any());
+        let mut lengths = Vec::new();
+        Receiver::new().receive(&socket, |_, datagram| lengths.push(datagram.len())).unwrap();
+        assert_eq!(lengths, [0]);
+    }
+
+    #[test]
+    fn chunks_are_used_again_and_what_is_kept_stays_intact() {
+        let (sender, socket) = pair();
+        let mut receiver = Receiver::new();
+        let mut kept = Vec::new();
+        let run: Vec<u8> = (0..46u8).flat_map(|n| [n; 1400]).collect();
+        for round in 0..60u8 {
+            let mut mine = run.clone();
+            mine[0] = round;
+            sender.send(&mine, 1400, &[socket.address()]);
+            let mut taken = 0;
+            while taken < 46 && wait(&[&socket], None, Some(Duration::from_secs(1))).any() {
+                receiver
+                    .receive(&socket, |_, datagram| {
+                        taken += 1;
+                        if datagram[1399] == 0 {
+                            kept.push(datagram.freeze());
+                        }
+                    })
+                    .unwrap();
+            }
+            assert_eq!(taken, 46);
+            // As a history does: what is old is dropped, from the front.
+            if kept.len() > 10 {
+                let oldest = kept.remove(0);
+                assert_eq!(usize::from(oldest[0]), usize::from(round) - 10);
+                assert!(oldest[1..].iter().all(|byte| *byte == 0));
+            }
+        }
+        assert!(receiver.retired.len() <= RETIRED_MAX);
+        // 60 rounds fill about 20 chunks; a few of them served again and again.
+        let reused = receiver.retired.iter_mut().any(|chunk| chunk.try_reclaim(CHUNK_BYTES));
+        drop(kept);
+        assert!(reused || receiver.retired.iter_mut().all(|chunk| chunk.try_reclaim(CHUNK_BYTES)));
+    }
+
+    #[test]
+    fn a_busy_socket_is_offered_more_slots() {
+        let (sender, socket) = pair();
+        for n in 0..40u8 {
+            // Datagrams of different sizes are not coalesced.
+            sender.send(&vec![n; 10 + usize::from(n)], 100, &[socket.address()]);
+        }
+        let mut receiver = Receiver::new();
+        let (mut calls, mut taken) = (0, 0);
+        while taken < 40 && wait(&[&socket], None, Some(Duration::from_secs(1))).any() {
+            calls += 1;
+            receiver.receive(&socket, |_, _| taken += 1).unwrap();
+        }
+        assert_eq!(taken, 40);
+        assert!(calls <= 6, "{calls} calls");
+    }
+}

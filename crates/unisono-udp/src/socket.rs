@@ -1,0 +1,222 @@
+//! Making sockets.
+
+use quinn_udp::{UdpSockRef, UdpSocketState};
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What is asked of the kernel for each direction. It grants what its limits allow.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// A UDP socket, with all that makes it fast switched on as far as the kernel allows. It never blocks.
+#[derive(Debug)]
+pub struct Socket {
+    pub(crate) inner: socket2::Socket,
+    pub(crate) state: UdpSocketState,
+    address: SocketAddr,
+}
+
+impl Socket {
+    /// A socket to send from and to be reached at. Port 0 takes any free one.
+    pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+        let inner = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        inner.bind(&address.into())?;
+        Socket::equip(inner)
+    }
+
+    /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
+    /// `interface`, except what `deaf_to` sends. Any number of processes can listen to one group.
+    pub fn listen(
+        group: SocketAddrV4,
+        interface: Ipv4Addr,
+        deaf_to: Option<SocketAddrV4>,
+    ) -> io::Result<Socket> {
+        let inner = socket2::Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        inner.set_reuse_address(true)?;
+        // Linux would also hand over what other sockets of this machine have joined.
+        inner.set_multicast_all_v4(false)?;
+        if let Some(sender) = deaf_to {
+            inner.attach_filter(&drop_from(sender))?;
+        }
+        inner.bind(&SockAddr::from(group))?;
+        inner.join_multicast_v4(group.ip(), &interface)?;
+        Socket::equip(inner)
+    }
+
+    fn equip(inner: socket2::Socket) -> io::Result<Socket> {
+        // Refused beyond the system's limit, which then applies.
+        let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
+        let _ = inner.set_send_buffer_size(BUFFER_BYTES);
+        let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
+        let address = inner
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))?;
+        if address.is_ipv4() {
+            // A path narrower than it looked is to be slow (fragments), not a black hole.
+            let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
+        }
+        Ok(Socket { inner, state, address })
+    }
+
+    /// From now on multicasts sent from here leave by the interface that has the address `interface`, live for
+    /// `hops` routers (1: none), and are heard by listeners on this machine too.
+    pub fn send_multicast_by(&self, interface: Ipv4Addr, hops: u32) -> io::Result<()> {
+        self.inner.set_multicast_if_v4(&interface)?;
+        self.inner.set_multicast_ttl_v4(hops)?;
+        self.inner.set_multicast_loop_v4(true)
+    }
+
+    /// Where the socket is bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The bytes that the kernel holds for a reader who is late. A datagram of Ethernet size is charged about 2,300.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.inner.recv_buffer_size().unwrap_or(0)
+    }
+
+    /// Whether runs of datagrams are sent as one packet at present.
+    pub fn segments(&self) -> bool {
+        self.state.max_gso_segments() > 1
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// A filter in the kernel's packet language that drops what `sender` sends before it wakes anybody.
+fn drop_from(sender: SocketAddrV4) -> [SockFilter; 6] {
+    const LOAD_WORD: u16 = 0x20;
+    const LOAD_HALF: u16 = 0x28;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    // Offsets are from the UDP header, whose first half word is the source port; the IP header lies at a magic
+    // offset, with the source address 12 bytes into it.
+    const IP_SOURCE: u32 = 0xfff0_0000 + 12;
+    [
+        SockFilter::new(LOAD_WORD, 0, 0, IP_SOURCE),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 3, u32::from(*sender.ip())),
+        SockFilter::new(LOAD_HALF, 0, 0, 0),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, u32::from(sender.port())),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}
+
+/// The address of this machine from which `destination` is reached; nothing is sent. Fails without a route.
+pub fn address_toward(destination: SocketAddr) -> io::Result<IpAddr> {
+    let any = match destination {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect(destination)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Receiver, wait};
+    use std::time::Duration;
+
+    const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+    pub(crate) fn bind() -> Socket {
+        Socket::bind((LOOPBACK, 0).into()).unwrap()
+    }
+
+    /// A group nobody else uses: tests take the port of a socket of their own.
+    fn group(of: &Socket) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 1), of.address().port())
+    }
+
+    fn v4(socket: &Socket) -> SocketAddrV4 {
+        match socket.address() {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(address) => panic!("{address} is not IPv4"),
+        }
+    }
+
+    /// Receives until `count` datagrams are there or nothing comes for a second.
+    fn take(socket: &Socket, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut receiver = Receiver::new();
+        let mut taken = Vec::new();
+        while taken.len() < count && wait(&[socket], None, Some(Duration::from_secs(1))).any() {
+            receiver.receive(socket, |from, datagram| taken.push((from, datagram.to_vec()))).unwrap();
+        }
+        taken
+    }
+
+    /// Listeners on a fresh group; says so and gives nothing where multicast is not permitted.
+    fn listeners(sender: &Socket, deaf: &[Option<SocketAddrV4>]) -> Option<Vec<Socket>> {
+        let made: io::Result<Vec<Socket>> = sender.send_multicast_by(LOOPBACK, 1).and_then(|()| {
+            deaf.iter().map(|deaf_to| Socket::listen(group(sender), LOOPBACK, *deaf_to)).collect()
+        });
+        match made {
+            Ok(listeners) => Some(listeners),
+            Err(error) => {
+                eprintln!("SKIPPED: no multicast on loopback here: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn every_listener_hears_a_multicast_and_others_of_its_port_do_not() {
+        let sender = bind();
+        let Some(listeners) = listeners(&sender, &[None, None]) else { return };
+        let other = SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 2), sender.address().port());
+        let stranger = Socket::listen(other, LOOPBACK, None).unwrap();
+        sender.send(b"to all", 6, &[group(&sender).into()]);
+        for listener in &listeners {
+            assert_eq!(take(listener, 1), [(sender.address(), b"to all".to_vec())]);
+        }
+        assert!(!wait(&[&stranger], None, Some(Duration::ZERO)).any());
+    }
+
+    #[test]
+    fn a_listener_is_deaf_to_its_own_sender_only() {
+        let (own, other) = (bind(), bind());
+        let Some(listeners) = listeners(&own, &[Some(v4(&own))]) else { return };
+        other.send_multicast_by(LOOPBACK, 1).unwrap();
+        let to = [group(&own).into()];
+        own.send(b"mine", 4, &to);
+        own.send(b"minemine", 4, &to);
+        other.send(b"yours", 5, &to);
+        // Had it heard its own, that would be first.
+        assert_eq!(take(&listeners[0], 1), [(other.address(), b"yours".to_vec())]);
+    }
+
+    #[test]
+    fn a_run_to_a_group_arrives_whole_at_every_listener() {
+        let sender = bind();
+        let Some(listeners) = listeners(&sender, &[None, None, None]) else { return };
+        let run: Vec<u8> = (0..100u8).flat_map(|n| [n; 1400]).collect();
+        assert_eq!(sender.send(&run, 1400, &[group(&sender).into()]), 0);
+        for listener in &listeners {
+            let taken = take(listener, 100);
+            assert_eq!(taken.len(), 100);
+            for (n, (_, datagram)) in taken.iter().enumerate() {
+                assert_eq!(*datagram, [n as u8; 1400]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_gives_a_receive_buffer() {
+        assert!(bind().receive_buffer_bytes() >= 64 << 10);
+    }
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        assert_eq!(address_toward((LOOPBACK, 9).into()).unwrap(), LOOPBACK);
+    }
+}
