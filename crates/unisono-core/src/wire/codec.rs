@@ -53,17 +53,14 @@ impl Iterator for Decoder {
 impl FusedIterator for Decoder {}
 
 impl Frame {
-    /// The frame as it travels in parcels: its kind and its body. Empty if one of its lists or texts is longer than
-    /// it may ever be.
-    pub fn encode_alone(&self) -> Vec<u8> {
+    /// The frame as it travels in parcels: its kind and its body. Nothing if that is more than
+    /// [`PARCELLED_BYTES_MAX`], or if one of its lists or texts is longer than it may ever be.
+    pub fn encode_alone(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let mut body = Body::new(&mut out, PARCELLED_BYTES_MAX);
         body.u8(self.kind() as u8);
         write_body(&mut body, self);
-        if !body.fits() {
-            out.clear();
-        }
-        out
+        body.fits().then_some(out)
     }
 
     /// Reads what [`Frame::encode_alone`] wrote. Parcels in parcels are refused.

@@ -8,24 +8,36 @@
 //! | `kind` | the frames' numbers |
 //! | `codec`, on `parts`, `reader` and `writer` | frames to bytes and back |
 //! | `pieces` | the messages of a run, not copied |
+//! | `parcel` | frames larger than a datagram |
+//! | `report` | what is told to whoever looks from outside |
+//! | `replay` | which datagrams were seen before |
+//! | `explain` | datagrams in words |
 
 mod codec;
+mod explain;
 mod frame;
 mod header;
 mod kind;
+mod parcel;
 mod parts;
 mod pieces;
 mod protection;
 mod reader;
+mod replay;
+mod report;
 mod writer;
 
 pub use codec::Decoder;
+pub use explain::{Explainer, explain};
 pub use frame::*;
 pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION, group_tag, open, seal};
 pub use kind::FrameKind;
+pub use parcel::{Assembler, cut};
 pub use pieces::PiecesIter;
 pub use protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 pub use reader::{Fault, FrameError};
+pub use replay::{REPLAY_WINDOW, ReplayWindow};
+pub use report::{REPORT_BYTES_MIN, Told, decode_report, encode_report};
 pub use writer::{
     FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, PIECE_HEAD_BYTES, RunHead, Writer, piece_bytes_max,
     run_overhead,

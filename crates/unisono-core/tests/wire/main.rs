@@ -1,3 +1,7 @@
 //! The wire format from outside: what is written is read again, and what is read is never trusted.
 
 mod datagram;
+mod frames;
+mod hostile;
+mod report;
+mod strategies;

@@ -1,0 +1,502 @@
+//! Datagrams in words, for people who look at the wire.
+//!
+//! A frame says itself in one line (its `Display`); [`Explainer`] puts a whole datagram into lines, bad ones with
+//! the reason. Whatever is inside a datagram, what comes out is safe to print: bytes and names are escaped.
+
+use super::codec::Decoder;
+use super::frame::*;
+use super::header::{HEADER_BYTES, Header, open};
+use super::protection::{Checksum, KeyContext, Protection, ProtectionKind};
+use super::report::{Told, decode_report};
+use crate::config::{GroupConfig, Quorum, SlowMember};
+use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use bytes::{Bytes, BytesMut};
+use core::fmt;
+
+/// Most bytes of a message or greeting that are shown.
+const SHOWN_BYTES: usize = 64;
+/// Most foundings that an [`Explainer`] remembers.
+const INSTANCES_MAX: usize = 64;
+
+/// Puts one datagram into words, without a key. See [`Explainer::explain`].
+pub fn explain(datagram: &[u8]) -> String {
+    Explainer::default().explain(datagram)
+}
+
+/// Puts the datagrams of a recording into words.
+#[derive(Default)]
+pub struct Explainer {
+    protection: Option<Box<dyn Protection>>,
+    /// Foundings that members told of, the last first: sealed datagrams cannot be opened without theirs.
+    instances: Vec<Instance>,
+}
+
+impl Explainer {
+    /// Opens sealed datagrams with `protection`.
+    pub fn with_key(protection: Box<dyn Protection>) -> Explainer {
+        Explainer { protection: Some(protection), instances: Vec::new() }
+    }
+
+    /// Says which founding datagrams may belong to. Those that are named in datagrams explained before are known.
+    pub fn add_instance(&mut self, instance: Instance) {
+        if !self.instances.contains(&instance) {
+            self.instances.insert(0, instance);
+            self.instances.truncate(INSTANCES_MAX);
+        }
+    }
+
+    /// The datagram line by line: its header, what its tag is worth, and each of its frames up to the first that
+    /// cannot be read.
+    pub fn explain(&mut self, datagram: &[u8]) -> String {
+        let mut lines = Lines::default();
+        lines.add(format_args!("datagram of {}", Size(datagram.len())));
+        let header = match Header::parse(datagram) {
+            Ok(header) => header,
+            Err(error) => {
+                lines.add(format_args!("not one of ours: {error}"));
+                return lines.text;
+            }
+        };
+        let epoch = match header.epoch {
+            EpochTag::OUTSIDE => "outside of any epoch".to_string(),
+            EpochTag(tag) => format!("epoch {tag:016x}"),
+        };
+        lines.add(format_args!(
+            "header: group {:016x}, {epoch}, from {}, number {}",
+            header.group.0, header.sender, header.number
+        ));
+        let payload = match header.protection {
+            ProtectionKind::Checksum => Some(check(&mut lines, datagram, &header)),
+            ProtectionKind::Sealed => self.unseal(&mut lines, datagram, &header),
+        };
+        if let Some(payload) = payload {
+            self.frames(&mut lines, payload);
+        }
+        lines.text
+    }
+
+    fn unseal(&mut self, lines: &mut Lines, datagram: &[u8], header: &Header) -> Option<Bytes> {
+        let sealed = Size(datagram.len() - HEADER_BYTES);
+        let Some(protection) = &mut self.protection else {
+            lines.add(format_args!("tag: sealed; {sealed} cannot be read without the key"));
+            return None;
+        };
+        for instance in self.instances.iter().copied().chain([Instance::default()]) {
+            let context = KeyContext { instance, sender: header.sender };
+            let opened = open(BytesMut::from(datagram), header, &context, protection.as_mut());
+            if opened.is_some() {
+                lines.add(format_args!("tag: sealed, and genuine"));
+                return opened;
+            }
+        }
+        lines.add(format_args!(
+            "tag: sealed; {sealed} do not open: another key, a founding that no datagram before told of, or changed \
+             on the way"
+        ));
+        None
+    }
+
+    fn frames(&mut self, lines: &mut Lines, payload: Bytes) {
+        let mut decoder = Decoder::new(payload);
+        loop {
+            let offset = HEADER_BYTES + decoder.position();
+            match decoder.next() {
+                None => return,
+                Some(Ok(frame)) => {
+                    lines.add(format_args!("byte {offset}: {frame}"));
+                    details(lines, &frame);
+                    match frame {
+                        Frame::HereIs(HereIs { instance, .. }) | Frame::Welcome(Welcome { instance, .. }) => {
+                            self.add_instance(instance);
+                        }
+                        _ => {}
+                    }
+                }
+                Some(Err(error)) => {
+                    let kind = error.kind.map_or("unknown", |kind| kind.name());
+                    let at = HEADER_BYTES + error.offset;
+                    lines.add(format_args!("byte {offset}: bad frame ({kind}): byte {at}: {}", error.fault));
+                }
+            }
+        }
+    }
+}
+
+/// Says whether the checksum fits, and gives the frames all the same: nobody is harmed by looking.
+fn check(lines: &mut Lines, datagram: &[u8], header: &Header) -> Bytes {
+    let context = KeyContext { instance: Instance::default(), sender: header.sender };
+    match open(BytesMut::from(datagram), header, &context, &mut Checksum) {
+        Some(payload) => {
+            lines.add(format_args!("tag: a checksum, which fits; unauthenticated"));
+            payload
+        }
+        None => {
+            lines.add(format_args!("tag: a checksum, which does not fit: changed on the way, or cut off"));
+            Bytes::copy_from_slice(&datagram[HEADER_BYTES..])
+        }
+    }
+}
+
+/// What does not fit a frame's line: one line each.
+fn details(lines: &mut Lines, frame: &Frame) {
+    match frame {
+        Frame::Data(Data { pieces, .. }) | Frame::Ordered(Ordered { pieces, .. }) => {
+            for piece in pieces {
+                let more = if piece.more { ", continued by the next" } else { "" };
+                let size = Size(piece.bytes.len());
+                lines.add(format_args!("    {size}{more}: {}", Shown(&piece.bytes)));
+            }
+        }
+        Frame::Welcome(welcome) => {
+            lines.add(format_args!("    {}", Config(&welcome.config)));
+            let LogBase { seqno, members, term, last_numbers } = &welcome.base;
+            lines.add(format_args!("    after place {seqno}, {} orders since place {}", term.1, term.0));
+            members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
+            for (uid, number) in last_numbers {
+                lines.add(format_args!("    the last message of {uid} is {number}"));
+            }
+        }
+        Frame::Tell { report, .. } => match decode_report(report) {
+            Ok(told) => tell(lines, &told),
+            Err(error) => lines.add(format_args!("    bad report: byte {}: {}", error.offset, error.fault)),
+        },
+        _ => {}
+    }
+}
+
+fn tell(lines: &mut Lines, told: &Told) {
+    let report = &told.report;
+    let primary = if report.primary { "" } else { ", which is not in the line of views at present" };
+    lines.add(format_args!(
+        "    epoch {}{primary}; {} orders since place {}; resilience {}",
+        report.epoch, report.orderer, report.term, report.resilience
+    ));
+    lines.add(format_args!(
+        "    {}",
+        Progress { end: report.end, accepted: report.accepted, stable: report.stable }
+    ));
+    for member in &report.members {
+        let suspected = if member.suspected { ", suspected" } else { "" };
+        let multicast = if member.multicast { ", by multicast" } else { "" };
+        lines.add(format_args!(
+            "    member {}: holds through {}, delivered through {}, silent for {:?}{multicast}{suspected}",
+            Who(&member.member),
+            member.received,
+            member.delivered,
+            member.silent
+        ));
+    }
+    for waiting in &report.waiting {
+        let member = waiting.member.map(|uid| format!(" of {uid}")).unwrap_or_default();
+        lines.add(format_args!(
+            "    {} waits for {:?}{member} at place {}, for {:?}",
+            waiting.who, waiting.reason, waiting.seqno, waiting.since
+        ));
+    }
+    if (told.members_omitted, told.waiting_omitted) != (0, 0) {
+        lines.add(format_args!(
+            "    left out: {} members, {} waited for",
+            told.members_omitted, told.waiting_omitted
+        ));
+    }
+}
+
+/// A frame in one line: its kind, and what it says.
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind())?;
+        match self {
+            Frame::Data(data) => {
+                let method = match data.method {
+                    Method::Pb => "PB",
+                    Method::Bb => "BB",
+                };
+                write!(
+                    f,
+                    "{} of {} by {method}, resilience {}; the epoch's first is {}",
+                    Span("message", data.first, data.pieces.len()),
+                    data.sender,
+                    data.resilience,
+                    data.base
+                )
+            }
+            Frame::Ordered(Ordered { seqno, sender, first, resilience, pieces }) => {
+                fmt_ordered(f, *seqno, *sender, *first, pieces.len(), *resilience)
+            }
+            Frame::Numbers(Numbers { seqno, sender, first, resilience, count }) => {
+                fmt_ordered(f, *seqno, *sender, *first, usize::from(*count), *resilience)
+            }
+            Frame::Change { seqno, change } => {
+                write!(f, "place {seqno}: ")?;
+                match change {
+                    Change::Join { member, hello } => {
+                        write!(f, "{} joins, saying {}", Who(member), Shown(hello))
+                    }
+                    Change::Leave { uid, goodbye } => write!(f, "{uid} leaves, saying {}", Shown(goodbye)),
+                    Change::Role { orderer } => write!(f, "{orderer} orders from here on"),
+                }
+            }
+            Frame::Heartbeat(heartbeat) => {
+                let Heartbeat { term, acting, end, accepted, stable, stamp, multicast } = *heartbeat;
+                write!(
+                    f,
+                    "stamp {stamp}, term {term}, {}; {}; {}",
+                    if acting { "from its orderer" } else { "to whom it names" },
+                    Progress { end, accepted, stable },
+                    if multicast { "all hear multicasts" } else { "not all hear multicasts" }
+                )
+            }
+            Frame::Watermarks(marks) => write!(
+                f,
+                "holds through {}, knows accepted through {}, delivered through {}; heard stamp {}, {}",
+                marks.received,
+                marks.accepted,
+                marks.delivered,
+                marks.stamp,
+                if marks.hears_multicast { "hears multicasts" } else { "hears no multicasts" }
+            ),
+            Frame::Nack { ranges } => {
+                f.write_str("lacks")?;
+                for (index, (from, to)) in ranges.iter().enumerate() {
+                    write!(f, "{} {}", if index == 0 { "" } else { "," }, Between("place", *from, *to))?;
+                }
+                Ok(())
+            }
+            Frame::Want { from, to } => {
+                write!(f, "the orderer lacks {} of the receiver", Between("message", *from, *to))
+            }
+            Frame::Gone { through } => write!(f, "all held everything through place {through}: it is gone"),
+
+            Frame::Probe { nonce } => write!(f, "are you there? {nonce:016x}"),
+            Frame::Alive { nonce } => write!(f, "I am here: {nonce:016x}"),
+
+            Frame::Locate { nonce } => write!(f, "where is this group? {nonce:016x}"),
+            Frame::HereIs(here) => write!(
+                f,
+                "{:016x}: ask {} with cookie {:016x}; founding {:032x}, {} resets, {} members{}",
+                here.nonce,
+                here.orderer,
+                here.cookie,
+                here.instance.0,
+                here.epoch_counter,
+                here.members,
+                if here.pristine { ", nothing ordered yet" } else { "" }
+            ),
+            Frame::JoinRequest { cookie, name, hello } => {
+                write!(f, "let {:?} in, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))
+            }
+            Frame::Welcome(welcome) => write!(
+                f,
+                "founding {:032x}, epoch {} since place {}",
+                welcome.instance.0, welcome.epoch, welcome.epoch_start
+            ),
+            Frame::Refused { reason } => f.write_str(match reason {
+                Refusal::Full => "the group is full",
+                Refusal::Name => "the name is taken, or not on the fixed list",
+                Refusal::NotNow => "not now",
+                Refusal::Cookie => "the cookie is stale",
+            }),
+            Frame::LeaveRequest { goodbye } => write!(f, "I want to leave, saying {}", Shown(goodbye)),
+            Frame::Farewell { seqno } => write!(f, "nobody needs you since place {seqno}"),
+
+            Frame::Invite { ballot } => write!(f, "promise {}", Attempt(ballot)),
+            Frame::Vote(vote) => {
+                write!(
+                    f,
+                    "promised to {}; holds through {}, accepted through {}; ",
+                    Attempt(&vote.ballot),
+                    vote.end,
+                    vote.accepted
+                )?;
+                match &vote.prepared {
+                    Some((ballot, proposal)) => {
+                        write!(f, "prepared under {}: {}", Attempt(ballot), Next(proposal))
+                    }
+                    None => f.write_str("prepared nothing"),
+                }
+            }
+            Frame::Outbid { promised } => write!(f, "already promised to {}", Attempt(promised)),
+            Frame::Pull { ballot, from, to } => {
+                write!(f, "send {} under {}", Between("place", *from, *to), Attempt(ballot))
+            }
+            Frame::Level { ballot } => write!(f, "what follows is taken under {}", Attempt(ballot)),
+            Frame::Prepare(prepare) => {
+                write!(f, "under {}: {}; ", Attempt(&prepare.ballot), Next(&prepare.proposal))?;
+                write!(f, "view before {}, after {}", Uids(&prepare.before), Uids(&prepare.after))
+            }
+            Frame::Prepared { ballot } => write!(f, "under {}", Attempt(ballot)),
+            Frame::Decided { proposal, entered } => {
+                let entered = if *entered { "a quorum has entered" } else { "a quorum has not entered yet" };
+                write!(f, "{}; {entered}", Next(proposal))
+            }
+            Frame::Inquiry => f.write_str("what became of this epoch?"),
+            Frame::Excluded { epoch } => write!(f, "that epoch is over; epoch {epoch} is without you"),
+
+            Frame::Ask { nonce } => write!(f, "how are you? {nonce:016x}"),
+            Frame::Tell { nonce, report } => {
+                write!(f, "{nonce:016x}: a report of {}", Size(report.len()))
+            }
+
+            Frame::Parcel { id, index, count, bytes } => {
+                write!(f, "part {} of {count} of frame {id}, {}", index + 1, Size(bytes.len()))
+            }
+        }
+    }
+}
+
+fn fmt_ordered(
+    f: &mut fmt::Formatter<'_>,
+    seqno: u64,
+    sender: Uid,
+    first: u64,
+    count: usize,
+    resilience: u8,
+) -> fmt::Result {
+    let (places, messages) = (Span("place", seqno, count), Span("message", first, count));
+    let verb = if count == 1 { "is" } else { "are" };
+    write!(f, "{places} {verb} {messages} of {sender}, resilience {resilience}")
+}
+
+/// Text that grows line by line.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn add(&mut self, line: fmt::Arguments<'_>) {
+        // A String takes everything.
+        let _ = fmt::Write::write_fmt(&mut self.text, line);
+        self.text.push('\n');
+    }
+}
+
+/// So many bytes.
+struct Size(usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
+/// So many of something, from the first on.
+struct Span(&'static str, u64, usize);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Between(self.0, self.1, self.1.saturating_add(self.2 as u64).saturating_sub(1)).fmt(f)
+    }
+}
+
+/// Something, from the first to the last.
+struct Between(&'static str, u64, u64);
+
+impl fmt::Display for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Between(what, first, last) = self;
+        if first == last { write!(f, "{what} {first}") } else { write!(f, "{what}s {first} to {last}") }
+    }
+}
+
+/// How far an order goes.
+struct Progress {
+    end: u64,
+    accepted: u64,
+    stable: u64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Progress { end, accepted, stable } = self;
+        write!(f, "numbered through {end}, accepted through {accepted}, stable through {stable}")
+    }
+}
+
+/// The beginning of some bytes, escaped.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
+        let rest = if shown.len() < self.0.len() { "…" } else { "" };
+        write!(f, "\"{}\"{rest}", shown.escape_ascii())
+    }
+}
+
+struct Who<'a>(&'a Member);
+
+impl fmt::Display for Who<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Member { uid, name, address } = self.0;
+        write!(f, "{:?} ({uid}) at {address}", name.as_str())
+    }
+}
+
+struct Uids<'a>(&'a [Uid]);
+
+impl fmt::Display for Uids<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, uid) in self.0.iter().enumerate() {
+            write!(f, "{}{uid}", if index == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+struct Attempt<'a>(&'a Ballot);
+
+impl fmt::Display for Attempt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ballot {} of {}", self.0.round, self.0.coordinator)
+    }
+}
+
+struct Next<'a>(&'a Proposal);
+
+impl fmt::Display for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Proposal { epoch, start, members, degraded } = self.0;
+        write!(f, "epoch {epoch} begins at place {start} with {}", Uids(members))?;
+        f.write_str(if *degraded { ", degraded" } else { "" })
+    }
+}
+
+struct Config<'a>(&'a GroupConfig);
+
+impl fmt::Display for Config<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = self.0;
+        write!(
+            f,
+            "resilience {}, at most {} members, history of {} messages and {} bytes, messages of at most {} bytes, \
+             window {}, BB above {} bytes, ",
+            config.resilience,
+            config.members_max,
+            config.history_messages,
+            config.history_bytes,
+            config.message_bytes_max,
+            config.window,
+            config.broadcast_above_bytes,
+        )?;
+        f.write_str(if config.automatic { "automatic resets by " } else { "resets on request by " })?;
+        match &config.quorum {
+            Quorum::MajorityOfView => f.write_str("a majority of the view")?,
+            Quorum::All => f.write_str("all")?,
+            Quorum::AtLeast(least) => write!(f, "at least {least}")?,
+            Quorum::MajorityOf(names) => {
+                f.write_str("a majority of ")?;
+                f.debug_list().entries(names.iter().map(|name| name.as_str())).finish()?;
+            }
+        }
+        match config.slow_member {
+            SlowMember::Wait => f.write_str(", the slow are waited for"),
+            SlowMember::ExcludeAfter(time) => write!(f, ", the slow are excluded after {time:?}"),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A member's account of its group as bytes: what a [`super::Frame::Tell`] carries.
+//!
+//! The answer must not be longer than the question, so the lists are cut where they stop fitting, and the bytes say
+//! how much was left out. What somebody waits for goes first: it is short, and the reason for most questions.
+
+use super::MEMBERS_MAX;
+use super::kind::FrameKind;
+use super::parts::*;
+use super::reader::{FrameError, Reader};
+use super::writer::Body;
+use crate::identity::Uid;
+use crate::look::{Counters, MemberReport, Report, WaitReason, Waiting};
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+type Result<T> = core::result::Result<T, FrameError>;
+
+/// Bytes before the first list.
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 12 * 8;
+/// Bytes before the entries of a list: how many there are, how many of them follow.
+const LIST_HEAD_BYTES: usize = 4;
+const WAITING_BYTES: usize = 8 + 1 + 1 + 8 + 8 + 8;
+const MEMBER_REPORT_BYTES_MIN: usize = MEMBER_BYTES_MIN + 8 + 8 + 1 + 1 + 8;
+
+/// The least that [`encode_report`] can do with, in bytes.
+pub const REPORT_BYTES_MIN: usize = FIXED_BYTES + 2 * LIST_HEAD_BYTES;
+
+/// A report as it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The report, with lists that may have been cut.
+    pub report: Report,
+    /// How many of the members, the last in rank, are not in it.
+    pub members_omitted: usize,
+    /// How much of what is waited for is not in it.
+    pub waiting_omitted: usize,
+}
+
+/// Appends a report to `out`, in at most `limit` bytes. False, and nothing written, if `limit` is less than
+/// [`REPORT_BYTES_MIN`].
+pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
+    if limit < REPORT_BYTES_MIN {
+        return false;
+    }
+    let end = out.len().saturating_add(limit);
+    write_fixed(&mut Body::new(out, end), report);
+
+    let room = end - out.len() - 2 * LIST_HEAD_BYTES;
+    let mut members = Vec::new();
+    let (members_count, members_bytes) = write_members(report, &mut members, room);
+    // What is waited for may have half of the room, and what the members leave of the rest.
+    let waiting_room = (room / 2).max(room - members_bytes);
+    let waiting = &report.waiting[..report.waiting.len().min(waiting_room / WAITING_BYTES)];
+    let waiting_bytes = waiting.len() * WAITING_BYTES;
+    let (members_count, members_bytes) = match members_bytes + waiting_bytes <= room {
+        true => (members_count, members_bytes),
+        false => {
+            members.clear();
+            write_members(report, &mut members, room - waiting_bytes)
+        }
+    };
+
+    let mut body = Body::new(out, end);
+    body.u16(saturated(report.waiting.len()));
+    body.u16(saturated(waiting.len()));
+    waiting.iter().for_each(|waiting| write_waiting(&mut body, waiting));
+    body.u16(saturated(report.members.len()));
+    body.u16(saturated(members_count));
+    body.bytes(&members[..members_bytes]);
+    debug_assert!(body.fits());
+    true
+}
+
+/// Reads what [`encode_report`] wrote. Errors count their offset from the report's first byte.
+pub fn decode_report(report: &Bytes) -> Result<Told> {
+    let mut from = Reader::new(report, 0);
+    from.set_kind(FrameKind::Tell);
+    let mut report = read_fixed(&mut from)?;
+
+    let total = usize::from(from.u16("waiting total")?);
+    let count = from.count("waiting count", 0..=total, WAITING_BYTES)?;
+    report.waiting = (0..count).map(|_| read_waiting(&mut from)).collect::<Result<_>>()?;
+    let waiting_omitted = total - count;
+
+    let total = usize::from(from.u16("member total")?);
+    let count = from.count("member count", 0..=total.min(MEMBERS_MAX), MEMBER_REPORT_BYTES_MIN)?;
+    report.members = (0..count).map(|_| read_member_report(&mut from)).collect::<Result<_>>()?;
+    let members_omitted = total - count;
+
+    from.finish()?;
+    Ok(Told { report, members_omitted, waiting_omitted })
+}
+
+fn saturated(count: usize) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+fn write_fixed(out: &mut Body<'_>, report: &Report) {
+    write_epoch(out, &report.epoch);
+    out.flag(report.primary);
+    out.u64(report.reporter.0);
+    out.u64(report.orderer.0);
+    out.u64(report.term);
+    out.u8(report.resilience);
+    out.u64(report.end);
+    out.u64(report.accepted);
+    out.u64(report.stable);
+    counters(&report.counters).into_iter().for_each(|counter| out.u64(counter));
+}
+
+fn read_fixed(from: &mut Reader<'_>) -> Result<Report> {
+    Ok(Report {
+        epoch: read_epoch(from)?,
+        primary: from.flag("primary")?,
+        reporter: read_uid(from)?,
+        orderer: read_uid(from)?,
+        term: from.mark("term")?,
+        resilience: from.u8("resilience")?,
+        end: from.mark("end")?,
+        accepted: from.mark("accepted")?,
+        stable: from.mark("stable")?,
+        counters: read_counters(from)?,
+        members: Vec::new(),
+        waiting: Vec::new(),
+    })
+}
+
+/// The counters in the order in which they travel.
+fn counters(counters: &Counters) -> [u64; 12] {
+    let Counters {
+        datagrams_sent,
+        datagrams_received,
+        malformed,
+        replayed,
+        stale,
+        messages_sent,
+        messages_delivered,
+        nacks_sent,
+        repairs_sent,
+        resends,
+        resets,
+        suspicions,
+    } = *counters;
+    [
+        datagrams_sent,
+        datagrams_received,
+        malformed,
+        replayed,
+        stale,
+        messages_sent,
+        messages_delivered,
+        nacks_sent,
+        repairs_sent,
+        resends,
+        resets,
+        suspicions,
+    ]
+}
+
+fn read_counters(from: &mut Reader<'_>) -> Result<Counters> {
+    Ok(Counters {
+        datagrams_sent: from.u64("datagrams sent")?,
+        datagrams_received: from.u64("datagrams received")?,
+        malformed: from.u64("malformed")?,
+        replayed: from.u64("replayed")?,
+        stale: from.u64("stale")?,
+        messages_sent: from.u64("messages sent")?,
+        messages_delivered: from.u64("messages delivered")?,
+        nacks_sent: from.u64("nacks sent")?,
+        repairs_sent: from.u64("repairs sent")?,
+        resends: from.u64("resends")?,
+        resets: from.u64("resets")?,
+        suspicions: from.u64("suspicions")?,
+    })
+}
+
+/// As many members as fit `room` bytes, from the first: how many, and in how many bytes. What stands in `out` beyond
+/// these is of no use.
+fn write_members(report: &Report, out: &mut Vec<u8>, room: usize) -> (usize, usize) {
+    let mut body = Body::new(out, room);
+    let (mut count, mut bytes) = (0, 0);
+    for member in report.members.iter().take(MEMBERS_MAX) {
+        write_member_report(&mut body, member);
+        if !body.fits() {
+            break;
+        }
+        (count, bytes) = (count + 1, body.written());
+    }
+    (count, bytes)
+}
+
+fn write_member_report(out: &mut Body<'_>, member: &MemberReport) {
+    write_member(out, &member.member);
+    out.u64(member.received);
+    out.u64(member.delivered);
+    out.flag(member.suspected);
+    out.flag(member.multicast);
+    write_duration(out, member.silent);
+}
+
+fn read_member_report(from: &mut Reader<'_>) -> Result<MemberReport> {
+    Ok(MemberReport {
+        member: read_member(from)?,
+        received: from.mark("received")?,
+        delivered: from.mark("delivered")?,
+        suspected: from.flag("suspected")?,
+        multicast: from.flag("multicast")?,
+        silent: read_duration(from)?,
+    })
+}
+
+fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
+    out.u64(waiting.who.0);
+    out.u8(match waiting.reason {
+        WaitReason::Ack => 1,
+        WaitReason::Window => 2,
+        WaitReason::Token => 3,
+        WaitReason::Flush => 4,
+        WaitReason::State => 5,
+        WaitReason::Reset => 6,
+    });
+    out.flag(waiting.member.is_some());
+    out.u64(waiting.member.unwrap_or_default().0);
+    out.u64(waiting.seqno);
+    write_duration(out, waiting.since);
+}
+
+fn read_waiting(from: &mut Reader<'_>) -> Result<Waiting> {
+    let who = read_uid(from)?;
+    let reason = match from.u8("reason")? {
+        1 => WaitReason::Ack,
+        2 => WaitReason::Window,
+        3 => WaitReason::Token,
+        4 => WaitReason::Flush,
+        5 => WaitReason::State,
+        6 => WaitReason::Reset,
+        other => return Err(from.out_of_range("reason", other)),
+    };
+    let known = from.flag("member known")?;
+    let member = match (known, read_uid(from)?) {
+        (true, uid) => Some(uid),
+        (false, Uid(0)) => None,
+        (false, Uid(other)) => return Err(from.out_of_range("uid", other)),
+    };
+    Ok(Waiting { who, reason, member, seqno: from.mark("seqno")?, since: read_duration(from)? })
+}

@@ -1,0 +1,288 @@
+//! Whatever arrives, reading it ends: with frames that keep their rules, or with an error that says what is wrong.
+
+use crate::strategies::{any_frame, any_report};
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+fn written(frame: &Frame) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(Writer::new(&mut out, 1 << 17).frame(frame), "{frame}");
+    out
+}
+
+fn fault(bytes: Vec<u8>) -> Fault {
+    let mut decoder = Decoder::new(bytes.into());
+    let error = decoder.next().expect("a frame").expect_err("a bad frame");
+    assert_eq!(decoder.next(), None, "nothing is read after an error");
+    assert!(!error.to_string().is_empty());
+    error.fault
+}
+
+/// Reads all there is; what is valid must be the same when it is written and read again.
+fn devour(bytes: Bytes) {
+    for frame in Decoder::new(bytes.clone()).flatten() {
+        let again = Decoder::new(written(&frame).into()).next().unwrap();
+        assert_eq!(again, Ok(frame));
+    }
+    let _ = Frame::decode_alone(&bytes);
+    let _ = decode_report(&bytes);
+    let mut datagram = Vec::new();
+    let header = Header {
+        protection: ProtectionKind::Checksum,
+        group: GroupTag(1),
+        epoch: EpochTag(2),
+        sender: Uid(3),
+        number: 4,
+    };
+    header.write(&mut datagram);
+    datagram.extend_from_slice(&bytes);
+    let words = explain(&datagram);
+    assert!(words.chars().all(|c| c == '\n' || !c.is_control()), "{words:?}");
+    explain(&bytes);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_are_survived(bytes in vec(any::<u8>(), 0..2000)) {
+        devour(bytes.into());
+    }
+
+    /// Random bytes seldom get past the first field: these begin as a frame of a known kind and length.
+    #[test]
+    fn arbitrary_bodies_are_survived(
+        kind in proptest::sample::select(FrameKind::ALL),
+        mut body in vec(prop_oneof![Just(0), Just(1), any::<u8>()], 0..2000),
+    ) {
+        let mut bytes = vec![kind as u8];
+        bytes.extend_from_slice(&(body.len() as u16).to_be_bytes());
+        bytes.append(&mut body);
+        devour(bytes.into());
+    }
+
+    #[test]
+    fn truncated_frames_are_refused(frame in any_frame(), cut in any::<usize>()) {
+        let whole = written(&frame);
+        let cut = cut % whole.len();
+        let mut bytes = whole[..cut].to_vec();
+        prop_assert_eq!(Decoder::new(bytes.clone().into()).flatten().next(), None);
+        // The same with a length that agrees with what is left: fixed fields are missed wherever the cut is.
+        if cut >= FRAME_HEAD_BYTES {
+            let body = cut - FRAME_HEAD_BYTES;
+            bytes[1..3].copy_from_slice(&(body as u16).to_be_bytes());
+            if body < frame.kind().fixed_bytes() {
+                prop_assert_eq!(Decoder::new(bytes.clone().into()).flatten().next(), None);
+            }
+        }
+        devour(bytes.into());
+    }
+
+    #[test]
+    fn changed_frames_are_survived(
+        frames in vec(any_frame(), 1..4),
+        changes in vec((any::<usize>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes: Vec<u8> = frames.iter().flat_map(written).collect();
+        for (place, value) in changes {
+            let place = place % bytes.len();
+            bytes[place] = value;
+        }
+        devour(bytes.into());
+    }
+
+    #[test]
+    fn changed_reports_are_survived(
+        report in any_report(),
+        changes in vec((any::<usize>(), any::<u8>()), 1..6),
+        cut in any::<usize>(),
+    ) {
+        let mut bytes = Vec::new();
+        encode_report(&report, &mut bytes, 5000);
+        for (place, value) in changes {
+            let place = place % bytes.len();
+            bytes[place] = value;
+        }
+        bytes.truncate(cut % (bytes.len() + 1));
+        let _ = decode_report(&bytes.into());
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let uid = Uid(5);
+    let ballot = Ballot { round: 1, coordinator: uid };
+    let pieces = Pieces::from_pieces(&vec![Piece { more: false, bytes: Bytes::from_static(b"x") }; 3]);
+    let ordered = |seqno, first| {
+        Frame::Ordered(Ordered { seqno, sender: uid, first, resilience: 0, pieces: pieces.clone() })
+    };
+    let numbers =
+        |seqno, first, count| Frame::Numbers(Numbers { seqno, sender: uid, first, resilience: 0, count });
+    let data = |first, base| {
+        let (method, resilience, pieces) = (Method::Pb, 0, pieces.clone());
+        Frame::Data(Data { sender: uid, first, base, method, resilience, pieces })
+    };
+    let heartbeat = |end| {
+        let (term, acting, accepted, stable, stamp, multicast) = (0, true, 0, 0, 0, false);
+        Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast })
+    };
+    let proposal = |start, members: &[Uid]| Proposal {
+        epoch: EpochId::default(),
+        start,
+        members: members.to_vec(),
+        degraded: false,
+    };
+    let prepare = |proposal, before: &[Uid], after: &[Uid]| {
+        Frame::Prepare(Prepare { ballot, proposal, before: before.to_vec(), after: after.to_vec() })
+    };
+    let nack = |ranges: &[(u64, u64)]| Frame::Nack { ranges: ranges.to_vec() };
+    for (frame, field, value) in [
+        (ordered(0, 1), "seqno", 0),
+        (ordered(1, 0), "first", 0),
+        (ordered(PLACE_MAX + 1, 1), "seqno", PLACE_MAX + 1),
+        (ordered(PLACE_MAX - 1, 1), "count", 3),
+        (ordered(1, PLACE_MAX - 1), "count", 3),
+        (numbers(0, 1, 1), "seqno", 0),
+        (numbers(1, 1, 0), "count", 0),
+        (numbers(PLACE_MAX, 1, 2), "count", 2),
+        (numbers(1, PLACE_MAX, 2), "count", 2),
+        (data(0, 1), "first", 0),
+        (data(1, 0), "base", 0),
+        (data(1, 2), "base", 2),
+        (data(PLACE_MAX, 2), "count", 3),
+        (Frame::Change { seqno: 0, change: Change::Role { orderer: uid } }, "seqno", 0),
+        (heartbeat(u64::MAX), "end", u64::MAX),
+        (nack(&[]), "range count", 0),
+        (nack(&[(0, 4)]), "from", 0),
+        (nack(&[(5, 4)]), "to", 4),
+        (nack(&[(1, 4), (4, 6)]), "from", 4),
+        (Frame::Want { from: 0, to: 1 }, "from", 0),
+        (Frame::Want { from: 3, to: 2 }, "to", 2),
+        (Frame::Gone { through: 0 }, "through", 0),
+        (Frame::Farewell { seqno: 0 }, "seqno", 0),
+        (Frame::Pull { ballot, from: 0, to: 1 }, "from", 0),
+        (Frame::Pull { ballot, from: 2, to: 1 }, "to", 1),
+        (Frame::Decided { proposal: proposal(0, &[uid]), entered: false }, "start", 0),
+        (Frame::Decided { proposal: proposal(1, &[]), entered: false }, "member count", 0),
+        (prepare(proposal(1, &[uid]), &[], &[uid]), "member count", 0),
+        (prepare(proposal(1, &[uid]), &[uid], &[]), "member count", 0),
+        (Frame::Parcel { id: 1, index: 0, count: 0, bytes: Bytes::new() }, "count", 0),
+        (Frame::Parcel { id: 1, index: 2, count: 2, bytes: Bytes::new() }, "index", 2),
+    ] {
+        assert_eq!(fault(written(&frame)), Fault::Range { field, value }, "{frame}");
+    }
+    assert!(Decoder::new(written(&ordered(PLACE_MAX - 2, PLACE_MAX - 2)).into()).all(|frame| frame.is_ok()));
+    assert!(Decoder::new(written(&nack(&[(1, 4), (5, PLACE_MAX)])).into()).all(|frame| frame.is_ok()));
+}
+
+#[test]
+fn configurations_out_of_range_are_refused() {
+    let welcome = |change: fn(&mut GroupConfig)| {
+        let mut config = GroupConfig::default();
+        change(&mut config);
+        let member = Member { uid: Uid(1), name: Name::default(), address: "127.0.0.1:9".parse().unwrap() };
+        written(&Frame::Welcome(Welcome {
+            instance: Instance(1),
+            epoch: EpochId::default(),
+            epoch_start: 0,
+            config,
+            base: LogBase { seqno: 0, members: vec![member], term: (0, Uid(1)), last_numbers: vec![] },
+        }))
+    };
+    let good: [fn(&mut GroupConfig); 3] = [
+        |_| (),
+        |config| config.quorum = Quorum::MajorityOf(vec![Name::default(); 4096]),
+        |config| config.slow_member = SlowMember::ExcludeAfter(Duration::from_nanos(7)),
+    ];
+    for change in good {
+        assert!(Decoder::new(welcome(change).into()).all(|frame| frame.is_ok()));
+    }
+    let bad: [(fn(&mut GroupConfig), _, _); 11] = [
+        (|config| config.members_max = 0, "members_max", 0),
+        (|config| config.members_max = 4097, "members_max", 4097),
+        (|config| config.history_messages = 15, "history_messages", 15),
+        (|config| config.history_messages = (1 << 20) + 1, "history_messages", (1 << 20) + 1),
+        (|config| config.history_bytes = 65_535, "history_bytes", 65_535),
+        (|config| config.history_bytes = u64::MAX, "history_bytes", u64::MAX),
+        (|config| config.message_bytes_max = (16 << 20) + 1, "message_bytes_max", (16 << 20) + 1),
+        (|config| config.window = 0, "window", 0),
+        (|config| config.window = 65_537, "window", 65_537),
+        (|config| config.quorum = Quorum::AtLeast(0), "quorum number", 0),
+        (|config| config.quorum = Quorum::MajorityOf(vec![]), "quorum number", 0),
+    ];
+    for (change, field, value) in bad {
+        assert_eq!(fault(welcome(change)), Fault::Range { field, value });
+    }
+}
+
+#[test]
+fn lists_and_texts_longer_than_allowed_are_not_written() {
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 1 << 20);
+    let long = Bytes::from(vec![b'a'; GREETING_BYTES_MAX + 1]);
+    assert!(!writer.frame(&Frame::LeaveRequest { goodbye: long }));
+    assert!(!writer.frame(&Frame::Nack { ranges: (0..33).map(|i| (2 * i + 1, 2 * i + 1)).collect() }));
+    let members = vec![Uid(1); MEMBERS_MAX + 1];
+    let proposal = Proposal { epoch: EpochId::default(), start: 1, members, degraded: false };
+    assert!(!writer.frame(&Frame::Decided { proposal, entered: true }));
+    assert!(out.is_empty());
+}
+
+/// Bytes that no writer writes: each a valid frame with one byte changed.
+#[test]
+fn bytes_that_mean_nothing_are_refused() {
+    let changed = |frame: &Frame, offset: usize, value: u8| {
+        let mut bytes = written(frame);
+        bytes[FRAME_HEAD_BYTES + offset] = value;
+        bytes
+    };
+    let request =
+        Frame::JoinRequest { cookie: 1, name: Name::new("é").unwrap(), hello: Bytes::from_static(b"hello") };
+    assert_eq!(fault(changed(&request, 9, b'a')), Fault::Text);
+    assert_eq!(fault(changed(&request, 8, 65)), Fault::Range { field: "name length", value: 65 });
+    assert_eq!(fault(changed(&request, 8, 20)), Fault::Short("name"));
+    assert_eq!(fault(changed(&request, 11, 2)), Fault::Range { field: "greeting length", value: 517 });
+    assert_eq!(fault(changed(&request, 12, 6)), Fault::Short("greeting length"));
+    assert_eq!(fault(changed(&request, 12, 4)), Fault::Trailing(1));
+
+    let run = Frame::Ordered(Ordered {
+        seqno: 1,
+        sender: Uid(1),
+        first: 1,
+        resilience: 0,
+        pieces: Pieces::from_pieces(&[Piece { more: true, bytes: Bytes::from_static(b"x") }]),
+    });
+    assert_eq!(fault(changed(&run, 26, 0)), Fault::Range { field: "count", value: 0 });
+    assert_eq!(fault(changed(&run, 26, 2)), Fault::Short("piece length"));
+    assert_eq!(fault(changed(&run, 28, 2)), Fault::Short("piece"));
+    assert_eq!(fault(changed(&run, 28, 0)), Fault::Trailing(1));
+    let too_long = Fault::Range { field: "piece length", value: 0x4001 };
+    assert_eq!(fault(changed(&run, 27, 0xc0)), too_long);
+
+    let role = Frame::Change { seqno: 1, change: Change::Role { orderer: Uid(1) } };
+    assert_eq!(fault(changed(&role, 8, 4)), Fault::Range { field: "change", value: 4 });
+    let refused = Frame::Refused { reason: Refusal::Cookie };
+    assert_eq!(fault(changed(&refused, 0, 0)), Fault::Range { field: "reason", value: 0 });
+    assert_eq!(fault(changed(&refused, 0, 5)), Fault::Range { field: "reason", value: 5 });
+
+    let mut unknown = written(&refused);
+    unknown[0] = 0x99;
+    assert_eq!(fault(unknown), Fault::Kind(0x99));
+    let mut long = written(&refused);
+    long[2] = 2;
+    assert_eq!(fault(long), Fault::Short("body"));
+    let parcel = Frame::Parcel { id: 1, index: 0, count: 1, bytes: Bytes::new() };
+    let alone = Bytes::from(parcel.encode_alone().unwrap());
+    assert_eq!(Frame::decode_alone(&alone).unwrap_err().fault, Fault::Kind(0x50));
+}
+
+#[test]
+fn an_error_says_which_frame_and_where() {
+    let mut bytes = written(&Frame::Gone { through: 4 });
+    bytes.extend(written(&Frame::Farewell { seqno: 0 }));
+    let error = Decoder::new(bytes.into()).nth(1).unwrap().unwrap_err();
+    assert_eq!((error.kind, error.offset), (Some(FrameKind::Farewell), 14));
+    assert_eq!(error.to_string(), "Farewell frame, byte 14: seqno is 0, which is out of range");
+}

@@ -1,0 +1,50 @@
+//! Reports are told as far as there is room, and say what was left out.
+
+use crate::strategies::any_report;
+use proptest::prelude::*;
+use unisono_core::wire::*;
+
+proptest! {
+    #[test]
+    fn a_report_is_told_as_far_as_there_is_room(report in any_report(), limit in REPORT_BYTES_MIN..6000) {
+        let mut out = vec![9; 5];
+        prop_assert!(encode_report(&report, &mut out, limit));
+        prop_assert!(out.len() <= 5 + limit);
+        let mut expected = report.clone();
+        let Told { report: told, members_omitted, waiting_omitted } =
+            decode_report(&bytes::Bytes::from(out).slice(5..)).unwrap();
+        expected.members.truncate(told.members.len());
+        expected.waiting.truncate(told.waiting.len());
+        prop_assert_eq!(told.members.len() + members_omitted, report.members.len());
+        prop_assert_eq!(told.waiting.len() + waiting_omitted, report.waiting.len());
+        prop_assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn nothing_is_left_out_if_all_fits(report in any_report()) {
+        let mut out = Vec::new();
+        prop_assert!(encode_report(&report, &mut out, usize::MAX));
+        let (needed, all) = (out.len(), Told { report, members_omitted: 0, waiting_omitted: 0 });
+        prop_assert_eq!(decode_report(&out.into()), Ok(all.clone()));
+        let mut out = Vec::new();
+        prop_assert!(encode_report(&all.report, &mut out, needed));
+        prop_assert_eq!(decode_report(&out.into()), Ok(all));
+    }
+
+    #[test]
+    fn room_is_used(report in any_report(), limit in REPORT_BYTES_MIN..6000) {
+        let mut out = Vec::new();
+        prop_assert!(encode_report(&report, &mut out, limit));
+        let used = out.len();
+        let told = decode_report(&out.into()).unwrap();
+        // The largest entry has 117 bytes.
+        prop_assert!(told.members_omitted + told.waiting_omitted == 0 || limit - used < 117);
+    }
+
+    #[test]
+    fn less_than_the_least_is_refused(report in any_report(), limit in 0..REPORT_BYTES_MIN) {
+        let mut out = Vec::new();
+        prop_assert!(!encode_report(&report, &mut out, limit));
+        prop_assert!(out.is_empty());
+    }
+}

@@ -1,0 +1,302 @@
+//! Any valid frame, for property tests.
+
+use proptest::collection::{btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use unisono_core::look::*;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+/// Any frame of any kind.
+pub(crate) fn any_frame() -> impl Strategy<Value = Frame> {
+    select(FrameKind::ALL).prop_flat_map(frame_of)
+}
+
+/// Any frame of this kind.
+pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
+    match kind {
+        FrameKind::Data => data().prop_map(Frame::Data).boxed(),
+        FrameKind::Ordered => (place(), uid(), place(), any::<u8>(), pieces())
+            .prop_map(|(seqno, sender, first, resilience, pieces)| {
+                Frame::Ordered(Ordered { seqno, sender, first, resilience, pieces })
+            })
+            .boxed(),
+        FrameKind::Numbers => (place(), uid(), place(), any::<u8>(), 1..=u16::MAX)
+            .prop_map(|(seqno, sender, first, resilience, count)| {
+                Frame::Numbers(Numbers { seqno, sender, first, resilience, count })
+            })
+            .boxed(),
+        FrameKind::Change => {
+            (place(), change()).prop_map(|(seqno, change)| Frame::Change { seqno, change }).boxed()
+        }
+        FrameKind::Heartbeat => (mark(), any::<bool>(), mark(), mark(), mark(), any::<u32>(), any::<bool>())
+            .prop_map(|(term, acting, end, accepted, stable, stamp, multicast)| {
+                Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast })
+            })
+            .boxed(),
+        FrameKind::Watermarks => (mark(), mark(), mark(), any::<u32>(), any::<bool>())
+            .prop_map(|(received, accepted, delivered, stamp, hears_multicast)| {
+                Frame::Watermarks(Watermarks { received, accepted, delivered, stamp, hears_multicast })
+            })
+            .boxed(),
+        FrameKind::Nack => btree_set(1..=PLACE_MAX, 2..=2 * NACK_RANGES_MAX)
+            .prop_map(|places| {
+                let places: Vec<_> = places.into_iter().collect();
+                Frame::Nack { ranges: places.chunks_exact(2).map(|ends| (ends[0], ends[1])).collect() }
+            })
+            .boxed(),
+        FrameKind::Want => range().prop_map(|(from, to)| Frame::Want { from, to }).boxed(),
+        FrameKind::Gone => place().prop_map(|through| Frame::Gone { through }).boxed(),
+
+        FrameKind::Probe => any::<u64>().prop_map(|nonce| Frame::Probe { nonce }).boxed(),
+        FrameKind::Alive => any::<u64>().prop_map(|nonce| Frame::Alive { nonce }).boxed(),
+
+        FrameKind::Locate => any::<u64>().prop_map(|nonce| Frame::Locate { nonce }).boxed(),
+        FrameKind::HereIs => {
+            (any::<[u64; 2]>(), any::<u128>(), mark(), address(), any::<u16>(), any::<bool>())
+                .prop_map(|([nonce, cookie], instance, epoch_counter, orderer, members, pristine)| {
+                    let instance = Instance(instance);
+                    Frame::HereIs(HereIs {
+                        nonce,
+                        cookie,
+                        instance,
+                        epoch_counter,
+                        orderer,
+                        members,
+                        pristine,
+                    })
+                })
+                .boxed()
+        }
+        FrameKind::JoinRequest => (any::<u64>(), name(), greeting())
+            .prop_map(|(cookie, name, hello)| Frame::JoinRequest { cookie, name, hello })
+            .boxed(),
+        FrameKind::Welcome => (any::<u128>(), epoch(), mark(), config(), log_base())
+            .prop_map(|(instance, epoch, epoch_start, config, base)| {
+                Frame::Welcome(Welcome { instance: Instance(instance), epoch, epoch_start, config, base })
+            })
+            .boxed(),
+        FrameKind::Refused => select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..])
+            .prop_map(|reason| Frame::Refused { reason })
+            .boxed(),
+        FrameKind::LeaveRequest => greeting().prop_map(|goodbye| Frame::LeaveRequest { goodbye }).boxed(),
+        FrameKind::Farewell => place().prop_map(|seqno| Frame::Farewell { seqno }).boxed(),
+
+        FrameKind::Invite => ballot().prop_map(|ballot| Frame::Invite { ballot }).boxed(),
+        FrameKind::Vote => (ballot(), mark(), mark(), option::of((ballot(), proposal())))
+            .prop_map(|(ballot, end, accepted, prepared)| {
+                Frame::Vote(Vote { ballot, end, accepted, prepared })
+            })
+            .boxed(),
+        FrameKind::Outbid => ballot().prop_map(|promised| Frame::Outbid { promised }).boxed(),
+        FrameKind::Pull => {
+            (ballot(), range()).prop_map(|(ballot, (from, to))| Frame::Pull { ballot, from, to }).boxed()
+        }
+        FrameKind::Level => ballot().prop_map(|ballot| Frame::Level { ballot }).boxed(),
+        FrameKind::Prepare => (ballot(), proposal(), uids(), uids())
+            .prop_map(|(ballot, proposal, before, after)| {
+                Frame::Prepare(Prepare { ballot, proposal, before, after })
+            })
+            .boxed(),
+        FrameKind::Prepared => ballot().prop_map(|ballot| Frame::Prepared { ballot }).boxed(),
+        FrameKind::Decided => (proposal(), any::<bool>())
+            .prop_map(|(proposal, entered)| Frame::Decided { proposal, entered })
+            .boxed(),
+        FrameKind::Inquiry => Just(Frame::Inquiry).boxed(),
+        FrameKind::Excluded => epoch().prop_map(|epoch| Frame::Excluded { epoch }).boxed(),
+
+        FrameKind::Ask => any::<u64>().prop_map(|nonce| Frame::Ask { nonce }).boxed(),
+        FrameKind::Tell => {
+            (any::<u64>(), bytes(300)).prop_map(|(nonce, report)| Frame::Tell { nonce, report }).boxed()
+        }
+        FrameKind::Parcel => (any::<u32>(), 1..=PARCELS_MAX as u16, any::<u16>(), bytes(300))
+            .prop_map(|(id, count, index, bytes)| Frame::Parcel { id, index: index % count, count, bytes })
+            .boxed(),
+    }
+}
+
+/// Any report.
+pub(crate) fn any_report() -> impl Strategy<Value = Report> {
+    let head = (epoch(), any::<bool>(), uid(), uid(), mark(), any::<u8>(), mark(), mark(), mark());
+    (head, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 12]>()).prop_map(
+        |(head, members, waiting, counters)| {
+            let (epoch, primary, reporter, orderer, term, resilience, end, accepted, stable) = head;
+            let [a, b, c, d, e, f, g, h, i, j, k, l] = counters;
+            let counters = Counters {
+                datagrams_sent: a,
+                datagrams_received: b,
+                malformed: c,
+                replayed: d,
+                stale: e,
+                messages_sent: f,
+                messages_delivered: g,
+                nacks_sent: h,
+                repairs_sent: i,
+                resends: j,
+                resets: k,
+                suspicions: l,
+            };
+            Report {
+                epoch,
+                primary,
+                reporter,
+                orderer,
+                term,
+                resilience,
+                end,
+                accepted,
+                stable,
+                members,
+                waiting,
+                counters,
+            }
+        },
+    )
+}
+
+fn member_report() -> impl Strategy<Value = MemberReport> {
+    (member(), mark(), mark(), any::<bool>(), any::<bool>(), duration()).prop_map(
+        |(member, received, delivered, suspected, multicast, silent)| MemberReport {
+            member,
+            received,
+            delivered,
+            suspected,
+            multicast,
+            silent,
+        },
+    )
+}
+
+fn waiting() -> impl Strategy<Value = Waiting> {
+    use WaitReason::*;
+    (uid(), select(&[Ack, Window, Token, Flush, State, Reset][..]), option::of(uid()), mark(), duration())
+        .prop_map(|(who, reason, member, seqno, since)| Waiting { who, reason, member, seqno, since })
+}
+
+fn data() -> impl Strategy<Value = Data> {
+    (uid(), place(), any::<u64>(), select(&[Method::Pb, Method::Bb][..]), any::<u8>(), pieces()).prop_map(
+        |(sender, first, base, method, resilience, pieces)| Data {
+            sender,
+            first,
+            base: base % first + 1,
+            method,
+            resilience,
+            pieces,
+        },
+    )
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (member(), greeting()).prop_map(|(member, hello)| Change::Join { member, hello }),
+        (uid(), greeting()).prop_map(|(uid, goodbye)| Change::Leave { uid, goodbye }),
+        uid().prop_map(|orderer| Change::Role { orderer }),
+    ]
+}
+
+fn pieces() -> impl Strategy<Value = Pieces> {
+    let piece = (any::<bool>(), bytes(60)).prop_map(|(more, bytes)| Piece { more, bytes });
+    vec(piece, 1..20).prop_map(|pieces| Pieces::from_pieces(&pieces))
+}
+
+fn config() -> impl Strategy<Value = GroupConfig> {
+    let slow = prop_oneof![Just(SlowMember::Wait), duration().prop_map(SlowMember::ExcludeAfter)];
+    let quorum = prop_oneof![
+        Just(Quorum::MajorityOfView),
+        vec(name(), 1..10).prop_map(Quorum::MajorityOf),
+        Just(Quorum::All),
+        (1..=u16::MAX).prop_map(Quorum::AtLeast),
+    ];
+    let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=PLACE_MAX);
+    let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
+    (numbers, sizes, quorum, any::<bool>(), slow).prop_map(
+        |(numbers, sizes, quorum, automatic, slow_member)| GroupConfig {
+            resilience: numbers.0,
+            members_max: numbers.1,
+            history_messages: numbers.2,
+            history_bytes: numbers.3,
+            message_bytes_max: sizes.0,
+            window: sizes.1,
+            broadcast_above_bytes: sizes.2,
+            quorum,
+            automatic,
+            slow_member,
+        },
+    )
+}
+
+fn log_base() -> impl Strategy<Value = LogBase> {
+    (mark(), vec(member(), 1..10), (mark(), uid()), vec((uid(), place()), 0..10))
+        .prop_map(|(seqno, members, term, last_numbers)| LogBase { seqno, members, term, last_numbers })
+}
+
+fn proposal() -> impl Strategy<Value = Proposal> {
+    (epoch(), place(), uids(), any::<bool>()).prop_map(|(epoch, start, members, degraded)| Proposal {
+        epoch,
+        start,
+        members,
+        degraded,
+    })
+}
+
+fn epoch() -> impl Strategy<Value = EpochId> {
+    (mark(), uid(), any::<u64>()).prop_map(|(counter, coordinator, nonce)| EpochId {
+        counter,
+        coordinator,
+        nonce,
+    })
+}
+
+fn ballot() -> impl Strategy<Value = Ballot> {
+    (any::<u32>(), uid()).prop_map(|(round, coordinator)| Ballot { round, coordinator })
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    (uid(), name(), address()).prop_map(|(uid, name, address)| Member { uid, name, address })
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    // At most 16 characters of at most four bytes.
+    vec(any::<char>(), 0..=16).prop_map(|text| Name::new(&text.iter().collect::<String>()).unwrap())
+}
+
+fn greeting() -> impl Strategy<Value = bytes::Bytes> {
+    bytes(GREETING_BYTES_MAX)
+}
+
+fn bytes(max: usize) -> impl Strategy<Value = bytes::Bytes> {
+    vec(any::<u8>(), 0..=max).prop_map(bytes::Bytes::from)
+}
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    let ip = prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)];
+    (ip, any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    any::<u64>().prop_map(Duration::from_nanos)
+}
+
+fn uids() -> impl Strategy<Value = Vec<Uid>> {
+    vec(uid(), 1..10)
+}
+
+fn uid() -> impl Strategy<Value = Uid> {
+    any::<u64>().prop_map(Uid)
+}
+
+/// A place with room for the longest run behind it.
+fn place() -> impl Strategy<Value = u64> {
+    1..=PLACE_MAX - u64::from(u16::MAX)
+}
+
+fn mark() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(PLACE_MAX), 0..=PLACE_MAX]
+}
+
+fn range() -> impl Strategy<Value = (u64, u64)> {
+    (place(), place()).prop_map(|(a, b)| (a.min(b), a.max(b)))
+}
