@@ -8,6 +8,7 @@ mod group;
 mod key;
 mod options;
 mod outside;
+mod sealed;
 mod ticket;
 
 pub use asynchronous::{AsyncGroup, Events};

@@ -1,0 +1,177 @@
+//! Sealing datagrams with the group key.
+//!
+//! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the
+//! sender's uid, so that two members never use one key with one nonce: the nonce is the packet number, which its
+//! sender never uses twice. The seal is AES-256-GCM; the header is authenticated with it.
+
+use crate::key::Key;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use std::collections::{HashMap, VecDeque};
+use unisono_core::wire::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
+
+/// Binds derived keys to this use of the group key.
+const SALT: &[u8] = b"unisono datagrams 1";
+/// How many senders' keys are remembered; deriving one again costs a few microseconds.
+const KEYS_MAX: usize = 8192;
+
+/// [`Protection`] under a group key.
+pub(crate) struct Sealed {
+    root: Prk,
+    keys: HashMap<KeyContext, LessSafeKey>,
+    /// In the order in which they were remembered.
+    remembered: VecDeque<KeyContext>,
+}
+
+impl Sealed {
+    pub(crate) fn new(key: &Key) -> Sealed {
+        let root = Salt::new(HKDF_SHA256, SALT).extract(key.bytes());
+        Sealed { root, keys: HashMap::new(), remembered: VecDeque::new() }
+    }
+
+    fn derive(&self, context: &KeyContext) -> LessSafeKey {
+        let (instance, sender) = (context.instance.0.to_be_bytes(), context.sender.0.to_be_bytes());
+        let info = [&instance[..], &sender[..]];
+        // Fails only for keys longer than 255 hashes.
+        let key = self.root.expand(&info, &AES_256_GCM).map(UnboundKey::from);
+        LessSafeKey::new(key.unwrap_or_else(|_| unreachable!("a key is one hash long")))
+    }
+
+    fn remember(&mut self, context: &KeyContext, key: LessSafeKey) {
+        if self.remembered.len() == KEYS_MAX
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
+        self.keys.insert(*context, key);
+        self.remembered.push_back(*context);
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_be_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+impl Protection for Sealed {
+    fn kind(&self) -> ProtectionKind {
+        ProtectionKind::Sealed
+    }
+
+    fn seal(
+        &mut self,
+        context: &KeyContext,
+        number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> [u8; TAG_BYTES] {
+        if !self.keys.contains_key(context) {
+            let key = self.derive(context);
+            self.remember(context, key);
+        }
+        let tag = self.keys[context].seal_in_place_separate_tag(nonce(number), Aad::from(header), payload);
+        let mut out = [0; TAG_BYTES];
+        // Fails only for payloads of gigabytes.
+        if let Ok(tag) = tag {
+            out.copy_from_slice(tag.as_ref());
+        }
+        out
+    }
+
+    fn open(
+        &mut self,
+        context: &KeyContext,
+        number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        let opens = |key: &LessSafeKey, payload: &mut [u8]| {
+            key.open_in_place_separate_tag(nonce(number), Aad::from(header), Tag::from(*tag), payload, 0..)
+                .is_ok()
+        };
+        if let Some(key) = self.keys.get(context) {
+            return opens(key, payload);
+        }
+        let key = self.derive(context);
+        let genuine = opens(&key, payload);
+        // Who does not hold the group key cannot fill the memory either.
+        if genuine {
+            self.remember(context, key);
+        }
+        genuine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::{Instance, Uid};
+
+    fn context(instance: u128, sender: u64) -> KeyContext {
+        KeyContext { instance: Instance(instance), sender: Uid(sender) }
+    }
+
+    fn sealed(byte: u8) -> Sealed {
+        Sealed::new(&Key::from_bytes([byte; 32]))
+    }
+
+    #[test]
+    fn what_is_sealed_opens_unchanged_and_is_unreadable_in_between() {
+        let (mut left, mut right) = (sealed(1), sealed(1));
+        let mut payload = *b"the quick brown fox";
+        let tag = left.seal(&context(7, 9), 1, b"header", &mut payload);
+        assert_ne!(&payload, b"the quick brown fox");
+        assert!(right.open(&context(7, 9), 1, b"header", &mut payload, &tag));
+        assert_eq!(&payload, b"the quick brown fox");
+    }
+
+    #[test]
+    fn nothing_else_opens_it() {
+        let mut payload = *b"payload";
+        let tag = sealed(1).seal(&context(7, 9), 5, b"header", &mut payload);
+        let mut other_tag = tag;
+        other_tag[15] ^= 1;
+        let mut other_payload = payload;
+        other_payload[0] ^= 1;
+        let attempts = [
+            (2, context(7, 9), 5, &b"header"[..], payload, tag),
+            (1, context(8, 9), 5, &b"header"[..], payload, tag),
+            (1, context(7, 8), 5, &b"header"[..], payload, tag),
+            (1, context(7, 9), 6, &b"header"[..], payload, tag),
+            (1, context(7, 9), 5, &b"Header"[..], payload, tag),
+            (1, context(7, 9), 5, &b"header"[..], other_payload, tag),
+            (1, context(7, 9), 5, &b"header"[..], payload, other_tag),
+        ];
+        for (key, context, number, header, mut payload, tag) in attempts {
+            let mut protection = sealed(key);
+            assert!(!protection.open(&context, number, header, &mut payload, &tag));
+            assert!(protection.keys.is_empty());
+        }
+        assert!(sealed(1).open(&context(7, 9), 5, b"header", &mut payload, &tag));
+    }
+
+    #[test]
+    fn senders_and_instances_have_keys_of_their_own() {
+        let mut protection = sealed(1);
+        let mut seen = Vec::new();
+        for (instance, sender) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+            let mut payload = [0; 32];
+            protection.seal(&context(instance, sender), 1, b"", &mut payload);
+            assert!(!seen.contains(&payload));
+            seen.push(payload);
+        }
+    }
+
+    #[test]
+    fn the_memory_for_keys_has_an_end() {
+        let mut protection = sealed(1);
+        for sender in 0..KEYS_MAX as u64 + 10 {
+            protection.seal(&context(1, sender), 1, b"", &mut []);
+        }
+        assert_eq!((protection.keys.len(), protection.remembered.len()), (KEYS_MAX, KEYS_MAX));
+        assert!(!protection.keys.contains_key(&context(1, 9)));
+        assert!(protection.keys.contains_key(&context(1, 10)));
+    }
+}
