@@ -1,5 +1,41 @@
 //! A simulated world for unisono's protocols, and the judges of what happens in it.
+//!
+//! One seed decides everything: the group, what its applications do, which faults strike and when. A run of a seed is
+//! single-threaded and depends on nothing else, so a seed that fails today fails tomorrow, line by line.
+//!
+//! | | |
+//! |---|---|
+//! | [`run`] | many seeds on all processors, and what came of them |
+//! | [`replay`] | one seed, told line by line |
+//! | [`scenario`] | scripts with an expected course |
+//! | [`mutants`] | are the judges awake? Planted bugs, and how soon each is caught |
+//! | [`properties`] | the judges |
+//! | [`record`] | what they are shown |
+//!
+//! Below: `world` moves processes and datagrams (`process`, `network`, `queue`, `clock`, `trap`); `plan` says what a
+//! seed decides; `director` runs a plan (`workload`, `faults`); `recorder` writes down what happens.
 #![forbid(unsafe_code)]
 
+mod clock;
+mod director;
+mod draw;
+mod faults;
+pub mod mutants;
+mod network;
+mod plan;
+mod process;
 pub mod properties;
+mod queue;
 pub mod record;
+mod recorder;
+pub mod replay;
+pub mod run;
+mod trap;
+mod words;
+mod workload;
+mod world;
+
+pub use mutants::mutants;
+pub use plan::Profile;
+pub use replay::replay;
+pub use run::{RunOptions, run};

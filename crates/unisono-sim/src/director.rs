@@ -1,0 +1,342 @@
+//! Runs one plan: lets members begin, applications work and faults strike, then ends all faults and demands that the
+//! group comes together again.
+//!
+//! A run has five parts: the group forms; faults strike (safety must hold throughout); faults end and who is down
+//! comes back; the group is *healed* and must converge; applications fall silent, so that in the end everything sent
+//! has to be settled. What applications do lies in `workload`, what faults do in `faults`.
+
+use crate::draw::{Draw, MILLISECOND, SECOND};
+use crate::faults::Ongoing;
+use crate::network::{Network, Reach, Weather, cut};
+use crate::plan::{Plan, Profile, name};
+use crate::properties::{self, Judge, Terms, Violation};
+use crate::record::{Life, What};
+use crate::recorder::{Recorder, Totals};
+use crate::world::{Birth, Cue, World};
+use std::io::Write;
+use unisono_core::{Entry, Info, Phase, Planted, Quorum, Random, Settings, Transport};
+
+/// What a run found.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) violation: Option<Violation>,
+    pub(crate) totals: Totals,
+    /// How often each property found its promise kept.
+    pub(crate) checked: Vec<(&'static str, u64)>,
+    /// The rare states met.
+    pub(crate) probes: u128,
+    /// Two runs of a seed have the same.
+    pub(crate) fingerprint: u64,
+    /// Nanoseconds of the world's time.
+    pub(crate) simulated: u64,
+}
+
+/// The parts of a run, as cues name them.
+mod part {
+    pub(super) const CHAOS: u32 = 0;
+    pub(super) const SETTLING: u32 = 1;
+    pub(super) const HEALED: u32 = 2;
+    pub(super) const QUIET: u32 = 3;
+}
+
+/// A run of one plan.
+pub(crate) struct Director {
+    pub(super) world: World,
+    pub(super) plan: Plan,
+    /// What applications draw from; faults draw apart.
+    pub(super) whims: Random,
+    /// What faults draw from.
+    pub(super) fates: Random,
+    /// Faults under way that have an end.
+    pub(super) ongoing: Vec<Option<Ongoing>>,
+    /// Faults strike.
+    pub(super) is_chaos: bool,
+    /// Applications send.
+    pub(super) is_busy: bool,
+    /// New lives may begin.
+    pub(super) is_open: bool,
+    planted: Option<Planted>,
+    /// The places that are healed in the end.
+    core: Vec<usize>,
+}
+
+impl Director {
+    pub(crate) fn new(
+        seed: u64,
+        profile: Profile,
+        planted: Option<Planted>,
+        trace: Option<Box<dyn Write>>,
+    ) -> Director {
+        let plan = Plan::draw(seed, profile);
+        let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut fork = || Random::from_u64(random.next_u64());
+        let network = Network::new(plan.places, plan.weather.clone(), fork());
+        let judge = Judge::new(properties::all(&Terms { config: plan.config.clone() }));
+        let mut recorder = Recorder::new(judge, trace);
+        recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        Director {
+            world: World::new(plan.places, network, recorder, fork()),
+            whims: fork(),
+            fates: fork(),
+            ongoing: Vec::new(),
+            is_chaos: false,
+            is_busy: true,
+            is_open: true,
+            planted,
+            core: (0..plan.places).collect(),
+            plan,
+        }
+    }
+
+    /// Runs to the end, or to where a promise is broken.
+    pub(crate) fn run(mut self) -> Finding {
+        self.begin();
+        while let Some(cue) = self.world.advance(self.plan.parts.end) {
+            self.answer(cue);
+        }
+        let end = self.world.end();
+        if self.world.recorder.violation().is_none()
+            && let Err(violation) = self.world.recorder.judge_mut().finish(&end)
+        {
+            self.world.recorder.accuse(violation);
+        }
+        Finding {
+            violation: self.world.recorder.violation().cloned(),
+            totals: self.world.recorder.totals,
+            checked: self.world.recorder.judge_mut().checked().collect(),
+            probes: self.world.probes,
+            fingerprint: self.world.recorder.fingerprint(),
+            simulated: self.world.now,
+        }
+    }
+
+    fn begin(&mut self) {
+        let parts = self.plan.parts;
+        for (part, at) in [
+            (part::CHAOS, parts.chaos),
+            (part::SETTLING, parts.settling),
+            (part::HEALED, parts.healed),
+            (part::QUIET, parts.quiet),
+        ] {
+            self.world.cue(at, Cue::Part(part));
+        }
+        self.give_life(0, Entry::Found(self.plan.config.clone()));
+        for process in 1..self.plan.places {
+            let latest = if process < self.plan.members { 100 * MILLISECOND } else { parts.settling };
+            let delay = self.whims.below(latest);
+            self.world.cue(delay, Cue::Start { process: process as u16 });
+        }
+    }
+
+    fn answer(&mut self, cue: Cue) {
+        match cue {
+            Cue::Act { process, life } => self.act(process as usize, life),
+            Cue::Start { process } => self.start(process as usize),
+            Cue::Told { process, life, tidings } => self.told(process as usize, life, tidings),
+            Cue::ResetAgain { process, life } => self.reset_again(process as usize, life),
+            Cue::Fault(code) => self.fault(code),
+            Cue::Part(part) => match part {
+                part::CHAOS => self.let_chaos_begin(),
+                part::SETTLING => self.end_chaos(),
+                part::HEALED => self.demand_convergence(),
+                _ => self.is_busy = false,
+            },
+        }
+    }
+
+    // --- lives ---
+
+    fn start(&mut self, process: usize) {
+        if !self.is_open || !self.core.contains(&process) {
+            return;
+        }
+        // Who was excluded goes on serving for a while.
+        let is_serving = |phase| !matches!(phase, Phase::Gone | Phase::Locating);
+        if self.world.resident(process).is_some_and(|resident| !resident.is_over) {
+            return;
+        }
+        if self.world.resident(process).is_some_and(|resident| is_serving(resident.group.phase()))
+            && self.whims.chance(0.9)
+        {
+            self.world.cue(200 * MILLISECOND, Cue::Start { process: process as u16 });
+            return;
+        }
+        self.give_life(process, Entry::Join);
+    }
+
+    pub(super) fn give_life(&mut self, process: usize, entry: Entry) {
+        let transport = if self.plan.mixed_transports {
+            self.whims.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
+        } else {
+            self.plan.settings.transport
+        };
+        let birth = Birth {
+            name: name(process),
+            entry,
+            settings: Settings { transport, ..self.plan.settings.clone() },
+            gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            events_first: self.whims.chance(0.5),
+            planted: self.planted,
+        };
+        if let Err(error) = self.world.start(process, birth) {
+            self.world.accuse("plans_are_valid", error.to_string());
+        }
+    }
+
+    /// Lets a new life begin at a place after a while.
+    pub(super) fn start_later(&mut self, process: usize) {
+        if self.is_open {
+            let delay = self.whims.spread(MILLISECOND, self.plan.workload.restart_max);
+            self.world.cue(delay, Cue::Start { process: process as u16 });
+        }
+    }
+
+    // --- the parts of a run ---
+
+    /// Ends all faults. Who is down comes back; or only a majority is healed, and what ails the others never ends.
+    fn end_chaos(&mut self) {
+        self.is_chaos = false;
+        self.end_faults();
+        if self.plan.heals_core_only {
+            self.choose_core();
+        }
+        for process in 0..self.plan.places {
+            if self.core.contains(&process) {
+                self.world.resume(process);
+                self.world.rouse(process);
+                if self.world.resident(process).is_none() {
+                    let delay = self.whims.below(500 * MILLISECOND);
+                    self.world.cue(delay, Cue::Start { process: process as u16 });
+                }
+            } else {
+                self.ail_for_good(process);
+            }
+        }
+    }
+
+    /// A random majority of the living members is the core; the others stay what they are, or worse.
+    fn choose_core(&mut self) {
+        let Some(info) = self.latest_view() else { return };
+        let mut members: Vec<usize> =
+            (0..self.plan.places).filter(|place| self.is_in(*place, &info)).collect();
+        let needed = info.members.len() / 2 + 1;
+        if members.len() <= needed || !matches!(self.plan.config.quorum, Quorum::MajorityOfView) {
+            return;
+        }
+        while members.len() > needed {
+            let place = self.fates.below(members.len() as u64) as usize;
+            members.remove(place);
+        }
+        self.core = members;
+    }
+
+    /// Nobody begins a life any more, and whoever lives must come to one view.
+    fn demand_convergence(&mut self) {
+        self.is_open = false;
+        if !self.can_go_on() {
+            return;
+        }
+        let core: Box<[Life]> = self
+            .core
+            .iter()
+            .filter_map(|place| self.world.resident(*place))
+            .filter(|resident| !resident.is_over)
+            .map(|resident| resident.life)
+            .collect();
+        let now = self.world.now;
+        self.world.recorder.note(now, 0, Life::NOBODY, What::Healed { core });
+    }
+
+    /// Whether the members that did not crash are a quorum of every view that somebody holds. A leaver that has gone,
+    /// or somebody excluded, is no excuse: they went by the protocol's own rules.
+    fn can_go_on(&self) -> bool {
+        let crashed = &self.world.recorder.crashed;
+        (0..self.plan.places)
+            .filter_map(|place| self.world.resident(place))
+            .filter(|resident| {
+                matches!(resident.group.phase(), Phase::Member | Phase::Resetting | Phase::Leaving)
+            })
+            .all(|resident| {
+                let info = resident.group.info();
+                let lives = |i: usize| !crashed.contains(&info.members[i].uid);
+                let living = (0..info.members.len()).filter(|i| lives(*i)).count();
+                match &self.plan.config.quorum {
+                    Quorum::MajorityOfView => {
+                        2 * living > info.members.len() || (2 * living == info.members.len() && lives(0))
+                    }
+                    Quorum::MajorityOf(names) => 2 * living > names.len(),
+                    Quorum::All => living == info.members.len(),
+                    Quorum::AtLeast(least) => living >= usize::from(*least),
+                }
+            })
+            && (0..self.plan.places).any(|place| self.is_member(place))
+    }
+
+    // --- looking ---
+
+    /// The place has a living member.
+    pub(super) fn is_member(&self, process: usize) -> bool {
+        let phase = self.world.resident(process).map(|resident| resident.group.phase());
+        matches!(phase, Some(Phase::Member | Phase::Resetting))
+    }
+
+    /// The latest view that a living member holds.
+    pub(super) fn latest_view(&self) -> Option<Info> {
+        (0..self.plan.places)
+            .filter(|place| self.is_member(*place))
+            .filter_map(|place| self.world.resident(place))
+            .map(|resident| resident.group.info())
+            .max_by_key(|info| (info.epoch, info.expected))
+    }
+
+    /// The life at this place is a member of this view.
+    pub(super) fn is_in(&self, process: usize, info: &Info) -> bool {
+        self.world
+            .resident(process)
+            .is_some_and(|resident| info.members.iter().any(|member| member.uid == resident.uid))
+    }
+
+    /// Full reach for everybody, a quiet network, nothing in wait.
+    pub(super) fn clear_the_air(&mut self) {
+        let world = &mut self.world;
+        world.traps.clear();
+        world.network.clear_cuts(cut::PARTITION);
+        for process in 0..self.plan.places {
+            *world.network.reach_mut(process) = Reach::FULL;
+            world.doom(process, None);
+            (0..self.plan.places).for_each(|to| world.network.clog(process, to, 0));
+        }
+        let (delay_min, delay_mean) = (self.plan.weather.delay_min, self.plan.weather.delay_mean);
+        world.network.weather = Weather {
+            delay_min: delay_min.min(MILLISECOND / 2),
+            delay_mean: delay_mean.min(MILLISECOND / 2),
+            echo: self.plan.weather.echo,
+            ..Weather::calm()
+        };
+    }
+
+    /// Nothing disturbs a place that ails for good: it is cut off, or half of it is.
+    fn ail_for_good(&mut self, process: usize) {
+        let ailment = self.fates.below(5);
+        if self.world.resident(process).is_none() {
+            return;
+        }
+        self.world.recorder.tell(
+            self.world.now,
+            "world",
+            format_args!("m{process} ails for good: {ailment}"),
+        );
+        match ailment {
+            0 => self.world.pause(process, 3_600 * SECOND),
+            1 => self.world.crash(process),
+            // It speaks and does not hear, or hears and does not speak, or neither.
+            ailment => {
+                let (speaks, hears) = (ailment == 2, ailment == 3);
+                for other in (0..self.plan.places).filter(|other| *other != process) {
+                    self.world.network.set_cut(process, other, cut::FOR_GOOD, !speaks);
+                    self.world.network.set_cut(other, process, cut::FOR_GOOD, !hears);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! The network between the simulated processes: who hears whom, when, and what becomes of a datagram on the way.
+//!
+//! A datagram is stored once however many copies of it travel; each copy meets its own fate on its own link. Links
+//! are directed. [`Weather`] holds everywhere and changes when a fault begins or ends; cuts, clogs and dead multicast
+//! belong to single links and processes.
+
+use crate::queue::Queue;
+use crate::world::Happening;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use unisono_core::Random;
+
+/// What every datagram meets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Weather {
+    /// Each takes at least so long, nanoseconds.
+    pub(crate) delay_min: u64,
+    /// And, exponentially distributed, so much longer on average, nanoseconds.
+    pub(crate) delay_mean: u64,
+    /// A later datagram of one link may arrive earlier.
+    pub(crate) reorders: bool,
+    /// The part that is lost.
+    pub(crate) loss: f64,
+    /// The part of multicasts that is lost to everybody, in the sender's interface.
+    pub(crate) loss_at_sender: f64,
+    /// The part that arrives twice.
+    pub(crate) duplication: f64,
+    /// The part that arrives damaged.
+    pub(crate) corruption: f64,
+    /// The part that is recorded, to be replayed whenever a fault says so.
+    pub(crate) recording: f64,
+    /// Most copies on one link at a time; what comes on top is lost.
+    pub(crate) in_flight_max: u16,
+    /// Senders hear their own multicasts.
+    pub(crate) echo: bool,
+}
+
+impl Weather {
+    /// A quiet local network.
+    pub(crate) fn calm() -> Weather {
+        Weather {
+            delay_min: 50_000,
+            delay_mean: 10_000,
+            reorders: false,
+            loss: 0.0,
+            loss_at_sender: 0.0,
+            duplication: 0.0,
+            corruption: 0.0,
+            recording: 0.0,
+            in_flight_max: 10_000,
+            echo: false,
+        }
+    }
+}
+
+/// How a copy travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// To one address.
+    Unicast,
+    /// As one of the copies of a multicast.
+    Multicast,
+}
+
+/// Names a datagram under way.
+pub(crate) type DatagramId = u32;
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is under way.
+    Sent,
+    /// It is under way, but damaged.
+    Damaged,
+    /// It is gone, for this reason.
+    Lost(&'static str),
+}
+
+struct Datagram {
+    bytes: Vec<u8>,
+    from: u16,
+    holders: u32,
+}
+
+/// Why a link is cut; a link may be for several reasons.
+pub(crate) mod cut {
+    /// A partition.
+    pub(crate) const PARTITION: u8 = 1;
+    /// Left out when the core of the group is healed.
+    pub(crate) const FOR_GOOD: u8 = 2;
+}
+
+#[derive(Clone, Copy, Default)]
+struct Link {
+    cut: u8,
+    in_flight: u16,
+    clogged_until: u64,
+    last_arrival: u64,
+}
+
+/// What one process hears and can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// Its multicasts leave.
+    pub(crate) multicast_out: bool,
+    /// Multicasts arrive at it.
+    pub(crate) multicast_in: bool,
+    /// What it sends to one address leaves.
+    pub(crate) unicast_out: bool,
+    /// What is sent to its address arrives.
+    pub(crate) unicast_in: bool,
+}
+
+impl Reach {
+    pub(crate) const FULL: Reach =
+        Reach { multicast_out: true, multicast_in: true, unicast_out: true, unicast_in: true };
+}
+
+struct Recording {
+    bytes: Vec<u8>,
+    from: u16,
+    to: u16,
+    path: Path,
+}
+
+const RECORDINGS_MAX: usize = 128;
+
+/// All links, and what travels on them.
+pub(crate) struct Network {
+    pub(crate) weather: Weather,
+    size: usize,
+    links: Vec<Link>,
+    reach: Vec<Reach>,
+    datagrams: Vec<Datagram>,
+    free: Vec<DatagramId>,
+    recordings: Vec<Recording>,
+    random: Random,
+}
+
+impl Network {
+    /// Between `size` processes.
+    pub(crate) fn new(size: usize, weather: Weather, random: Random) -> Network {
+        Network {
+            weather,
+            size,
+            links: vec![Link::default(); size * size],
+            reach: vec![Reach::FULL; size],
+            datagrams: Vec::new(),
+            free: Vec::new(),
+            recordings: Vec::new(),
+            random,
+        }
+    }
+
+    /// The address of a process.
+    pub(crate) fn address(process: usize) -> SocketAddr {
+        let [_, a, b, c] = (process as u32 + 1).to_be_bytes();
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, a, b, c)), 7400)
+    }
+
+    /// The process at an address, if there is one.
+    pub(crate) fn process_at(&self, address: SocketAddr) -> Option<usize> {
+        let IpAddr::V4(ip) = address.ip() else { return None };
+        let [ten, a, b, c] = ip.octets();
+        let process = (u32::from_be_bytes([0, a, b, c]) as usize).checked_sub(1)?;
+        (ten == 10 && process < self.size).then_some(process)
+    }
+
+    pub(crate) fn reach_mut(&mut self, process: usize) -> &mut Reach {
+        &mut self.reach[process]
+    }
+
+    /// Cuts or joins the link for one reason.
+    pub(crate) fn set_cut(&mut self, from: usize, to: usize, reason: u8, is_cut: bool) {
+        let link = &mut self.links[from * self.size + to];
+        link.cut = if is_cut { link.cut | reason } else { link.cut & !reason };
+    }
+
+    /// Ends all cuts of one reason.
+    pub(crate) fn clear_cuts(&mut self, reason: u8) {
+        self.links.iter_mut().for_each(|link| link.cut &= !reason);
+    }
+
+    /// Holds back what travels on a link until `until`; then it arrives all at once.
+    pub(crate) fn clog(&mut self, from: usize, to: usize, until: u64) {
+        self.links[from * self.size + to].clogged_until = until;
+    }
+
+    /// An empty datagram, to be filled by [`Network::bytes_mut`]; [`Network::release`] it when all its copies are
+    /// posted.
+    pub(crate) fn blank(&mut self, from: usize) -> DatagramId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.datagrams.push(Datagram { bytes: Vec::new(), from: 0, holders: 0 });
+            (self.datagrams.len() - 1) as DatagramId
+        });
+        let datagram = &mut self.datagrams[id as usize];
+        datagram.bytes.clear();
+        (datagram.from, datagram.holders) = (from as u16, 1);
+        id
+    }
+
+    /// What a datagram is going to say.
+    pub(crate) fn bytes_mut(&mut self, id: DatagramId) -> &mut Vec<u8> {
+        &mut self.datagrams[id as usize].bytes
+    }
+
+    fn store(&mut self, from: usize, bytes: &[u8]) -> DatagramId {
+        let id = self.blank(from);
+        self.bytes_mut(id).extend_from_slice(bytes);
+        id
+    }
+
+    /// Whether a multicast is lost in its sender's interface.
+    pub(crate) fn lost_at_sender(&mut self, from: usize) -> bool {
+        !self.reach[from].multicast_out || self.random.chance(self.weather.loss_at_sender)
+    }
+
+    /// Sends a copy of a stored datagram.
+    pub(crate) fn post(
+        &mut self,
+        queue: &mut Queue<Happening>,
+        now: u64,
+        id: DatagramId,
+        to: usize,
+        path: Path,
+    ) -> Fate {
+        let from = self.datagrams[id as usize].from as usize;
+        let (leaves, arrives) = match path {
+            Path::Unicast => (self.reach[from].unicast_out, self.reach[to].unicast_in),
+            Path::Multicast => (self.reach[from].multicast_out, self.reach[to].multicast_in),
+        };
+        if !leaves {
+            return Fate::Lost("mute");
+        }
+        if !arrives {
+            return Fate::Lost("deaf");
+        }
+        let link = &self.links[from * self.size + to];
+        if link.cut != 0 {
+            return Fate::Lost("cut");
+        }
+        if link.in_flight >= self.weather.in_flight_max {
+            return Fate::Lost("full");
+        }
+        if self.random.chance(self.weather.loss) {
+            return Fate::Lost("lost");
+        }
+        self.record(id, from, to, path);
+        if self.random.chance(self.weather.corruption) {
+            let damaged = self.damage(id);
+            self.launch(queue, now, damaged, from, to, path);
+            self.release(damaged);
+            return Fate::Damaged;
+        }
+        if self.random.chance(self.weather.duplication) {
+            self.launch(queue, now, id, from, to, path);
+        }
+        self.launch(queue, now, id, from, to, path);
+        Fate::Sent
+    }
+
+    fn launch(
+        &mut self,
+        queue: &mut Queue<Happening>,
+        now: u64,
+        id: DatagramId,
+        from: usize,
+        to: usize,
+        path: Path,
+    ) {
+        let weather = &self.weather;
+        let link = &mut self.links[from * self.size + to];
+        let mut arrival = now + weather.delay_min + exponential(&mut self.random, weather.delay_mean);
+        if link.clogged_until > now {
+            arrival = arrival.max(link.clogged_until);
+        }
+        if !weather.reorders {
+            arrival = arrival.max(link.last_arrival);
+        }
+        link.last_arrival = link.last_arrival.max(arrival);
+        link.in_flight += 1;
+        self.datagrams[id as usize].holders += 1;
+        queue.push(arrival, Happening::Arrival { datagram: id, to: to as u16, path });
+    }
+
+    /// A copy has come to the end of its link; [`Network::release`] it when it has been read.
+    pub(crate) fn arrived(&mut self, id: DatagramId, to: usize) {
+        let from = self.datagrams[id as usize].from as usize;
+        let link = &mut self.links[from * self.size + to];
+        link.in_flight = link.in_flight.saturating_sub(1);
+    }
+
+    /// What it says, and who sent it.
+    pub(crate) fn read(&self, id: DatagramId) -> (&[u8], usize) {
+        let datagram = &self.datagrams[id as usize];
+        (&datagram.bytes, datagram.from as usize)
+    }
+
+    /// One holder less.
+    pub(crate) fn release(&mut self, id: DatagramId) {
+        let datagram = &mut self.datagrams[id as usize];
+        datagram.holders -= 1;
+        if datagram.holders == 0 {
+            self.free.push(id);
+        }
+    }
+
+    fn record(&mut self, id: DatagramId, from: usize, to: usize, path: Path) {
+        if !self.random.chance(self.weather.recording) {
+            return;
+        }
+        let (bytes, from, to) = (self.datagrams[id as usize].bytes.clone(), from as u16, to as u16);
+        let recording = Recording { bytes, from, to, path };
+        if self.recordings.len() < RECORDINGS_MAX {
+            self.recordings.push(recording);
+        } else {
+            let place = self.random.below(RECORDINGS_MAX as u64) as usize;
+            self.recordings[place] = recording;
+        }
+    }
+
+    /// Lets something recorded arrive again, at whom it was for or at anybody; false if nothing was recorded.
+    pub(crate) fn replay(&mut self, queue: &mut Queue<Happening>, now: u64) -> bool {
+        if self.recordings.is_empty() {
+            return false;
+        }
+        let recording = &self.recordings[self.random.below(self.recordings.len() as u64) as usize];
+        let (from, path, bytes) = (recording.from as usize, recording.path, recording.bytes.clone());
+        let to = if self.random.chance(0.5) {
+            recording.to as usize
+        } else {
+            self.random.below(self.size as u64) as usize
+        };
+        let id = self.store(from, &bytes);
+        self.launch(queue, now, id, from, to, path);
+        self.release(id);
+        true
+    }
+
+    /// A damaged copy of a stored datagram: a bit turned, the end missing, or the end of another one.
+    fn damage(&mut self, id: DatagramId) -> DatagramId {
+        let from = self.datagrams[id as usize].from as usize;
+        let original = &self.datagrams[id as usize].bytes;
+        let place = self.random.below(original.len() as u64) as usize;
+        let mut bytes = original.clone();
+        match self.random.below(3) {
+            0 => {}
+            1 => bytes.truncate(place),
+            _ => {
+                let other = self.random.below(self.datagrams.len() as u64) as usize;
+                bytes.truncate(place);
+                bytes.extend(self.datagrams[other].bytes.iter().skip(place));
+            }
+        }
+        if bytes == *original && !bytes.is_empty() {
+            bytes[place] ^= 1 << self.random.below(8);
+        }
+        self.store(from, &bytes)
+    }
+}
+
+/// A draw from the exponential distribution of this mean. Only the four basic operations, so that every machine
+/// draws the same.
+pub(crate) fn exponential(random: &mut Random, mean: u64) -> u64 {
+    if mean == 0 {
+        return 0;
+    }
+    let bits = random.next_u64();
+    let zeros = bits.leading_zeros().min(40);
+    let rest = ((bits << (zeros + 1)) >> 44) as f64 / (1u64 << 20) as f64;
+    // −log2 of a number in (0, 1] whose leading zeros are `zeros` and whose further bits are `rest`.
+    let logarithm = f64::from(zeros) + 1.0 - (rest + 0.3466 * rest * (1.0 - rest));
+    (logarithm * core::f64::consts::LN_2 * mean as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(weather: Weather) -> (Network, Queue<Happening>) {
+        (Network::new(3, weather, Random::from_u64(1)), Queue::new())
+    }
+
+    fn arrivals(queue: &mut Queue<Happening>) -> Vec<(u64, u16)> {
+        core::iter::from_fn(|| queue.pop())
+            .map(|(time, happening)| match happening {
+                Happening::Arrival { to, .. } => (time, to),
+                _ => unreachable!("only arrivals were queued"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn addresses_name_processes() {
+        let (network, _) = network(Weather::calm());
+        assert_eq!(network.process_at(Network::address(2)), Some(2));
+        assert_eq!(network.process_at(Network::address(3)), None);
+    }
+
+    #[test]
+    fn a_cut_link_carries_nothing_one_way() {
+        let (mut network, mut queue) = network(Weather::calm());
+        network.set_cut(0, 1, cut::PARTITION, true);
+        let (there, back) = (network.store(0, b"there"), network.store(1, b"back"));
+        assert_eq!(network.post(&mut queue, 0, there, 1, Path::Unicast), Fate::Lost("cut"));
+        assert_eq!(network.post(&mut queue, 0, back, 0, Path::Unicast), Fate::Sent);
+        network.clear_cuts(cut::PARTITION);
+        assert_eq!(network.post(&mut queue, 0, there, 1, Path::Unicast), Fate::Sent);
+    }
+
+    #[test]
+    fn a_link_keeps_order_unless_the_weather_reorders() {
+        for reorders in [false, true] {
+            let (mut network, mut queue) =
+                network(Weather { delay_mean: 1_000_000, reorders, ..Weather::calm() });
+            let ids: Vec<_> = (0..50u8).map(|i| network.store(0, &[i])).collect();
+            for (i, id) in ids.iter().enumerate() {
+                network.post(&mut queue, i as u64, *id, 1, Path::Unicast);
+            }
+            let mut order = Vec::new();
+            while let Some((_, Happening::Arrival { datagram, .. })) = queue.pop() {
+                order.push(network.read(datagram).0[0]);
+            }
+            assert_eq!(order.is_sorted(), !reorders);
+        }
+    }
+
+    #[test]
+    fn a_clogged_link_bursts_when_it_opens() {
+        let (mut network, mut queue) = network(Weather::calm());
+        network.clog(0, 1, 5_000_000);
+        let id = network.store(0, b"x");
+        for _ in 0..3 {
+            network.post(&mut queue, 0, id, 1, Path::Multicast);
+        }
+        assert!(arrivals(&mut queue).iter().all(|(time, _)| (5_000_000..5_200_000).contains(time)));
+    }
+
+    #[test]
+    fn damaged_copies_differ_and_leave_the_original_alone() {
+        let (mut network, mut queue) = network(Weather { corruption: 1.0, ..Weather::calm() });
+        let text = [7_u8; 64];
+        let (id, _) = (network.store(0, &text), network.store(1, &[9; 80]));
+        for _ in 0..100 {
+            assert_eq!(network.post(&mut queue, 0, id, 2, Path::Unicast), Fate::Damaged);
+        }
+        while let Some((_, Happening::Arrival { datagram, .. })) = queue.pop() {
+            assert_ne!(network.read(datagram).0, text);
+        }
+        assert_eq!(network.read(id).0, text);
+    }
+
+    #[test]
+    fn loss_and_duplication_come_at_their_rates() {
+        let (mut network, mut queue) = network(Weather { loss: 0.2, duplication: 0.5, ..Weather::calm() });
+        let id = network.store(0, b"x");
+        let lost = (0..10_000).filter(|_| {
+            let fate = network.post(&mut queue, 0, id, 1, Path::Unicast);
+            network.links[1].in_flight = 0;
+            fate != Fate::Sent
+        });
+        let lost = lost.count();
+        assert!((1_800..2_200).contains(&lost), "{lost}");
+        let arrived = arrivals(&mut queue).len();
+        assert!((11_500..12_500).contains(&arrived), "{arrived}");
+    }
+
+    #[test]
+    fn exponential_draws_have_their_mean() {
+        let mut random = Random::from_u64(3);
+        let mean = (0..100_000).map(|_| exponential(&mut random, 1_000_000)).sum::<u64>() / 100_000;
+        assert!((980_000..1_020_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn what_was_recorded_comes_again() {
+        let (mut network, mut queue) = network(Weather { recording: 1.0, ..Weather::calm() });
+        let id = network.store(0, b"once");
+        network.post(&mut queue, 0, id, 1, Path::Unicast);
+        network.release(id);
+        assert!(network.replay(&mut queue, 60_000_000_000));
+        assert_eq!(arrivals(&mut queue).len(), 2);
+    }
+}

@@ -1,0 +1,381 @@
+//! What a seed decides before anything happens: the group, its applications, and which faults there will be, how
+//! often and how bad.
+//!
+//! Each seed draws *which* faults are on and leaves most of them off. A world in which everything always happens a
+//! little is one world; a world with a few things in excess is another each time, and finds more.
+
+use crate::draw::{Draw, MILLISECOND, SECOND};
+use crate::network::Weather;
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+use unisono_core::{GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport};
+
+/// What kind of worlds a run draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Any faults, in any combination.
+    Swarm,
+    /// A network that loses, delays, repeats and damages; members that live.
+    Lossy,
+    /// A network that falls apart, again and again.
+    Partition,
+    /// Members that crash, at every step of the protocol.
+    Crash,
+    /// No faults: five members, 500 messages a second.
+    Perf,
+}
+
+impl Profile {
+    /// All profiles.
+    pub const ALL: &'static [Profile] =
+        &[Profile::Swarm, Profile::Lossy, Profile::Partition, Profile::Crash, Profile::Perf];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Swarm => "swarm",
+            Profile::Lossy => "lossy",
+            Profile::Partition => "partition",
+            Profile::Crash => "crash",
+            Profile::Perf => "perf",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Profile, String> {
+        Profile::ALL.iter().copied().find(|profile| profile.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+            format!("no profile is called {text}; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// A kind of fault that strikes again and again while faults last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// A member crashes, now or in the middle of one of its next steps.
+    Crash,
+    /// Whoever next sends a frame of some kind crashes before or after doing so.
+    CrashAtStep,
+    /// A process ends and a new one starts at its address before anybody can notice.
+    FastRestart,
+    /// A process stands still for a while.
+    Pause,
+    /// Whoever next sends a frame of some kind stands still for a while.
+    PauseAtStep,
+    /// An application takes no events for a while.
+    Doze,
+    /// The next few frames of some kind are lost.
+    DropFrames,
+    /// The network falls apart for a while.
+    Partition,
+    /// It falls apart and comes together several times, with a period near the group's timeouts.
+    Flapping,
+    /// Some links hold back everything for a while.
+    Clog,
+    /// A process hears no multicast, or cannot send any, for a while; or the same with unicast.
+    HalfDead,
+    /// Datagrams recorded earlier arrive again.
+    Replay,
+    /// For a while much more is lost than usual.
+    Storm,
+    /// An application asks for a reset although nothing is wrong.
+    NeedlessReset,
+}
+
+/// A fault and how often it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recurring {
+    pub(crate) kind: FaultKind,
+    /// Nanoseconds between two strikes, on average.
+    pub(crate) every: u64,
+}
+
+/// What the applications do.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    /// Nanoseconds between two things that one application does, on average.
+    pub(crate) every: u64,
+    /// The part of sends that are bursts, and the most messages in one.
+    pub(crate) bursts: f64,
+    pub(crate) burst_max: u64,
+    /// Most bytes of ordinary messages.
+    pub(crate) bytes_max: u64,
+    /// The part of messages that need several pieces, and the most bytes of those.
+    pub(crate) large: f64,
+    pub(crate) large_bytes_max: u64,
+    /// The part of messages that ask for more resilience than the group's.
+    pub(crate) more_resilient: f64,
+    /// The part of actions that are leaves, and hand-overs of the role.
+    pub(crate) leaves: f64,
+    pub(crate) hand_overs: f64,
+    /// Most nanoseconds before a process whose life ended starts another.
+    pub(crate) restart_max: u64,
+}
+
+/// When the parts of a run begin, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// Faults begin.
+    pub(crate) chaos: u64,
+    /// Faults end; who is down comes back.
+    pub(crate) settling: u64,
+    /// From here on the group has to converge.
+    pub(crate) healed: u64,
+    /// Applications send no more.
+    pub(crate) quiet: u64,
+    pub(crate) end: u64,
+}
+
+/// All that a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Processes; the first `members` of them form the group, others join later.
+    pub(crate) places: usize,
+    pub(crate) members: usize,
+    pub(crate) config: GroupConfig,
+    pub(crate) settings: Settings,
+    /// Each life chooses its transport for itself.
+    pub(crate) mixed_transports: bool,
+    /// Clocks run up to one percent too fast or too slow.
+    pub(crate) drift: bool,
+    pub(crate) workload: Workload,
+    pub(crate) weather: Weather,
+    pub(crate) faults: Vec<Recurring>,
+    /// Crashes may leave less than a quorum.
+    pub(crate) is_reckless: bool,
+    /// Only a majority is healed in the end; what ails the others never ends.
+    pub(crate) heals_core_only: bool,
+    pub(crate) parts: Parts,
+}
+
+/// The name of the member at a place.
+pub(crate) fn name(process: usize) -> Name {
+    Name::new(&format!("m{process}")).unwrap_or_default()
+}
+
+impl Plan {
+    /// What `seed` decides.
+    pub(crate) fn draw(seed: u64, profile: Profile) -> Plan {
+        // Profiles draw apart, so that seed 7 of one has nothing to do with seed 7 of another.
+        let random = &mut Random::from_u64(seed ^ (profile as u64 + 1) << 56);
+        let mut plan = Plan::quiet(random);
+        match profile {
+            Profile::Perf => plan.perf(),
+            Profile::Lossy => plan.lossy(random),
+            Profile::Partition => plan.partition(random),
+            Profile::Crash => plan.crash(random),
+            Profile::Swarm => plan.swarm(random),
+        }
+        plan
+    }
+
+    /// A group at work, and no faults.
+    fn quiet(random: &mut Random) -> Plan {
+        let members = 5;
+        let settings = Settings {
+            datagram_bytes_max: random.pick(&[1472, 1472, 1472, 576, 900, 4000]),
+            transport: random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast]),
+            silence: random.duration(60, 300),
+            patience: random.duration(60, 300),
+            locate: random.duration(100, 500),
+        };
+        let config = GroupConfig {
+            resilience: random.below(members as u64) as u8,
+            history_messages: random.spread(16, 4096) as u32,
+            history_bytes: random.spread(1 << 16, 1 << 22),
+            message_bytes_max: 1 << 16,
+            window: random.spread(1, 512) as u32,
+            broadcast_above_bytes: random.pick(&[0, 100, 1300, 1300, 1 << 20]),
+            quorum: Quorum::MajorityOfView,
+            automatic: random.chance(0.8),
+            slow_member: if random.chance(0.5) {
+                SlowMember::Wait
+            } else {
+                SlowMember::ExcludeAfter(random.duration(300, 3000))
+            },
+            ..GroupConfig::default()
+        };
+        let workload = Workload {
+            every: random.millis(50, 400),
+            bursts: random.pick(&[0.0, 0.05, 0.3]),
+            burst_max: random.spread(2, 40),
+            bytes_max: random.spread(1, 1200),
+            large: random.pick(&[0.0, 0.02, 0.1]),
+            large_bytes_max: random.spread(1 << 11, 1 << 15),
+            more_resilient: random.pick(&[0.0, 0.0, 0.1]),
+            leaves: random.pick(&[0.0, 0.002, 0.01]),
+            hand_overs: random.pick(&[0.0, 0.005, 0.03]),
+            restart_max: random.millis(5, 2000),
+        };
+        Plan {
+            places: members + random.below(3) as usize,
+            members,
+            config,
+            settings,
+            mixed_transports: random.chance(0.3),
+            drift: random.chance(0.5),
+            workload,
+            weather: Weather {
+                delay_min: random.spread(20_000, 500_000),
+                delay_mean: random.spread(5_000, 500_000),
+                echo: random.chance(0.3),
+                ..Weather::calm()
+            },
+            faults: Vec::new(),
+            is_reckless: false,
+            heals_core_only: false,
+            parts: Parts {
+                chaos: random.between(200, 1500) * MILLISECOND,
+                settling: 21 * SECOND,
+                healed: 23 * SECOND,
+                quiet: 28 * SECOND,
+                end: 30 * SECOND,
+            },
+        }
+    }
+
+    fn perf(&mut self) {
+        self.places = self.members;
+        self.config = GroupConfig { automatic: true, ..GroupConfig::default() };
+        self.settings = Settings::default();
+        self.mixed_transports = false;
+        self.weather = Weather::calm();
+        self.workload = Workload {
+            every: 10 * MILLISECOND,
+            bursts: 0.0,
+            burst_max: 1,
+            bytes_max: 64,
+            large: 0.0,
+            large_bytes_max: 0,
+            more_resilient: 0.0,
+            leaves: 0.0,
+            hand_overs: 0.0,
+            restart_max: SECOND,
+        };
+    }
+
+    fn lossy(&mut self, random: &mut Random) {
+        self.bad_weather(random, 0.3);
+        self.add(random, 0.5, FaultKind::Storm, 2_000, 10_000);
+        self.add(random, 0.5, FaultKind::DropFrames, 200, 2_000);
+        self.add(random, 0.5, FaultKind::Replay, 20, 500);
+        self.add(random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
+        self.add(random, 0.3, FaultKind::Clog, 1_000, 5_000);
+    }
+
+    fn partition(&mut self, random: &mut Random) {
+        self.draw_quorum(random, true);
+        self.add(random, 1.0, FaultKind::Partition, 2_000, 6_000);
+        self.add(random, 0.3, FaultKind::Flapping, 4_000, 15_000);
+        self.add(random, 0.3, FaultKind::HalfDead, 3_000, 10_000);
+        self.add(random, 0.2, FaultKind::Clog, 2_000, 8_000);
+        self.add(random, 0.2, FaultKind::Pause, 1_000, 5_000);
+        if random.chance(0.3) {
+            self.bad_weather(random, 0.1);
+        }
+        self.heals_core_only = random.chance(0.25);
+    }
+
+    fn crash(&mut self, random: &mut Random) {
+        self.draw_quorum(random, false);
+        self.add(random, 0.8, FaultKind::Crash, 1_500, 6_000);
+        self.add(random, 0.8, FaultKind::CrashAtStep, 1_500, 6_000);
+        self.add(random, 0.3, FaultKind::FastRestart, 2_000, 8_000);
+        self.add(random, 0.2, FaultKind::Pause, 1_000, 5_000);
+        if self.faults.is_empty() {
+            self.add(random, 1.0, FaultKind::Crash, 1_500, 6_000);
+        }
+        if random.chance(0.3) {
+            self.bad_weather(random, 0.1);
+        }
+        self.is_reckless = random.chance(0.1);
+        self.heals_core_only = random.chance(0.15);
+    }
+
+    fn swarm(&mut self, random: &mut Random) {
+        let crashes = random.chance(0.6);
+        self.draw_quorum(random, !crashes);
+        if crashes {
+            self.add(random, 0.6, FaultKind::Crash, 1_500, 10_000);
+            self.add(random, 0.6, FaultKind::CrashAtStep, 1_500, 10_000);
+            self.add(random, 0.3, FaultKind::FastRestart, 2_000, 10_000);
+            self.is_reckless = random.chance(0.05);
+        }
+        self.add(random, 0.4, FaultKind::Pause, 300, 5_000);
+        self.add(random, 0.3, FaultKind::PauseAtStep, 500, 5_000);
+        self.add(random, 0.3, FaultKind::Doze, 500, 5_000);
+        self.add(random, 0.3, FaultKind::DropFrames, 200, 5_000);
+        self.add(random, 0.4, FaultKind::Partition, 2_000, 10_000);
+        self.add(random, 0.15, FaultKind::Flapping, 4_000, 15_000);
+        self.add(random, 0.3, FaultKind::Clog, 1_000, 8_000);
+        self.add(random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
+        self.add(random, 0.4, FaultKind::Replay, 20, 1_000);
+        self.add(random, 0.2, FaultKind::Storm, 2_000, 10_000);
+        self.add(random, 0.2, FaultKind::NeedlessReset, 1_000, 8_000);
+        if random.chance(0.5) {
+            self.bad_weather(random, 0.2);
+        }
+        self.heals_core_only = random.chance(0.2);
+    }
+
+    /// Switches a fault on with this probability, once in `low` to `high` milliseconds on average.
+    fn add(&mut self, random: &mut Random, probability: f64, kind: FaultKind, low: u64, high: u64) {
+        let every = random.millis(low, high);
+        if random.chance(probability) {
+            self.faults.push(Recurring { kind, every });
+        }
+    }
+
+    fn bad_weather(&mut self, random: &mut Random, loss_max: f64) {
+        let weather = &mut self.weather;
+        if random.chance(0.8) {
+            weather.loss = random.part(loss_max);
+        }
+        if random.chance(0.3) {
+            weather.loss_at_sender = random.part(loss_max / 2.0);
+        }
+        if random.chance(0.4) {
+            weather.duplication = random.part(0.5);
+        }
+        if random.chance(0.4) {
+            weather.corruption = random.part(0.05);
+        }
+        if random.chance(0.5) {
+            weather.recording = random.part(0.2);
+        }
+        if random.chance(0.5) {
+            weather.delay_min = random.spread(50_000, 30 * MILLISECOND);
+            weather.delay_mean = random.spread(50_000, 50 * MILLISECOND);
+        }
+        weather.reorders = random.chance(0.7);
+        if random.chance(0.2) {
+            weather.in_flight_max = random.between(2, 20) as u16;
+        }
+    }
+
+    fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
+        let names = (0..self.members).map(name).collect();
+        let choice = random.weigh(&[(85, 0), (10, 1), (if nobody_crashes { 5 } else { 0 }, 2)]);
+        self.config.quorum = match choice {
+            0 => Quorum::MajorityOfView,
+            1 => Quorum::MajorityOf(names),
+            _ => Quorum::All,
+        };
+        if choice == 1 {
+            // A view never holds a name that the list lacks.
+            self.places = self.members;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A simulated process: a place with an address, where one life of a member follows the other.
+//!
+//! A process that crashes forgets everything; what starts there next is a stranger with a new uid. A process that is
+//! paused knows nothing of it: datagrams pile up in its socket, and its clock has gone on when it wakes.
+
+use crate::clock::Clock;
+use crate::network::{DatagramId, Path};
+use crate::record::{Epoch, Life};
+use bytes::BytesMut;
+use unisono_core::{Group, Marks, Uid};
+
+/// One place.
+#[derive(Default)]
+pub(crate) struct Process {
+    /// Who lives here now.
+    pub(crate) resident: Option<Resident>,
+    pub(crate) is_paused: bool,
+    /// What arrived while it was paused, as far as the socket's buffer holds it.
+    pub(crate) socket: Vec<(DatagramId, Path)>,
+    /// The next timer in the world's queue that counts.
+    pub(crate) timer: Option<u64>,
+}
+
+/// Most datagrams that wait in the socket of a paused process.
+pub(crate) const SOCKET_DATAGRAMS_MAX: usize = 256;
+
+/// One life of a member.
+pub(crate) struct Resident {
+    pub(crate) life: Life,
+    pub(crate) uid: Uid,
+    pub(crate) group: Group,
+    pub(crate) clock: Clock,
+    /// Its marks as last recorded, and the epoch they are of.
+    pub(crate) marks: Marks,
+    pub(crate) epoch: Epoch,
+    /// Its application takes no events before this moment.
+    pub(crate) takes_events_from: u64,
+    /// Its application takes events before its datagrams leave, not after.
+    pub(crate) events_first: bool,
+    pub(crate) doom: Option<Doom>,
+    /// Its stream has ended: excluded, gone, or never let in.
+    pub(crate) is_over: bool,
+}
+
+/// A crash to come: in the middle of what a later input sets off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doom {
+    /// So many inputs are handled in full before.
+    pub(crate) inputs: u32,
+    /// So many copies of datagrams leave after the input that is the last.
+    pub(crate) copies: u32,
+}
+
+/// Hands out byte buffers that share large blocks, as sockets that receive many datagrams in one go do.
+#[derive(Default)]
+pub(crate) struct Arena {
+    block: BytesMut,
+}
+
+const BLOCK_BYTES: usize = 1 << 16;
+
+impl Arena {
+    /// A buffer of its own with these bytes.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> BytesMut {
+        self.room(bytes.len());
+        self.block.extend_from_slice(bytes);
+        self.block.split()
+    }
+
+    /// A buffer of this length, filled with what `seed` gives.
+    pub(crate) fn fill(&mut self, length: usize, seed: u64) -> BytesMut {
+        self.room(length);
+        let mut word = seed | 1;
+        let mut left = length;
+        while left > 0 {
+            let part = left.min(8);
+            self.block.extend_from_slice(&word.to_le_bytes()[..part]);
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed);
+            left -= part;
+        }
+        self.block.split()
+    }
+
+    fn room(&mut self, bytes: usize) {
+        if self.block.capacity() < bytes {
+            self.block = BytesMut::with_capacity(BLOCK_BYTES.max(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_an_arena_are_separate() {
+        let mut arena = Arena::default();
+        let mut first = arena.copy(b"first");
+        let second = arena.fill(11, 42);
+        first[0] = b'F';
+        assert_eq!((&first[..], second.len()), (&b"First"[..], 11));
+        assert_ne!(second, arena.fill(11, 44));
+        assert_eq!(arena.copy(&vec![3; 3 * BLOCK_BYTES]).len(), 3 * BLOCK_BYTES);
+    }
+}

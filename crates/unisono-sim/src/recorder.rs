@@ -1,0 +1,147 @@
+//! Writes down what happens: shows it to the judges, folds it into the run's fingerprint, counts it, and puts it into
+//! words when somebody reads along.
+
+use crate::properties::{Judge, Violation};
+use crate::record::{Life, Names, Record, What, mix};
+use std::io::Write;
+use unisono_core::{Outcome, Time, Uid};
+
+/// How often things happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Messages whose senders learned their place.
+    pub(crate) messages: u64,
+    /// Epochs that began with a reset.
+    pub(crate) resets: u64,
+    /// Members and joiners that ended without a word.
+    pub(crate) crashes: u64,
+    /// Times that the network fell apart.
+    pub(crate) partitions: u64,
+    /// Datagrams sent; a multicast counts once.
+    pub(crate) datagrams: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: &Totals) {
+        self.messages += other.messages;
+        self.resets += other.resets;
+        self.crashes += other.crashes;
+        self.partitions += other.partitions;
+        self.datagrams += other.datagrams;
+    }
+}
+
+/// The one place where records go.
+pub(crate) struct Recorder {
+    pub(crate) names: Names,
+    pub(crate) totals: Totals,
+    /// Who crashed, or was stopped before it had gone.
+    pub(crate) crashed: Vec<Uid>,
+    judge: Judge,
+    fingerprint: u64,
+    violation: Option<Violation>,
+    /// Epochs that somebody entered, by index.
+    entered: Vec<bool>,
+    trace: Option<Box<dyn Write>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(judge: Judge, trace: Option<Box<dyn Write>>) -> Recorder {
+        Recorder {
+            names: Names::default(),
+            totals: Totals::default(),
+            crashed: Vec::new(),
+            judge,
+            fingerprint: 0,
+            violation: None,
+            entered: Vec::new(),
+            trace,
+        }
+    }
+
+    /// Something happened at the world's `now`.
+    pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
+        let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
+        self.fold(&record);
+        self.count(&record.what);
+        if self.trace.is_some() {
+            let who =
+                if life == Life::NOBODY { "world".to_string() } else { format!("m{process}/{}", life.0) };
+            self.tell(now, &who, format_args!("{:?}", record.what));
+        }
+        if let Err(violation) = self.judge.observe(&record) {
+            self.accuse(violation);
+        }
+    }
+
+    /// A promise is broken. The first accusation stands.
+    pub(crate) fn accuse(&mut self, violation: Violation) {
+        if self.trace.is_some() {
+            self.tell(violation.at.as_nanos(), "judge", format_args!("{violation}"));
+        }
+        self.violation.get_or_insert(violation);
+    }
+
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    pub(crate) fn judge_mut(&mut self) -> &mut Judge {
+        &mut self.judge
+    }
+
+    /// A number that two runs share only if they recorded the same.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Whether somebody reads along, so that words are worth making.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// One line for whoever reads along.
+    pub(crate) fn tell(&mut self, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
+        if let Some(trace) = &mut self.trace {
+            // A reader that stops reading must not change the run.
+            let _ = writeln!(trace, "{:>12.3} {who:<8} {words}", now as f64 / 1_000.0);
+        }
+    }
+
+    fn count(&mut self, what: &What) {
+        match what {
+            What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
+            What::Reset(reset) => {
+                let index = reset.view.epoch.index();
+                if self.entered.len() <= index {
+                    self.entered.resize(index + 1, false);
+                }
+                if !std::mem::replace(&mut self.entered[index], true) {
+                    self.totals.resets += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fold(&mut self, record: &Record) {
+        let mut add = |word: u64| self.fingerprint = mix(self.fingerprint, word);
+        add(record.at.as_nanos());
+        add(u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64);
+        match &record.what {
+            What::Sent { number, hash, .. } => [*number, *hash].into_iter().for_each(add),
+            What::Delivered { seqno, sender, number, hash } => {
+                [*seqno, u64::from(sender.0), *number, *hash].into_iter().for_each(add);
+            }
+            What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
+                [*number, *seqno].into_iter().for_each(add);
+            }
+            What::Numbered { from, to, .. } => [*from, *to].into_iter().for_each(add),
+            What::Stored { through, .. } | What::Accepted { through, .. } | What::Purged { through, .. } => {
+                add(*through);
+            }
+            What::HistoryUsed { entries } => add(u64::from(*entries)),
+            rare => format!("{rare:?}").bytes().for_each(|byte| add(byte.into())),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! One seed, told line by line: simulated microseconds, who, what. The same lines on every run and every machine.
+
+use crate::director::Director;
+use crate::plan::Profile;
+use crate::properties::Violation;
+use std::io::Write;
+use unisono_core::Planted;
+
+/// Runs a seed and writes what happens to `out`; what was broken, if a promise was. Errors of `out` change nothing in
+/// the run.
+pub fn replay(
+    seed: u64,
+    profile: Profile,
+    planted: Option<Planted>,
+    out: Box<dyn Write>,
+) -> Option<Violation> {
+    Director::new(seed, profile, planted, Some(out)).run().violation
+}

@@ -1,0 +1,149 @@
+//! Datagrams in words, for those who read a run line by line; and the kinds of their frames, for those who wait for
+//! one.
+
+use crate::record::{Life, Names};
+use crate::trap::FrameSet;
+use bytes::Bytes;
+use std::fmt::{self, Write};
+use unisono_core::wire::{Change, Decoder, Frame, FrameKind, HEADER_BYTES, Header, Proposal};
+use unisono_core::{Ballot, Uid};
+
+/// The kinds of frames in a datagram, as far as they can be read.
+pub(crate) fn frames(datagram: &[u8]) -> FrameSet {
+    let mut set = FrameSet::default();
+    decode(datagram).for_each(|frame| {
+        set.insert(frame.kind());
+        if let Frame::Parcel { index: 0, bytes, .. } = &frame {
+            // The first byte of what travels in parcels is its kind.
+            if let Some(kind) = bytes.first().and_then(|number| FrameKind::from_number(*number)) {
+                set.insert(kind);
+            }
+        }
+    });
+    set
+}
+
+fn decode(datagram: &[u8]) -> impl Iterator<Item = Frame> {
+    Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..).unwrap_or_default()))
+        .map_while(Result::ok)
+}
+
+/// Says what a datagram says; lives are called as in the records.
+pub(crate) fn datagram(datagram: &[u8], names: &Names) -> String {
+    let mut words = String::new();
+    match Header::parse(datagram) {
+        Ok(header) => {
+            let _ = write!(words, "#{} e{:04x}", header.number, header.epoch.0 as u16);
+        }
+        Err(error) => words.push_str(&error.to_string()),
+    }
+    for frame in decode(datagram) {
+        let _ = write!(words, " | {}", Brief { frame: &frame, names });
+    }
+    words
+}
+
+struct Brief<'a> {
+    frame: &'a Frame,
+    names: &'a Names,
+}
+
+impl Brief<'_> {
+    fn life(&self, uid: Uid) -> String {
+        let mut known = (0..).map_while(|life| self.names.uid(Life(life)));
+        known.position(|one| one == uid).map_or_else(|| "?".to_string(), |life| format!("L{life}"))
+    }
+
+    fn lives(&self, uids: &[Uid]) -> String {
+        let lives: Vec<String> = uids.iter().map(|uid| self.life(*uid)).collect();
+        format!("[{}]", lives.join(" "))
+    }
+
+    fn ballot(&self, ballot: &Ballot) -> String {
+        format!("{}.{}", ballot.round, self.life(ballot.coordinator))
+    }
+
+    fn proposal(&self, proposal: &Proposal) -> String {
+        let degraded = if proposal.degraded { " degraded" } else { "" };
+        format!("({} from {} {}{degraded})", proposal.epoch, proposal.start, self.lives(&proposal.members))
+    }
+}
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.frame {
+            Frame::Data(data) => {
+                let (sender, first, count) = (self.life(data.sender), data.first, data.pieces.len());
+                write!(f, "Data {sender} {first}..+{count} base {} {:?}", data.base, data.method)
+            }
+            Frame::Ordered(run) => {
+                write!(
+                    f,
+                    "Ordered {}..+{} = {} {}",
+                    run.seqno,
+                    run.pieces.len(),
+                    self.life(run.sender),
+                    run.first
+                )
+            }
+            Frame::Numbers(run) => {
+                write!(f, "Numbers {}..+{} = {} {}", run.seqno, run.count, self.life(run.sender), run.first)
+            }
+            Frame::Change { seqno, change: Change::Join { member, .. } } => {
+                write!(f, "Change {seqno} JOIN {}", self.life(member.uid))
+            }
+            Frame::Change { seqno, change: Change::Leave { uid, .. } } => {
+                write!(f, "Change {seqno} LEAVE {}", self.life(*uid))
+            }
+            Frame::Change { seqno, change: Change::Role { orderer } } => {
+                write!(f, "Change {seqno} ROLE {}", self.life(*orderer))
+            }
+            Frame::Heartbeat(beat) => {
+                let acting = if beat.acting { "" } else { " (not acting)" };
+                write!(
+                    f,
+                    "Heartbeat{acting} term {} end {} accepted {} ",
+                    beat.term, beat.end, beat.accepted
+                )?;
+                write!(f, "stable {} stamp {}", beat.stable, beat.stamp)
+            }
+            Frame::Watermarks(marks) => {
+                write!(f, "Watermarks {}/{}/{} ", marks.received, marks.accepted, marks.delivered)?;
+                write!(f, "stamp {}", marks.stamp)
+            }
+            Frame::Invite { ballot } => write!(f, "Invite {}", self.ballot(ballot)),
+            Frame::Vote(vote) => {
+                write!(f, "Vote {} end {} accepted {}", self.ballot(&vote.ballot), vote.end, vote.accepted)?;
+                match &vote.prepared {
+                    Some((ballot, proposal)) => {
+                        write!(f, " prepared {} {}", self.ballot(ballot), self.proposal(proposal))
+                    }
+                    None => Ok(()),
+                }
+            }
+            Frame::Outbid { promised } => write!(f, "Outbid {}", self.ballot(promised)),
+            Frame::Pull { ballot, from, to } => write!(f, "Pull {} {from}..={to}", self.ballot(ballot)),
+            Frame::Level { ballot } => write!(f, "Level {}", self.ballot(ballot)),
+            Frame::Prepare(prepare) => {
+                write!(f, "Prepare {} {} ", self.ballot(&prepare.ballot), self.proposal(&prepare.proposal))?;
+                write!(f, "before {} after {}", self.lives(&prepare.before), self.lives(&prepare.after))
+            }
+            Frame::Prepared { ballot } => write!(f, "Prepared {}", self.ballot(ballot)),
+            Frame::Decided { proposal, entered } => {
+                write!(f, "Decided {}{}", self.proposal(proposal), if *entered { " entered" } else { "" })
+            }
+            Frame::Welcome(welcome) => {
+                let members: Vec<Uid> = welcome.base.members.iter().map(|member| member.uid).collect();
+                write!(
+                    f,
+                    "Welcome {} log from {} {}",
+                    welcome.epoch,
+                    welcome.base.seqno,
+                    self.lives(&members)
+                )
+            }
+            Frame::Parcel { id, index, count, .. } => write!(f, "Parcel {id} {}/{count}", index + 1),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the applications do: send, now one message and now many, small ones and large ones; leave and come back; hand
+//! the role of orderer on; and answer what they are told.
+
+use crate::director::Director;
+use crate::draw::{Draw, MILLISECOND};
+use crate::network::exponential;
+use crate::record::Life;
+use crate::world::{Cue, Tidings};
+use unisono_core::Phase;
+
+impl Director {
+    /// An application does something.
+    pub(super) fn act(&mut self, process: usize, life: Life) {
+        if !self.is_current(process, life) || !self.is_busy {
+            return;
+        }
+        let workload = &self.plan.workload;
+        let pause = exponential(&mut self.whims, workload.every);
+        let draw = self.whims.fraction();
+        if draw < workload.leaves && self.is_open {
+            // A leave that is refused now (the group is being reset, say) comes at another time.
+            if self.world.leave(process).is_ok() {
+                return;
+            }
+        } else if draw < workload.leaves + workload.hand_overs {
+            self.hand_over();
+        } else if self.whims.chance(workload.bursts) {
+            let messages = self.whims.between(2, self.plan.workload.burst_max);
+            (0..messages).for_each(|_| self.send(process));
+        } else {
+            self.send(process);
+        }
+        self.world.cue(pause, Cue::Act { process: process as u16, life });
+    }
+
+    fn send(&mut self, process: usize) {
+        let workload = &self.plan.workload;
+        let bytes = if self.whims.chance(workload.large) {
+            self.whims.between(1_000, workload.large_bytes_max)
+        } else {
+            self.whims.below(workload.bytes_max + 1)
+        };
+        let resilience = self
+            .whims
+            .chance(workload.more_resilient)
+            .then(|| self.whims.between(0, self.plan.members as u64) as u8);
+        // Refused while the window is shut or the group is being reset: the application gives up on it.
+        self.world.send(process, bytes as usize, resilience);
+    }
+
+    /// Whoever orders hands the role to any member.
+    fn hand_over(&mut self) {
+        let Some(info) = self.latest_view() else { return };
+        let Some(orderer) = self.place_of(info.orderer) else { return };
+        let successor = info.members[self.whims.below(info.members.len() as u64) as usize].uid;
+        self.world.hand_over(orderer, successor);
+    }
+
+    /// An application answers what it was told.
+    pub(super) fn told(&mut self, process: usize, life: Life, tidings: Tidings) {
+        if !self.is_current(process, life) {
+            return;
+        }
+        let process_cue = process as u16;
+        match tidings {
+            Tidings::Entered => {
+                let pause = exponential(&mut self.whims, self.plan.workload.every);
+                self.world.cue(pause, Cue::Act { process: process_cue, life });
+            }
+            Tidings::Suspected => {
+                let pause = self.whims.millis(1, 200);
+                self.world.cue(pause, Cue::ResetAgain { process: process_cue, life });
+            }
+            Tidings::Over => self.start_later(process),
+        }
+    }
+
+    /// Manual policy: an application asks for a reset, and asks again until there was one.
+    pub(super) fn reset_again(&mut self, process: usize, life: Life) {
+        let is_waiting = |phase| matches!(phase, Phase::Member | Phase::Resetting);
+        if !self.is_current(process, life)
+            || !self.world.resident(process).is_some_and(|resident| is_waiting(resident.group.phase()))
+        {
+            return;
+        }
+        self.world.reset(process, 1);
+        if self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Resetting) {
+            self.world.cue(500 * MILLISECOND, Cue::ResetAgain { process: process as u16, life });
+        }
+    }
+
+    fn is_current(&self, process: usize, life: Life) -> bool {
+        self.world.resident(process).is_some_and(|resident| resident.life == life)
+    }
+
+    /// Where this life is.
+    pub(super) fn place_of(&self, uid: unisono_core::Uid) -> Option<usize> {
+        (0..self.plan.places)
+            .find(|place| self.world.resident(*place).is_some_and(|resident| resident.uid == uid))
+    }
+}

@@ -1,0 +1,682 @@
+//! The simulated world: processes, the network between them, and one queue of what happens next.
+//!
+//! The world moves members and datagrams by itself. Everything that somebody decides (an application, a fault, a
+//! script) is a [`Cue`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After
+//! each input of a member the world takes what the member has to say, as its driver would, and records what changed.
+
+use crate::clock::Clock;
+use crate::network::{DatagramId, Fate, Network, Path};
+use crate::process::{Arena, Doom, Process, Resident, SOCKET_DATAGRAMS_MAX};
+use crate::properties::Violation;
+use crate::queue::Queue;
+use crate::record::{self, End, Epoch, Life, Standing, What, mark_changes};
+use crate::recorder::Recorder;
+use crate::trap::{Deed, FrameSet, Traps};
+use crate::words;
+use bytes::Bytes;
+use unisono_core::wire::Checksum;
+use unisono_core::{
+    ConfigError, Destination, Entry, EpochTag, Event, Group, LeaveError, Marks, Member, Name, Phase, Planted,
+    Port, Random, SendError, Settings, Time, Uid,
+};
+
+/// What waits in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Happening {
+    /// A copy of a datagram comes to the end of its link.
+    Arrival { datagram: DatagramId, to: u16, path: Path },
+    /// A member's deadline has come, unless it was put off.
+    Timer { process: u16 },
+    /// An application begins to take events again.
+    Awake { process: u16 },
+    /// A paused process goes on.
+    Resume { process: u16 },
+    /// Somebody has something to decide.
+    Cue(Cue),
+}
+
+/// What whoever directs the run is asked to see to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cue {
+    /// An application may do something.
+    Act { process: u16, life: Life },
+    /// A place is free for a new life.
+    Start { process: u16 },
+    /// An application was told something that it may answer.
+    Told { process: u16, life: Life, tidings: Tidings },
+    /// Manual policy: an application that was told of a suspicion may ask for a reset.
+    ResetAgain { process: u16, life: Life },
+    /// A fault begins or ends; the director knows which.
+    Fault(u32),
+    /// The run enters its next part.
+    Part(u32),
+}
+
+/// What an application was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tidings {
+    Entered,
+    Suspected,
+    /// Its stream ended.
+    Over,
+}
+
+/// How a life begins.
+pub(crate) struct Birth {
+    pub(crate) name: Name,
+    pub(crate) entry: Entry,
+    pub(crate) settings: Settings,
+    /// Nanoseconds that its clock gains in 2^20.
+    pub(crate) gain: i64,
+    pub(crate) events_first: bool,
+    pub(crate) planted: Option<Planted>,
+}
+
+/// What a member's driver found when it took what the member had to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drained {
+    Alive,
+    Crashed,
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) queue: Queue<Happening>,
+    pub(crate) network: Network,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) recorder: Recorder,
+    pub(crate) traps: Traps,
+    /// The rare states that any member met.
+    pub(crate) probes: u128,
+    port: Port,
+    random: Random,
+    arena: Arena,
+    /// Timers that came due without time going on.
+    spins: u32,
+}
+
+/// More timers than this at one moment, and something spins.
+const SPINS_MAX: u32 = 10_000;
+/// More datagrams than this after one input, and something floods.
+const FLOOD_DATAGRAMS: u32 = 20_000;
+
+impl World {
+    pub(crate) fn new(size: usize, network: Network, recorder: Recorder, random: Random) -> World {
+        World {
+            now: 0,
+            queue: Queue::new(),
+            network,
+            processes: (0..size).map(|_| Process::default()).collect(),
+            recorder,
+            traps: Traps::default(),
+            probes: 0,
+            port: Port::from_name("simulated"),
+            random,
+            arena: Arena::default(),
+            spins: 0,
+        }
+    }
+
+    /// Runs to the next cue, or to `until` if none comes before; also stops where a promise is broken.
+    pub(crate) fn advance(&mut self, until: u64) -> Option<Cue> {
+        while self.recorder.violation().is_none() {
+            match self.queue.next_time() {
+                Some(time) if time <= until => {}
+                _ => {
+                    self.now = until;
+                    return None;
+                }
+            }
+            let (time, happening) = self.queue.pop()?;
+            if time > self.now {
+                (self.now, self.spins) = (time, 0);
+            }
+            match happening {
+                Happening::Arrival { datagram, to, path } => self.arrive(datagram, to as usize, path),
+                Happening::Timer { process } => self.timer(process as usize),
+                Happening::Awake { process } => self.wake(process as usize),
+                Happening::Resume { process } => self.resume(process as usize),
+                Happening::Cue(cue) => return Some(cue),
+            }
+        }
+        None
+    }
+
+    /// Asks for a cue `delay` nanoseconds from now.
+    pub(crate) fn cue(&mut self, delay: u64, cue: Cue) {
+        self.queue.push(self.now + delay, Happening::Cue(cue));
+    }
+
+    // --- lives ---
+
+    /// Lets a life begin at a place; whoever lived there is forgotten.
+    pub(crate) fn start(&mut self, process: usize, birth: Birth) -> Result<Life, ConfigError> {
+        self.retire(process);
+        let uid = Uid(self.random.next_u64());
+        let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
+        let me = Member { uid, name: birth.name.clone(), address: Network::address(process) };
+        let mut group = Group::new(
+            clock.read(self.now),
+            me,
+            self.port,
+            birth.entry,
+            Bytes::new(),
+            birth.settings,
+            Box::new(Checksum),
+            Random::from_u64(self.random.next_u64()),
+        )?;
+        if let Some(bug) = birth.planted {
+            group.plant(bug);
+        }
+        let life = self.recorder.names.life(uid);
+        self.recorder.note(self.now, process, life, What::Started { name: birth.name });
+        self.processes[process].resident = Some(Resident {
+            life,
+            uid,
+            group,
+            clock,
+            marks: Marks::default(),
+            epoch: Epoch::default(),
+            takes_events_from: 0,
+            events_first: birth.events_first,
+            doom: None,
+            is_over: false,
+        });
+        self.drain(process);
+        Ok(life)
+    }
+
+    /// The life at a place ends without a word.
+    pub(crate) fn crash(&mut self, process: usize) {
+        if let Some(resident) = &self.processes[process].resident {
+            if resident.group.phase() != Phase::Gone {
+                self.recorder.crashed.push(resident.uid);
+                self.recorder.totals.crashes += u64::from(!resident.is_over);
+                self.recorder.note(self.now, process, resident.life, What::Crashed);
+            }
+            self.retire(process);
+        }
+    }
+
+    /// Empties a place.
+    fn retire(&mut self, process: usize) {
+        let place = &mut self.processes[process];
+        if let Some(resident) = place.resident.take() {
+            self.probes |= resident.group.probes();
+        }
+        for (datagram, _) in place.socket.drain(..) {
+            self.network.release(datagram);
+        }
+        (place.is_paused, place.timer) = (false, None);
+    }
+
+    /// A place stands still for so long (nanoseconds).
+    pub(crate) fn pause(&mut self, process: usize, duration: u64) {
+        let place = &mut self.processes[process];
+        let Some(resident) = &place.resident else { return };
+        if !place.is_paused {
+            place.is_paused = true;
+            self.recorder.note(self.now, process, resident.life, What::Paused);
+            self.queue.push(self.now + duration, Happening::Resume { process: process as u16 });
+        }
+    }
+
+    /// A place goes on: what waited in its socket and its timers come in one go.
+    pub(crate) fn resume(&mut self, process: usize) {
+        let place = &mut self.processes[process];
+        let Some(resident) = &place.resident else { return };
+        if !std::mem::replace(&mut place.is_paused, false) {
+            return;
+        }
+        let life = resident.life;
+        self.recorder.note(self.now, process, life, What::Resumed);
+        if self.random.chance(0.5) {
+            self.timeout(process);
+        }
+        let mut waiting = std::mem::take(&mut self.processes[process].socket);
+        for (datagram, path) in waiting.drain(..) {
+            self.read(datagram, process, path);
+        }
+        self.processes[process].socket = waiting;
+        self.schedule(process);
+    }
+
+    /// The application at a place takes no events for so long (nanoseconds).
+    pub(crate) fn doze(&mut self, process: usize, duration: u64) {
+        if let Some(resident) = &mut self.processes[process].resident {
+            resident.takes_events_from = self.now + duration;
+            self.queue.push(resident.takes_events_from, Happening::Awake { process: process as u16 });
+        }
+    }
+
+    /// The application at a place takes events again, at once.
+    pub(crate) fn rouse(&mut self, process: usize) {
+        if let Some(resident) = &mut self.processes[process].resident {
+            resident.takes_events_from = 0;
+            self.wake(process);
+        }
+    }
+
+    pub(crate) fn doom(&mut self, process: usize, doom: Option<Doom>) {
+        if let Some(resident) = &mut self.processes[process].resident {
+            resident.doom = doom;
+        }
+    }
+
+    /// The life at a place, if one goes on there: a paused one does too.
+    pub(crate) fn resident(&self, process: usize) -> Option<&Resident> {
+        self.processes[process].resident.as_ref()
+    }
+
+    /// The same, if its application can do something now.
+    fn active(&mut self, process: usize) -> Option<&mut Resident> {
+        let place = &mut self.processes[process];
+        if place.is_paused { None } else { place.resident.as_mut() }
+    }
+
+    // --- what applications do ---
+
+    /// The application sends `bytes` bytes; true if they were taken.
+    pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
+        let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
+        self.send_payload(process, payload, resilience).is_ok()
+    }
+
+    /// The application sends this.
+    pub(crate) fn send_payload(
+        &mut self,
+        process: usize,
+        payload: Bytes,
+        resilience: Option<u8>,
+    ) -> Result<(), SendError> {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return Err(SendError::Left) };
+        let (life, local) = (resident.life, resident.clock.read(now));
+        let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
+        let number = match resilience {
+            Some(resilience) => resident.group.send_resilient(local, payload, resilience),
+            None => resident.group.send(local, payload),
+        };
+        if let Ok(number) = number {
+            let resilience = resilience.unwrap_or(0);
+            self.recorder.note(now, process, life, What::Sent { number, resilience, hash, bytes });
+        }
+        self.drain(process);
+        number.map(|_| ())
+    }
+
+    pub(crate) fn leave(&mut self, process: usize) -> Result<(), LeaveError> {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return Err(LeaveError::Left) };
+        let life = resident.life;
+        let result = resident.group.leave(resident.clock.read(now), Bytes::from_static(b"bye"));
+        if result.is_ok() {
+            self.recorder.note(now, process, life, What::LeaveAsked);
+        }
+        self.drain(process);
+        result
+    }
+
+    pub(crate) fn reset(&mut self, process: usize, members_min: usize) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        let life = resident.life;
+        if resident.group.reset(resident.clock.read(now), members_min).is_ok() {
+            let members_min = members_min as u32;
+            self.recorder.note(now, process, life, What::ResetAsked { members_min });
+        }
+        self.drain(process);
+    }
+
+    pub(crate) fn hand_over(&mut self, process: usize, to: Uid) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        // Refused if somebody else orders by now: nothing happens then.
+        let _ = resident.group.hand_over(resident.clock.read(now), to);
+        self.drain(process);
+    }
+
+    // --- inputs ---
+
+    fn arrive(&mut self, datagram: DatagramId, to: usize, path: Path) {
+        self.network.arrived(datagram, to);
+        let place = &mut self.processes[to];
+        if place.resident.is_none() || (place.is_paused && place.socket.len() >= SOCKET_DATAGRAMS_MAX) {
+            self.network.release(datagram);
+        } else if place.is_paused {
+            place.socket.push((datagram, path));
+        } else {
+            self.read(datagram, to, path);
+        }
+    }
+
+    /// A place reads a datagram from its socket.
+    fn read(&mut self, datagram: DatagramId, at: usize, path: Path) {
+        let (bytes, from) = self.network.read(datagram);
+        let bytes = self.arena.copy(bytes);
+        self.network.release(datagram);
+        let from = Network::address(from);
+        let Some(resident) = &mut self.processes[at].resident else { return };
+        let local = resident.clock.read(self.now);
+        match path {
+            Path::Unicast => resident.group.handle_datagram(local, from, bytes),
+            Path::Multicast => resident.group.handle_multicast(local, from, bytes),
+        }
+        self.drain(at);
+    }
+
+    fn timer(&mut self, process: usize) {
+        let place = &mut self.processes[process];
+        // An older entry whose deadline was put off or came nearer.
+        if place.timer != Some(self.now) {
+            return;
+        }
+        place.timer = None;
+        if !place.is_paused {
+            self.timeout(process);
+        }
+    }
+
+    fn timeout(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let local = resident.clock.read(self.now);
+        if resident.group.poll_timeout().is_some_and(|(deadline, _)| deadline <= local) {
+            if self.recorder.is_traced() {
+                let (life, reason) = (resident.life, resident.group.poll_timeout().map(|(_, reason)| reason));
+                let who = format!("m{process}/{}", life.0);
+                self.recorder.tell(self.now, &who, format_args!("timeout {reason:?}"));
+            }
+            let Some(resident) = &mut self.processes[process].resident else { return };
+            resident.group.handle_timeout(local);
+            self.spins += 1;
+            if self.spins > SPINS_MAX {
+                self.accuse("timers_advance", format!("m{process}: {SPINS_MAX} timeouts at one moment"));
+                return;
+            }
+            self.drain(process);
+        } else {
+            self.schedule(process);
+        }
+    }
+
+    fn wake(&mut self, process: usize) {
+        let is_due = |resident: &mut Resident| resident.takes_events_from <= self.now;
+        if self.processes[process].resident.as_mut().is_some_and(is_due) && !self.processes[process].is_paused
+        {
+            self.drain(process);
+        }
+    }
+
+    // --- outputs ---
+
+    /// Takes what a member has to say after an input, as its driver would.
+    fn drain(&mut self, process: usize) {
+        if self.speak(process) == Drained::Crashed {
+            self.crash(process);
+        } else {
+            self.schedule(process);
+        }
+    }
+
+    fn speak(&mut self, process: usize) -> Drained {
+        let Some(resident) = &mut self.processes[process].resident else { return Drained::Alive };
+        let events_first = resident.events_first;
+        let copies_max = match &mut resident.doom {
+            Some(doom) if doom.inputs > 0 => {
+                doom.inputs -= 1;
+                u32::MAX
+            }
+            Some(doom) => doom.copies,
+            None => u32::MAX,
+        };
+        self.note_marks(process);
+        self.take_results(process);
+        let took_events = events_first && self.take_events(process);
+        let mut drained = self.transmit(process, copies_max);
+        if drained == Drained::Alive && (took_events || (!events_first && self.take_events(process))) {
+            // What the application took moves a watermark, which may be worth telling.
+            self.note_marks(process);
+            drained = self.transmit(process, copies_max);
+        }
+        if copies_max == u32::MAX { drained } else { Drained::Crashed }
+    }
+
+    fn note_marks(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let marks = resident.group.marks();
+        if marks == resident.marks {
+            return;
+        }
+        let before = std::mem::replace(&mut resident.marks, marks);
+        if marks.epoch == EpochTag::OUTSIDE {
+            return;
+        }
+        if marks.epoch != before.epoch {
+            resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || resident.group.info().epoch);
+        }
+        let (life, epoch, now) = (resident.life, resident.epoch, self.now);
+        mark_changes(&before, &marks, epoch, |what| self.recorder.note(now, process, life, what));
+    }
+
+    fn take_results(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        while let Some((number, outcome)) = resident.group.poll_sent() {
+            self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
+        }
+    }
+
+    /// True if there was something to take.
+    fn take_events(&mut self, process: usize) -> bool {
+        let Some(resident) = &mut self.processes[process].resident else { return false };
+        if resident.takes_events_from > self.now {
+            return false;
+        }
+        let mut took = false;
+        while let Some(event) = resident.group.poll_event() {
+            took = true;
+            let what = self.recorder.names.event(&event);
+            self.recorder.note(self.now, process, resident.life, what);
+            let tidings = match event {
+                Event::Entered { .. } => Tidings::Entered,
+                Event::Suspected { .. } => Tidings::Suspected,
+                Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
+                    resident.is_over = true;
+                    Tidings::Over
+                }
+                _ => continue,
+            };
+            let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
+            self.queue.push(self.now, Happening::Cue(cue));
+        }
+        took
+    }
+
+    /// Sends what a member has to send, at most so many copies.
+    fn transmit(&mut self, from: usize, copies_max: u32) -> Drained {
+        let (mut datagrams, mut copies_left) = (0, copies_max);
+        loop {
+            let Some(resident) = &mut self.processes[from].resident else { return Drained::Crashed };
+            let local = resident.clock.read(self.now);
+            let id = self.network.blank(from);
+            let Some(destination) = resident.group.poll_transmit(local, self.network.bytes_mut(id)) else {
+                self.network.release(id);
+                return Drained::Alive;
+            };
+            self.recorder.totals.datagrams += 1;
+            datagrams += 1;
+            let drained = self.dispatch(id, from, destination, &mut copies_left);
+            self.network.release(id);
+            if drained == Drained::Crashed {
+                return drained;
+            }
+            if datagrams > FLOOD_DATAGRAMS {
+                self.accuse("output_ends", format!("m{from}: {datagrams} datagrams after one input"));
+                return Drained::Alive;
+            }
+        }
+    }
+
+    /// Sends the copies of one datagram.
+    fn dispatch(
+        &mut self,
+        id: DatagramId,
+        from: usize,
+        destination: Destination,
+        copies_left: &mut u32,
+    ) -> Drained {
+        let frames = if self.traps.is_empty() { FrameSet::default() } else { self.frames(id) };
+        if self.recorder.is_traced() {
+            self.trace_datagram(id, from, destination);
+        }
+        match destination {
+            Destination::Address(address) => match self.network.process_at(address) {
+                Some(to) => self.copy(id, frames, from, to, copies_left),
+                None => Drained::Alive,
+            },
+            Destination::Multicast => self.multicast(id, frames, from, copies_left),
+            Destination::Rendezvous => (0..self.processes.len())
+                .filter(|to| *to != from)
+                .map(|to| self.copy(id, frames, from, to, copies_left))
+                .find(|drained| *drained == Drained::Crashed)
+                .unwrap_or(Drained::Alive),
+            Destination::Everyone => {
+                let Some(resident) = &self.processes[from].resident else { return Drained::Crashed };
+                let audience = resident.group.audience();
+                let (is_multicast, count) = (audience.multicast, audience.addresses.len());
+                if is_multicast && self.multicast(id, frames, from, copies_left) == Drained::Crashed {
+                    return Drained::Crashed;
+                }
+                for i in 0..count {
+                    let Some(resident) = &self.processes[from].resident else { return Drained::Crashed };
+                    let Some(to) = self.network.process_at(resident.group.audience().addresses[i]) else {
+                        continue;
+                    };
+                    if self.copy(id, frames, from, to, copies_left) == Drained::Crashed {
+                        return Drained::Crashed;
+                    }
+                }
+                Drained::Alive
+            }
+        }
+    }
+
+    fn multicast(&mut self, id: DatagramId, frames: FrameSet, from: usize, copies_left: &mut u32) -> Drained {
+        if *copies_left == 0 {
+            return Drained::Crashed;
+        }
+        *copies_left -= 1;
+        if self.network.lost_at_sender(from) {
+            return Drained::Alive;
+        }
+        let mut drained = Drained::Alive;
+        for to in 0..self.processes.len() {
+            let hears =
+                if to == from { self.network.weather.echo } else { self.processes[to].resident.is_some() };
+            if !hears {
+                continue;
+            }
+            // All copies leave in one go: a crash comes before them or after them.
+            match self.traps.spring(frames, from, to) {
+                Some(Deed::Drop) => continue,
+                Some(Deed::CrashBefore) => return Drained::Crashed,
+                Some(Deed::CrashAfter) => drained = Drained::Crashed,
+                Some(Deed::Pause(duration)) => self.pause(from, duration),
+                None => {}
+            }
+            self.post(id, from, to, Path::Multicast);
+        }
+        drained
+    }
+
+    fn copy(
+        &mut self,
+        id: DatagramId,
+        frames: FrameSet,
+        from: usize,
+        to: usize,
+        copies_left: &mut u32,
+    ) -> Drained {
+        if *copies_left == 0 {
+            return Drained::Crashed;
+        }
+        *copies_left -= 1;
+        let deed = self.traps.spring(frames, from, to);
+        match deed {
+            Some(Deed::Drop) => {
+                self.recorder.tell(self.now, "trap", format_args!("drops a copy from m{from} to m{to}"));
+                return Drained::Alive;
+            }
+            Some(Deed::CrashBefore) => return Drained::Crashed,
+            Some(Deed::Pause(duration)) => self.pause(from, duration),
+            Some(Deed::CrashAfter) | None => {}
+        }
+        self.post(id, from, to, Path::Unicast);
+        if deed == Some(Deed::CrashAfter) { Drained::Crashed } else { Drained::Alive }
+    }
+
+    fn post(&mut self, id: DatagramId, from: usize, to: usize, path: Path) {
+        if self.processes[to].resident.is_none() {
+            return;
+        }
+        let fate = self.network.post(&mut self.queue, self.now, id, to, path);
+        if self.recorder.is_traced() && fate != Fate::Sent {
+            self.recorder.tell(self.now, "network", format_args!("{fate:?}: a copy from m{from} to m{to}"));
+        }
+    }
+
+    /// Sees to it that a member's next deadline is in the queue.
+    fn schedule(&mut self, process: usize) {
+        let place = &mut self.processes[process];
+        let Some(resident) = &place.resident else { return };
+        let Some((deadline, _)) = resident.group.poll_timeout() else { return };
+        let moment = resident.clock.moment(deadline).max(self.now);
+        if place.timer.is_none_or(|timer| moment < timer) && moment != u64::MAX {
+            place.timer = Some(moment);
+            self.queue.push(moment, Happening::Timer { process: process as u16 });
+        }
+    }
+
+    // --- looking ---
+
+    fn frames(&self, id: DatagramId) -> FrameSet {
+        words::frames(self.network.read(id).0)
+    }
+
+    fn trace_datagram(&mut self, id: DatagramId, from: usize, destination: Destination) {
+        let to = match destination {
+            Destination::Address(address) => match self.network.process_at(address) {
+                Some(to) => format!("m{to}"),
+                None => address.to_string(),
+            },
+            other => format!("{other:?}"),
+        };
+        let words = words::datagram(self.network.read(id).0, &self.recorder.names);
+        let life = self.processes[from].resident.as_ref().map_or(Life::NOBODY, |resident| resident.life);
+        self.recorder.tell(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {words}"));
+    }
+
+    pub(crate) fn accuse(&mut self, property: &'static str, what: String) {
+        self.recorder.accuse(Violation { property, at: Time::from_nanos(self.now), what });
+    }
+
+    /// What the world knows when the run is over.
+    pub(crate) fn end(&mut self) -> End {
+        let mut standings = Vec::new();
+        for process in 0..self.processes.len() {
+            let Some(resident) = &mut self.processes[process].resident else { continue };
+            let info = resident.group.info();
+            self.probes |= resident.group.probes();
+            let is_outside = resident.marks.epoch == EpochTag::OUTSIDE;
+            standings.push(Standing {
+                life: resident.life,
+                phase: info.phase,
+                epoch: (!is_outside).then_some(resident.epoch),
+                marks: resident.marks,
+                members: info.members.iter().map(|member| self.recorder.names.life(member.uid)).collect(),
+                under_way: info.under_way,
+                events: std::iter::from_fn(|| resident.group.poll_event()).count(),
+            });
+        }
+        End { at: Time::from_nanos(self.now), standings }
+    }
+}
