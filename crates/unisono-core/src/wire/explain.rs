@@ -417,14 +417,17 @@ impl fmt::Display for Progress {
     }
 }
 
-/// The beginning of some bytes, escaped.
+/// The beginning of some bytes: as text where they are text, the rest escaped.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
-        let rest = if shown.len() < self.0.len() { "…" } else { "" };
-        write!(f, "\"{}\"{rest}", shown.escape_ascii())
+        f.write_str("\"")?;
+        for chunk in shown.utf8_chunks() {
+            write!(f, "{}{}", chunk.valid().escape_debug(), chunk.invalid().escape_ascii())?;
+        }
+        f.write_str(if shown.len() < self.0.len() { "\"…" } else { "\"" })
     }
 }
 

@@ -1,11 +1,12 @@
 //! The table of frame kinds: the one place where frames have numbers.
 
 use super::frame::Frame;
+use super::writer::{FRAME_HEAD_BYTES, PADDED_BYTES_MIN};
 use core::fmt;
 
-/// Makes [`FrameKind`] from lines of: name, number, bytes of the body that every frame of this kind has.
+/// Makes [`FrameKind`] from lines of: name, number, bytes of the shortest body.
 macro_rules! kinds {
-    ($($name:ident = $number:literal, $fixed:literal;)*) => {
+    ($($name:ident = $number:literal, $bytes_min:expr;)*) => {
         /// The first byte of a frame: which of [`Frame`]'s variants it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -32,11 +33,10 @@ macro_rules! kinds {
                 }
             }
 
-            /// Bytes of those fields of the body that have the same length in every frame of this kind. No body
-            /// is shorter.
-            pub const fn fixed_bytes(self) -> usize {
+            /// Bytes of the shortest body that a frame of this kind can have.
+            pub const fn body_bytes_min(self) -> usize {
                 match self {
-                    $(FrameKind::$name => $fixed,)*
+                    $(FrameKind::$name => $bytes_min,)*
                 }
             }
         }
@@ -52,25 +52,28 @@ macro_rules! kinds {
     };
 }
 
+/// Bytes of the body of a padded frame: see [`PADDED_BYTES_MIN`].
+const QUESTION_BYTES_MIN: usize = PADDED_BYTES_MIN - FRAME_HEAD_BYTES;
+
 kinds! {
     // ordering
-    Data = 0x01, 28;
-    Ordered = 0x02, 27;
+    Data = 0x01, 30;
+    Ordered = 0x02, 29;
     Numbers = 0x03, 27;
-    Change = 0x04, 9;
+    Change = 0x04, 17;
     Heartbeat = 0x05, 38;
     Watermarks = 0x06, 29;
-    Nack = 0x07, 2;
+    Nack = 0x07, 18;
     Want = 0x08, 16;
     Gone = 0x09, 8;
     // liveness
     Probe = 0x10, 8;
     Alive = 0x11, 8;
     // finding, joining, leaving
-    Locate = 0x20, 8;
-    HereIs = 0x21, 43;
+    Locate = 0x20, QUESTION_BYTES_MIN;
+    HereIs = 0x21, 50;
     JoinRequest = 0x22, 11;
-    Welcome = 0x23, 116;
+    Welcome = 0x23, 132;
     Refused = 0x24, 1;
     LeaveRequest = 0x25, 2;
     Farewell = 0x26, 8;
@@ -80,13 +83,13 @@ kinds! {
     Outbid = 0x32, 12;
     Pull = 0x33, 28;
     Level = 0x34, 12;
-    Prepare = 0x35, 16;
+    Prepare = 0x35, 75;
     Prepared = 0x36, 12;
-    Decided = 0x37, 1;
-    Inquiry = 0x38, 0;
+    Decided = 0x37, 44;
+    Inquiry = 0x38, QUESTION_BYTES_MIN;
     Excluded = 0x39, 24;
     // looking from outside
-    Ask = 0x40, 8;
+    Ask = 0x40, QUESTION_BYTES_MIN;
     Tell = 0x41, 8;
     // what is too large for one datagram
     Parcel = 0x50, 8;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 /// its own. `id` is higher than that of any parcel sent to the same receivers before. Nothing if the frame is larger
 /// than [`PARCELLED_BYTES_MAX`], or the datagrams are too small for it.
 pub fn cut(frame: &Frame, id: u32, datagram_bytes_max: usize) -> Option<Vec<Frame>> {
-    let overhead = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Parcel.fixed_bytes();
+    let overhead = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Parcel.body_bytes_min();
     let room = datagram_bytes_max.checked_sub(overhead).filter(|&room| room > 0)?;
     let encoded = Bytes::from(frame.encode_alone()?);
     let count = encoded.len().div_ceil(room);

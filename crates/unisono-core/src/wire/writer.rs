@@ -23,9 +23,9 @@ pub const PADDED_BYTES_MIN: usize = 512;
 /// Bytes of a datagram that are not the message, if it carries one piece in the longest kind of run. A
 /// [`Frame::Level`] before it is counted in, so that whatever was sent once can also be served in a reset.
 pub const fn run_overhead() -> usize {
-    let level = FRAME_HEAD_BYTES + FrameKind::Level.fixed_bytes();
-    let run = FRAME_HEAD_BYTES + FrameKind::Data.fixed_bytes();
-    HEADER_BYTES + level + run + PIECE_HEAD_BYTES
+    let level = FRAME_HEAD_BYTES + FrameKind::Level.body_bytes_min();
+    let run = FRAME_HEAD_BYTES + FrameKind::Data.body_bytes_min();
+    HEADER_BYTES + level + run
 }
 
 /// The largest piece of a message, in bytes, that fits a datagram of so many bytes, all headers included.
@@ -66,7 +66,7 @@ pub enum RunHead {
 impl RunHead {
     /// Bytes of the run's frame before its first piece.
     const fn bytes(&self) -> usize {
-        FRAME_HEAD_BYTES + self.kind().fixed_bytes()
+        FRAME_HEAD_BYTES + self.kind().body_bytes_min() - PIECE_HEAD_BYTES
     }
 
     /// The frame's kind.

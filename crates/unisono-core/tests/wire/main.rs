@@ -1,6 +1,8 @@
 //! The wire format from outside: what is written is read again, and what is read is never trusted.
 
 mod datagram;
+mod document;
+mod explain;
 mod frames;
 mod hostile;
 mod report;

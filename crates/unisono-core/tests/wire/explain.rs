@@ -1,0 +1,144 @@
+//! What people are told about datagrams, good ones and bad ones.
+
+use bytes::Bytes;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+/// Turns bytes around by a key made of the context. No secret, but it behaves like one.
+struct Toy(u8);
+
+impl Toy {
+    fn key(&self, context: &KeyContext) -> u8 {
+        self.0 ^ context.instance.0 as u8 ^ context.sender.0 as u8
+    }
+}
+
+impl Protection for Toy {
+    fn kind(&self) -> ProtectionKind {
+        ProtectionKind::Sealed
+    }
+
+    fn seal(&mut self, context: &KeyContext, number: u64, _: &[u8], payload: &mut [u8]) -> [u8; TAG_BYTES] {
+        let key = self.key(context);
+        payload.iter_mut().for_each(|byte| *byte ^= key);
+        [key ^ number as u8; TAG_BYTES]
+    }
+
+    fn open(
+        &mut self,
+        context: &KeyContext,
+        number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        self.seal(context, number, header, payload) == *tag
+    }
+}
+
+fn datagram(frames: &[Frame], instance: Instance, protection: &mut dyn Protection) -> Vec<u8> {
+    let header = Header {
+        protection: protection.kind(),
+        group: GroupTag(1),
+        epoch: EpochTag::OUTSIDE,
+        sender: Uid(2),
+        number: 3,
+    };
+    let mut out = Vec::new();
+    header.write(&mut out);
+    let mut writer = Writer::new(&mut out, 1472);
+    frames.iter().for_each(|frame| assert!(writer.frame(frame)));
+    seal(&mut out, &header, &KeyContext { instance, sender: header.sender }, protection);
+    out
+}
+
+fn gone() -> Frame {
+    Frame::Gone { through: 4 }
+}
+
+const HEAD: &str = "header: group 0000000000000001, outside of any epoch, from 0000000000000002, number 3";
+
+#[test]
+fn a_sealed_datagram_needs_the_key() {
+    let sealed = datagram(&[gone()], Instance(0), &mut Toy(9));
+    assert_eq!(
+        explain(&sealed),
+        format!("datagram of 63 bytes\n{HEAD}\ntag: sealed; 11 bytes cannot be read without the key\n")
+    );
+    assert_eq!(
+        Explainer::with_key(Box::new(Toy(9))).explain(&sealed),
+        format!(
+            "datagram of 63 bytes\n{HEAD}\ntag: sealed, and genuine\n\
+             byte 52: Gone: all held everything through place 4: it is gone\n"
+        )
+    );
+    assert_eq!(
+        Explainer::with_key(Box::new(Toy(8))).explain(&sealed),
+        format!(
+            "datagram of 63 bytes\n{HEAD}\ntag: sealed; 11 bytes do not open: another key, a founding that no \
+             datagram before told of, or changed on the way\n"
+        )
+    );
+}
+
+#[test]
+fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
+    let instance = Instance(0x77);
+    let here = Frame::HereIs(HereIs {
+        nonce: 1,
+        cookie: 2,
+        instance,
+        epoch_counter: 0,
+        orderer: "127.0.0.1:9".parse().unwrap(),
+        members: 1,
+        pristine: true,
+    });
+    let outside = datagram(&[here], Instance(0), &mut Toy(9));
+    let inside = datagram(&[gone()], instance, &mut Toy(9));
+    let mut explainer = Explainer::with_key(Box::new(Toy(9)));
+    assert!(explainer.explain(&inside).contains("do not open"));
+    assert!(explainer.explain(&outside).contains("genuine"));
+    assert!(explainer.explain(&inside).contains("Gone: "));
+
+    let mut explainer = Explainer::with_key(Box::new(Toy(9)));
+    explainer.add_instance(instance);
+    assert!(explainer.explain(&inside).contains("Gone: "));
+}
+
+#[test]
+fn bad_datagrams_come_with_the_reason() {
+    assert_eq!(
+        explain(b"hello"),
+        "datagram of 5 bytes\nnot one of ours: shorter than the 52 bytes of a header\n"
+    );
+    let good = datagram(&[gone(), gone()], Instance(0), &mut Checksum);
+    let mut other = good.clone();
+    other[2] = 7;
+    assert_eq!(
+        explain(&other),
+        "datagram of 74 bytes\n\
+         not one of ours: it is of version 7 of the wire format; this is version 1\n"
+    );
+    let mut changed = good;
+    changed[52 + 11] = 0x77;
+    let words = explain(&changed);
+    let lines: Vec<_> = words.lines().skip(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "tag: a checksum, which does not fit: changed on the way, or cut off",
+            "byte 52: Gone: all held everything through place 4: it is gone",
+            "byte 63: bad frame (unknown): byte 63: no frame has the number 0x77",
+        ]
+    );
+}
+
+#[test]
+fn what_is_shown_is_escaped_and_cut() {
+    let goodbye = Bytes::from([b"\x1b[31m\xff ", &[b'x'; 100][..]].concat());
+    let words = Frame::LeaveRequest { goodbye }.to_string();
+    assert_eq!(
+        words,
+        format!("LeaveRequest: I want to leave, saying \"\\u{{1b}}[31m\\xff {}\"…", "x".repeat(57))
+    );
+}
