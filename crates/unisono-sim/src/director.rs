@@ -141,6 +141,7 @@ impl Director {
                 part::HEALED => self.demand_convergence(),
                 _ => self.is_busy = false,
             },
+            Cue::Line(_) => {}
         }
     }
 

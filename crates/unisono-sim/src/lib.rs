@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod diary;
 mod director;
 mod draw;
 mod faults;
@@ -30,6 +31,7 @@ pub mod record;
 mod recorder;
 pub mod replay;
 pub mod run;
+pub mod scenario;
 mod trap;
 mod words;
 mod workload;
@@ -39,3 +41,4 @@ pub use mutants::mutants;
 pub use plan::Profile;
 pub use replay::replay;
 pub use run::{RunOptions, run};
+pub use scenario::Scenario;

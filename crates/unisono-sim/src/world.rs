@@ -5,6 +5,7 @@
 //! each input of a member the world takes what the member has to say, as its driver would, and records what changed.
 
 use crate::clock::Clock;
+use crate::diary::Diary;
 use crate::network::{DatagramId, Fate, Network, Path};
 use crate::process::{Arena, Doom, Process, Resident, SOCKET_DATAGRAMS_MAX};
 use crate::properties::Violation;
@@ -50,6 +51,8 @@ pub(crate) enum Cue {
     Fault(u32),
     /// The run enters its next part.
     Part(u32),
+    /// The next line of a script.
+    Line(u32),
 }
 
 /// What an application was told.
@@ -86,6 +89,8 @@ pub(crate) struct World {
     pub(crate) processes: Vec<Process>,
     pub(crate) recorder: Recorder,
     pub(crate) traps: Traps,
+    /// What applications were told, if somebody wants to read it.
+    pub(crate) diary: Option<Diary>,
     /// The rare states that any member met.
     pub(crate) probes: u128,
     port: Port,
@@ -109,6 +114,7 @@ impl World {
             processes: (0..size).map(|_| Process::default()).collect(),
             recorder,
             traps: Traps::default(),
+            diary: None,
             probes: 0,
             port: Port::from_name("simulated"),
             random,
@@ -167,6 +173,9 @@ impl World {
         )?;
         if let Some(bug) = birth.planted {
             group.plant(bug);
+        }
+        if let Some(diary) = &mut self.diary {
+            diary.born(uid, process);
         }
         let life = self.recorder.names.life(uid);
         self.recorder.note(self.now, process, life, What::Started { name: birth.name });
@@ -461,6 +470,9 @@ impl World {
     fn take_results(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         while let Some((number, outcome)) = resident.group.poll_sent() {
+            if let Some(diary) = &mut self.diary {
+                diary.result(process, number, &outcome);
+            }
             self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
         }
     }
@@ -474,6 +486,9 @@ impl World {
         let mut took = false;
         while let Some(event) = resident.group.poll_event() {
             took = true;
+            if let Some(diary) = &mut self.diary {
+                diary.event(process, &event);
+            }
             let what = self.recorder.names.event(&event);
             self.recorder.note(self.now, process, resident.life, what);
             let tidings = match event {

@@ -1,0 +1,93 @@
+//! What each application was told, as lines of text: what scenarios are compared with.
+
+use std::fmt::Write;
+use unisono_core::{Event, MessageNumber, Outcome, Uid, View};
+
+/// One list of lines for each process.
+#[derive(Default)]
+pub(crate) struct Diary {
+    homes: Vec<(Uid, usize)>,
+    lines: Vec<Vec<String>>,
+}
+
+/// Longer payloads are given by their length.
+const TEXT_BYTES_MAX: usize = 40;
+
+impl Diary {
+    /// This life lives there.
+    pub(crate) fn born(&mut self, uid: Uid, process: usize) {
+        self.homes.push((uid, process));
+    }
+
+    /// Forgets what was told so far, but not who lives where.
+    pub(crate) fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    /// What the application of a process was told.
+    pub(crate) fn lines(&self, process: usize) -> &[String] {
+        self.lines.get(process).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn result(&mut self, process: usize, number: MessageNumber, outcome: &Outcome) {
+        let line = match outcome {
+            Outcome::Ok { seqno } => format!("sent {number} ok {seqno}"),
+            Outcome::Failed => format!("sent {number} failed"),
+            Outcome::Unknown => format!("sent {number} unknown"),
+        };
+        self.add(process, line);
+    }
+
+    pub(crate) fn event(&mut self, process: usize, event: &Event) {
+        let line = match event {
+            Event::Entered { seqno, view } => format!("{seqno} entered {}", self.view(view)),
+            Event::Message { seqno, sender, payload, .. } => {
+                let text = std::str::from_utf8(payload).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
+                let words =
+                    text.map_or_else(|| format!("({} bytes)", payload.len()), |text| format!("{text:?}"));
+                format!("{seqno} message {} {words}", self.home(*sender))
+            }
+            Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.home(member.uid)),
+            Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.home(member.uid)),
+            Event::HandedOver { seqno, orderer } => format!("{seqno} orderer {}", self.home(*orderer)),
+            Event::Reset { seqno, view, excluded, degraded } => {
+                let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
+                let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));
+                if *degraded {
+                    line.push_str(" degraded");
+                }
+                line
+            }
+            Event::Suspected { member, reason } => format!("suspected {} {reason:?}", self.home(*member)),
+            Event::Excluded { .. } => "excluded".to_string(),
+            Event::Gone => "gone".to_string(),
+            Event::JoinFailed { reason } => format!("join failed {reason:?}"),
+            Event::Conflict { .. } => "conflict".to_string(),
+        };
+        self.add(process, line);
+    }
+
+    fn add(&mut self, process: usize, line: String) {
+        if self.lines.len() <= process {
+            self.lines.resize(process + 1, Vec::new());
+        }
+        self.lines[process].push(line);
+    }
+
+    fn home(&self, uid: Uid) -> String {
+        let home = self.homes.iter().find(|(known, _)| *known == uid);
+        home.map_or_else(|| "?".to_string(), |(_, process)| process.to_string())
+    }
+
+    fn list(&self, uids: &[Uid]) -> String {
+        let homes: Vec<String> = uids.iter().map(|uid| self.home(*uid)).collect();
+        format!("[{}]", homes.join(" "))
+    }
+
+    fn view(&self, view: &View) -> String {
+        let uids: Vec<Uid> = view.members.iter().map(|member| member.uid).collect();
+        let mut words = self.list(&uids);
+        let _ = write!(words, " orderer {}", self.home(view.orderer));
+        words
+    }
+}
