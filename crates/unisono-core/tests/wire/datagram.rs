@@ -119,7 +119,10 @@ fn runs_are_read_as_they_were_written() {
     assert_eq!(frames(&out), expected);
     let Frame::Ordered(ordered) = &frames(&out)[0] else { panic!() };
     assert_eq!(ordered.pieces.iter().collect::<Vec<_>>(), [piece(false, b"one"), piece(true, b"")]);
-    assert_eq!(ordered.pieces.iter().len(), ordered.pieces.len());
+    let mut pieces = ordered.pieces.iter();
+    assert_eq!((ordered.pieces.len(), pieces.len()), (2, 2));
+    pieces.next();
+    assert_eq!(pieces.len(), 1);
 }
 
 #[test]
@@ -140,6 +143,7 @@ fn a_writer_fills_its_limit_and_never_exceeds_it() {
             let mut writer = Writer::new(&mut out, limit);
             let mut pieces = 0;
             if writer.begin(&head) {
+                assert!(writer.piece_room().is_some());
                 while writer.piece(false, b"seven b") {
                     pieces += 1;
                 }

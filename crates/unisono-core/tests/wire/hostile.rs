@@ -215,6 +215,10 @@ fn configurations_out_of_range_are_refused() {
     for (change, field, value) in bad {
         assert_eq!(fault(welcome(change)), Fault::Range { field, value });
     }
+    // A time to wait for the slow, and a flag that says there is none.
+    let mut bytes = welcome(good[2]);
+    bytes[FRAME_HEAD_BYTES + 16 + 24 + 8 + 28] = 0;
+    assert_eq!(fault(bytes), Fault::Range { field: "slow member", value: 7 });
 }
 
 #[test]

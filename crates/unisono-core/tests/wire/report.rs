@@ -41,6 +41,17 @@ proptest! {
         prop_assert!(told.members_omitted + told.waiting_omitted == 0 || limit - used < 117);
     }
 
+    /// However many members there are, they leave what is waited for its half.
+    #[test]
+    fn what_is_waited_for_has_its_share(report in any_report(), limit in REPORT_BYTES_MIN..6000) {
+        let mut out = Vec::new();
+        prop_assert!(encode_report(&report, &mut out, limit));
+        let told = decode_report(&out.into()).unwrap();
+        let wait_bytes = 34;
+        let share = (limit - REPORT_BYTES_MIN) / 2 / wait_bytes;
+        prop_assert!(told.report.waiting.len() >= share.min(report.waiting.len()));
+    }
+
     #[test]
     fn less_than_the_least_is_refused(report in any_report(), limit in 0..REPORT_BYTES_MIN) {
         let mut out = Vec::new();
