@@ -1,159 +1,118 @@
-//! One member's side of one group.
-#![allow(unused_variables, missing_docs, clippy::unimplemented)]
+//! One member's side of one group: the parts, put together.
+//!
+//! No algorithm lives here. Who numbers is in `order`, what is kept in `history` and `hold`, who is known to hold
+//! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
+//! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
+//! rooms, `output` packs what they have to say, `commands` is what the application may ask for.
+
+mod commands;
+mod input;
+mod output;
+mod types;
+
+pub use types::*;
 
 use crate::config::{GroupConfig, Settings};
-use crate::error::*;
-use crate::event::{Event, Outcome};
-use crate::identity::*;
-use crate::look::{Counters, Report};
+use crate::error::ConfigError;
+use crate::event::{Event, Outcome, View};
+use crate::flow::Outbox;
+use crate::fragment::Assembly;
+use crate::history::History;
+use crate::hold::Hold;
+use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
+use crate::look::Counters;
+use crate::membership::{Detector, Door, Joining, Leaving, Past, Recovery};
+use crate::order::Order;
+use crate::peers::Peers;
+use crate::planted::{Planted, Probe};
 use crate::random::Random;
+use crate::repair::Repair;
+use crate::stability::Acknowledging;
 use crate::time::Time;
-use crate::wire::Protection;
+use crate::wire::{LogBase, Protection};
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use bytes::{Bytes, BytesMut};
-use core::net::SocketAddr;
+use bytes::Bytes;
+use output::{Mail, Serve};
 
 /// One member's protocol state for one group: a pure state machine.
 ///
-/// After each input (a `handle_…` call or a command) drain [`Group::poll_transmit`] and, as far as the application
-/// takes them, [`Group::poll_event`], then sleep until [`Group::poll_timeout`].
-pub struct Group {}
+/// Every method is of one of four kinds. `handle_…` takes what came from outside: a datagram, or the time that was
+/// asked for. Commands are what the application wants: [`send`](Group::send), [`leave`](Group::leave),
+/// [`reset`](Group::reset), [`hand_over`](Group::hand_over). `poll_…` gives what is to be done: after every input
+/// and command, and after taking events, drain [`poll_transmit`](Group::poll_transmit) and
+/// [`poll_sent`](Group::poll_sent), take from [`poll_event`](Group::poll_event) as much as the application wants
+/// (what it leaves presses back on the senders), and come back by [`poll_timeout`](Group::poll_timeout). The rest
+/// looks and changes nothing.
+///
+/// Time must never go back from one call to the next.
+pub struct Group {
+    pub(crate) me: Member,
+    pub(crate) port: Port,
+    pub(crate) tag: GroupTag,
+    pub(crate) settings: Settings,
+    pub(crate) protection: Box<dyn Protection>,
+    pub(crate) random: Random,
 
-/// How a member comes to be in a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Found a new group, whether or not there is one of this port.
-    Found(GroupConfig),
-    /// Join the group of this port; fail if there is none.
-    Join,
-    /// Join the group of this port; found it if nobody answers.
-    JoinOrFound(GroupConfig),
-}
+    pub(crate) phase: Phase,
+    pub(crate) config: GroupConfig,
+    pub(crate) instance: Instance,
+    pub(crate) epoch: EpochId,
+    pub(crate) epoch_tag: EpochTag,
+    /// The place with which the epoch began.
+    pub(crate) epoch_start: Seqno,
 
-/// Where a datagram goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// To one address.
-    Address(SocketAddr),
-    /// To the whole group: as [`Group::audience`] says.
-    Everyone,
-    /// To the group's multicast address, whoever is seen to hear it: a probe of that path.
-    Multicast,
-    /// To whoever may know the group: the discovery multicast, or the seed addresses.
-    Rendezvous,
-}
-
-/// Who hears a datagram for the whole group: one multicast if that is set, and one copy to each of the addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audience {
-    pub multicast: bool,
-    pub addresses: Vec<SocketAddr>,
-}
-
-/// What a timeout is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    Locate,
-    Join,
-    Leave,
-    Heartbeat,
-    Nack,
-    Resend,
-    Acknowledge,
-    Detector,
-    Reset,
-    Linger,
-}
-
-/// What [`Group::info`] tells (GetInfoGroup).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Info {
-    pub phase: Phase,
-    pub epoch: EpochId,
-    /// In rank order.
-    pub members: Vec<Member>,
-    pub me: Uid,
-    /// My rank, if I am a member.
-    pub rank: Option<usize>,
-    pub orderer: Uid,
-    /// The next place to be given to the application.
-    pub expected: Seqno,
-    /// The next place to be acknowledged: one past what is held without a gap.
-    pub unstable: Seqno,
+    pub(crate) history: History,
+    pub(crate) hold: Hold,
+    pub(crate) outbox: Outbox,
+    pub(crate) peers: Peers,
     /// Everything through here is accepted.
-    pub accepted: Seqno,
-    /// Messages in the history.
-    pub buffered: usize,
-    /// Messages of mine under way.
-    pub under_way: usize,
-    /// The group's resilience, held to members − 1.
-    pub resilience: u8,
-    pub resets: u64,
-}
+    pub(crate) accepted: Seqno,
+    /// Everything through here was given to the application.
+    pub(crate) delivered: Seqno,
+    assembly: Assembly,
 
-/// Where a member stands in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Looking for the group.
-    Locating,
-    /// Listening, not a member yet.
-    Joining,
-    /// A member.
-    Member,
-    /// A member whose group is being reset.
-    Resetting,
-    /// Asked to leave, or left and still serving.
-    Leaving,
-    /// Excluded, and still serving its log.
-    Excluded,
-    /// Gone: nothing more happens.
-    Gone,
-}
+    pub(crate) order: Order,
+    pub(crate) repair: Repair,
+    pub(crate) acknowledging: Acknowledging,
+    pub(crate) detector: Detector,
+    pub(crate) joining: Option<Joining>,
+    pub(crate) door: Door,
+    /// What this founder would greet with if it gave way to another group.
+    pub(crate) founder_hello: Option<Bytes>,
+    /// The place of this member's own join; 0 for a founder.
+    pub(crate) entered_at: Seqno,
+    pub(crate) leaving: Option<Leaving>,
+    pub(crate) recovery: Recovery,
+    pub(crate) past: Option<Past>,
 
-/// Where a member stands (see [`Group::marks`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    pub epoch: EpochTag,
-    /// The place of the event that named the orderer under whom this member stands.
-    pub term: Seqno,
-    /// This member gives out numbers now.
-    pub acting: bool,
-    /// The highest number known without a gap, data included: what it has, tentative entries too.
-    pub received: Seqno,
-    pub accepted: Seqno,
-    pub delivered: Seqno,
-    /// Everything through here has left the history.
-    pub purged: Seqno,
-    /// Entries in the history.
-    pub history: usize,
-    pub promised: bool,
-}
+    pub(crate) mail: VecDeque<Mail>,
+    pub(crate) serves: VecDeque<Serve>,
+    pub(crate) notices: VecDeque<Event>,
+    /// The last event, once everything accepted is delivered.
+    pub(crate) closing: Option<Event>,
+    pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
+    pub(crate) packet_number: u64,
+    parcel_id: u32,
+    audience: Audience,
+    pub(crate) audience_is_stale: bool,
+    /// The application took events since the last input.
+    took_events: bool,
+    wake: Option<(Time, Reason)>,
 
-/// A protocol bug that can be planted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Planted {
-    /// An example; the list grows with the rules.
-    AcceptWithOneAckLess,
-}
-
-impl Planted {
-    pub const ALL: &'static [Planted] = &[Planted::AcceptWithOneAckLess];
-}
-
-/// A rare state worth reaching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Probe {
-    /// An example; the list grows with the rules.
-    TwoCoordinators,
-}
-
-impl Probe {
-    pub const ALL: &'static [Probe] = &[Probe::TwoCoordinators];
+    pub(crate) counters: Counters,
+    planted: Option<Planted>,
+    probes: u128,
 }
 
 impl Group {
-    /// A member that is about to found or join the group of `port`. `random` is seeded by the caller.
+    /// A member that is about to found or join the group of `port`. `me.uid` must be fresh: 64 random bits that
+    /// never named anybody before. `hello` is delivered to the others with the join.
+    ///
+    /// # Errors
+    /// A parameter out of its range; nothing was done.
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         now: Time,
         me: Member,
@@ -164,92 +123,169 @@ impl Group {
         protection: Box<dyn Protection>,
         random: Random,
     ) -> Result<Group, ConfigError> {
-        unimplemented!()
+        settings.check()?;
+        if let Entry::Found(config) | Entry::JoinOrFound(config) = &entry {
+            config.check()?;
+        }
+        crate::config::check("hello", hello.len() as u64, crate::wire::GREETING_BYTES_MAX as u64, "at most 512 bytes")?;
+        let nowhere = LogBase { seqno: 0, members: Vec::new(), term: (0, Uid(0)), last_numbers: Vec::new() };
+        let mut group = Group {
+            tag: port.tag(),
+            port,
+            phase: Phase::Locating,
+            config: GroupConfig::default(),
+            instance: Instance(0),
+            epoch: EpochId::default(),
+            epoch_tag: EpochTag::OUTSIDE,
+            epoch_start: 0,
+            history: History::new(&nowhere),
+            hold: Hold::default(),
+            outbox: Outbox::new(),
+            peers: Peers::default(),
+            accepted: 0,
+            delivered: 0,
+            assembly: Assembly::default(),
+            order: Order::default(),
+            repair: Repair::default(),
+            acknowledging: Acknowledging::default(),
+            detector: Detector::default(),
+            joining: None,
+            door: Door::default(),
+            founder_hello: None,
+            entered_at: 0,
+            leaving: None,
+            recovery: Recovery::default(),
+            past: None,
+            mail: VecDeque::new(),
+            serves: VecDeque::new(),
+            notices: VecDeque::new(),
+            closing: None,
+            sent: VecDeque::new(),
+            packet_number: 0,
+            parcel_id: 0,
+            audience: Audience::default(),
+            audience_is_stale: true,
+            took_events: false,
+            wake: None,
+            counters: Counters::default(),
+            planted: None,
+            probes: 0,
+            me,
+            settings,
+            protection,
+            random,
+        };
+        group.door.seed(&mut group.random);
+        match entry {
+            Entry::Found(config) => group.found(now, config),
+            Entry::Join => group.look_for_group(now, None, hello),
+            Entry::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
+        }
+        group.settle(now);
+        Ok(group)
     }
 
-    // inputs
-    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
-        unimplemented!()
-    }
-    /// `by_multicast`: it came over the group's multicast address.
-    pub fn handle_multicast(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
-        unimplemented!()
-    }
-    pub fn handle_timeout(&mut self, now: Time) {
-        unimplemented!()
-    }
-
-    // commands
-    pub fn send(&mut self, now: Time, payload: Bytes) -> Result<MessageNumber, SendError> {
-        unimplemented!()
-    }
-    /// Survives `resilience` crashes, if that is more than the group's.
-    pub fn send_resilient(
-        &mut self,
-        now: Time,
-        payload: Bytes,
-        resilience: u8,
-    ) -> Result<MessageNumber, SendError> {
-        unimplemented!()
-    }
-    pub fn leave(&mut self, now: Time, goodbye: Bytes) -> Result<(), LeaveError> {
-        unimplemented!()
-    }
-    pub fn reset(&mut self, now: Time, min_members: usize) -> Result<(), ResetError> {
-        unimplemented!()
-    }
-    pub fn hand_over(&mut self, now: Time, to: Uid) -> Result<(), HandOverError> {
-        unimplemented!()
+    /// What every input ends with: whatever follows from it by itself.
+    pub(crate) fn settle(&mut self, now: Time) {
+        self.took_events = false;
+        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
+            self.history.advance();
+            self.note_received(now);
+            self.take_role(now);
+            self.accept(now);
+            self.number(now);
+            self.purge();
+            self.ask_for_gaps(now);
+        }
+        if self.audience_is_stale {
+            self.rebuild_audience();
+        }
+        self.wake = self.next_wake(now);
     }
 
-    // outputs
-    /// The next datagram to send, written into `out` (which is cleared first).
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
-        unimplemented!()
-    }
-    pub fn audience(&self) -> &Audience {
-        unimplemented!()
-    }
-    /// The next event. What is not taken presses back on the senders.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        unimplemented!()
-    }
-    /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a sender
-    /// learns it even while its application receives nothing. Drain it after every input.
-    pub fn poll_sent(&mut self) -> Option<(MessageNumber, Outcome)> {
-        unimplemented!()
-    }
-    /// When to call [`Group::handle_timeout`], and what for.
-    pub fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        unimplemented!()
+    fn next_wake(&self, _now: Time) -> Option<(Time, Reason)> {
+        if self.phase == Phase::Gone {
+            return None;
+        }
+        [
+            (self.joining.as_ref().map(Joining::wake_at), Reason::Join),
+            (self.door.wake_at(), Reason::Locate),
+            (self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave),
+            (self.order.heartbeat_at(), Reason::Heartbeat),
+            (self.repair.wake_at(), Reason::Nack),
+            (self.outbox.resend_at(), Reason::Resend),
+            (self.detector.wake_at(), Reason::Detector),
+            (self.recovery.wake_at(), Reason::Reset),
+            (self.past.as_ref().and_then(Past::wake_at), Reason::Linger),
+        ]
+        .into_iter()
+        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
+        .min_by_key(|(at, _)| *at)
     }
 
-    // looking
-    pub fn info(&self) -> Info {
-        unimplemented!()
+    fn rebuild_audience(&mut self) {
+        self.audience_is_stale = false;
+        let acting = self.order.is_acting();
+        let all_hear = if acting { self.all_hear_multicast() } else { self.order.multicast_heard() };
+        self.audience.addresses.clear();
+        let hearers = self.peers.iter().filter(|peer| peer.hears_multicast).count();
+        let enough = match self.settings.transport {
+            crate::config::Transport::Unicast => false,
+            crate::config::Transport::Multicast => hearers > 0 || (!acting && all_hear),
+            crate::config::Transport::Auto => hearers >= MULTICAST_FROM || (!acting && all_hear),
+        };
+        self.audience.multicast = enough && (acting || all_hear);
+        for peer in self.peers.iter() {
+            let reached = self.audience.multicast && (if acting { peer.hears_multicast } else { all_hear });
+            if !reached {
+                self.audience.addresses.push(peer.member.address);
+            }
+        }
     }
-    pub fn report(&self, now: Time) -> Report {
-        unimplemented!()
+
+    /// Every member is seen to hear the group's multicast.
+    pub(crate) fn all_hear_multicast(&self) -> bool {
+        self.peers.len() > 0 && self.peers.iter().all(|peer| peer.hears_multicast)
     }
-    pub fn counters(&self) -> Counters {
-        unimplemented!()
+
+    // --- what the rooms ask each other ---
+
+    /// This member is in the view at the end of its log.
+    pub(crate) fn is_member(&self) -> bool {
+        self.history.view().iter().any(|member| member.uid == self.me.uid)
     }
-    pub fn phase(&self) -> Phase {
-        unimplemented!()
+
+    /// The group's resilience, held to members − 1 of a view of `members`.
+    pub(crate) fn resilience_in(&self, members: usize) -> u8 {
+        (self.config.resilience as usize).min(members.saturating_sub(1)) as u8
     }
-    pub fn tag(&self) -> GroupTag {
-        unimplemented!()
+
+    /// The view at the end of the log, for the application.
+    pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
+        let members = self.history.view_at(seqno).to_vec();
+        View { epoch: self.epoch, resilience: self.resilience_in(members.len()), members, orderer }
     }
-    /// Where this member stands, for checkers: cheap enough to read after every input.
-    pub fn marks(&self) -> Marks {
-        unimplemented!()
+
+    /// A planted bug is switched on.
+    #[inline]
+    pub(crate) fn broken(&self, bug: Planted) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
     }
-    /// Switches a protocol bug on (feature `planted`).
-    pub fn plant(&mut self, bug: Planted) {
-        unimplemented!()
+
+    /// A rare state was met.
+    #[inline]
+    pub(crate) fn probe(&mut self, probe: Probe) {
+        self.probes |= 1 << (probe as u32);
     }
-    /// The rare states met so far: a set of [`Probe`]s.
-    pub fn probes(&self) -> u128 {
-        unimplemented!()
+
+    pub(crate) fn plant_bug(&mut self, bug: Planted) {
+        self.planted = Some(bug);
+    }
+
+    pub(crate) fn probes_met(&self) -> u128 {
+        self.probes
     }
 }
+
+/// Below so many members who hear it, a copy for each costs less than a multicast on the systems measured.
+const MULTICAST_FROM: usize = 3;

@@ -1,0 +1,96 @@
+//! Large messages: cut into pieces when they are sent, put together when they are delivered.
+//!
+//! Each piece is numbered and ordered by itself, so a large message delays nobody's heartbeat and every bound of
+//! the protocol counts pieces. The message is delivered at the place of its last piece. A join is never numbered
+//! inside a message, and a reset event gives up what is unfinished, so all members put together the same.
+
+use crate::identity::Uid;
+use crate::table::Table;
+use alloc::vec::Vec;
+use bytes::{Bytes, BytesMut};
+
+/// Cuts `payload` into pieces of at most `piece_bytes_max`, none of them copied; an empty message is one empty
+/// piece. Each comes with whether more follow.
+pub(crate) fn cut(payload: Bytes, piece_bytes_max: usize) -> impl Iterator<Item = (bool, Bytes)> {
+    let mut rest = Some(payload);
+    core::iter::from_fn(move || {
+        let mut bytes = rest.take()?;
+        if bytes.len() > piece_bytes_max {
+            rest = Some(bytes.split_off(piece_bytes_max));
+        }
+        Some((rest.is_some(), bytes))
+    })
+}
+
+/// Unfinished messages of all senders.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assembly {
+    parts: Table<(usize, Vec<Bytes>)>,
+}
+
+impl Assembly {
+    /// Takes the next piece of `sender`; gives the message if that was its last. A message of more than `bytes_max`
+    /// bytes is given up (its sender broke the rule).
+    pub(crate) fn take(&mut self, sender: Uid, more: bool, bytes: Bytes, bytes_max: usize) -> Option<Bytes> {
+        if !more && !self.parts.contains(sender) {
+            return Some(bytes);
+        }
+        let (total, parts) = self.parts.get_or_insert_with(sender, || (0, Vec::new()));
+        *total += bytes.len();
+        if *total <= bytes_max {
+            parts.push(bytes);
+        } else {
+            parts.clear();
+        }
+        if more {
+            return None;
+        }
+        let (total, parts) = self.parts.remove(sender)?;
+        if total > bytes_max {
+            return None;
+        }
+        let mut whole = BytesMut::with_capacity(total);
+        parts.iter().for_each(|part| whole.extend_from_slice(part));
+        Some(whole.freeze())
+    }
+
+    pub(crate) fn forget_sender(&mut self, sender: Uid) {
+        self.parts.remove(sender);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cut_comes_together_again() {
+        for (size, pieces) in [(0, 1), (1, 1), (10, 1), (11, 2), (35, 4)] {
+            let payload: Bytes = (0..size).map(|i| i as u8).collect();
+            let cut: Vec<_> = cut(payload.clone(), 10).collect();
+            assert_eq!(cut.len(), pieces);
+            let mut assembly = Assembly::default();
+            let mut whole = None;
+            for (more, bytes) in cut {
+                assert_eq!(whole, None);
+                whole = assembly.take(Uid(1), more, bytes, 100);
+            }
+            assert_eq!(whole, Some(payload));
+        }
+    }
+
+    #[test]
+    fn a_message_over_the_limit_is_given_up_and_the_next_is_not() {
+        let mut assembly = Assembly::default();
+        for _ in 0..5 {
+            assert_eq!(assembly.take(Uid(1), true, Bytes::from_static(b"0123456789"), 30), None);
+        }
+        assert_eq!(assembly.take(Uid(1), false, Bytes::new(), 30), None);
+        let next = Bytes::from_static(b"next");
+        assert_eq!(assembly.take(Uid(1), false, next.clone(), 30), Some(next));
+    }
+}

@@ -1,0 +1,116 @@
+//! The types of a group's contract.
+
+use crate::config::GroupConfig;
+use crate::identity::{EpochId, EpochTag, Member, Seqno, Uid};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// How a member comes to be in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Found a new group, whether or not there is one of this port.
+    Found(GroupConfig),
+    /// Join the group of this port; fail if there is none.
+    Join,
+    /// Join the group of this port; found it if nobody answers.
+    JoinOrFound(GroupConfig),
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To one address.
+    Address(SocketAddr),
+    /// To the whole group: as [`Group::audience`] says.
+    Everyone,
+    /// To the group's multicast address, whoever is seen to hear it: a probe of that path.
+    Multicast,
+    /// To whoever may know the group: the discovery multicast, or the seed addresses.
+    Rendezvous,
+}
+
+/// Who hears a datagram for the whole group: one multicast if that is set, and one copy to each of the addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audience {
+    pub multicast: bool,
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// What a timeout is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Locate,
+    Join,
+    Leave,
+    Heartbeat,
+    Nack,
+    Resend,
+    Acknowledge,
+    Detector,
+    Reset,
+    Linger,
+}
+
+/// What [`Group::info`] tells (GetInfoGroup).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub phase: Phase,
+    pub epoch: EpochId,
+    /// In rank order.
+    pub members: Vec<Member>,
+    pub me: Uid,
+    /// My rank, if I am a member.
+    pub rank: Option<usize>,
+    pub orderer: Uid,
+    /// The next place to be given to the application.
+    pub expected: Seqno,
+    /// The next place to be acknowledged: one past what is held without a gap.
+    pub unstable: Seqno,
+    /// Everything through here is accepted.
+    pub accepted: Seqno,
+    /// Messages in the history.
+    pub buffered: usize,
+    /// Messages of mine under way.
+    pub under_way: usize,
+    /// The group's resilience, held to members − 1.
+    pub resilience: u8,
+    pub resets: u64,
+}
+
+/// Where a member stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Looking for the group.
+    Locating,
+    /// Listening, not a member yet.
+    Joining,
+    /// A member.
+    Member,
+    /// A member whose group is being reset.
+    Resetting,
+    /// Asked to leave, or left and still serving.
+    Leaving,
+    /// Excluded, and still serving its log.
+    Excluded,
+    /// Gone: nothing more happens.
+    Gone,
+}
+
+/// Where a member stands (see [`Group::marks`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub epoch: EpochTag,
+    /// The place of the event that named the orderer under whom this member stands.
+    pub term: Seqno,
+    /// This member gives out numbers now.
+    pub acting: bool,
+    /// The highest number known without a gap, data included: what it has, tentative entries too.
+    pub received: Seqno,
+    pub accepted: Seqno,
+    pub delivered: Seqno,
+    /// Everything through here has left the history.
+    pub purged: Seqno,
+    /// Entries in the history.
+    pub history: usize,
+    pub promised: bool,
+}

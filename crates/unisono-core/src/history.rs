@@ -1,0 +1,444 @@
+//! The history: numbered entries, kept until every member holds them.
+//!
+//! It is the member's log, from `base` (where everything below has been held by all) to the highest place it has
+//! heard of. `received` is how far it goes without a gap, data included: what the papers' members acknowledge, and
+//! the length of the log that a vote names. Views, terms and the senders' last numbers are read off the log as
+//! `received` moves, and only there.
+
+use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::table::Table;
+use crate::wire::{Change, LogBase};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// Members in rank order, shared by all who look at the same place.
+pub(crate) type Members = Arc<Vec<Member>>;
+
+/// One numbered entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Message(Message),
+    Change(Box<Change>),
+    /// The reset event with which an epoch begins; its view is that of its place.
+    Reset(Box<Reset>),
+}
+
+/// A numbered message, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) sender: Uid,
+    pub(crate) number: MessageNumber,
+    /// How many crashes it is to survive, if more than the group's resilience.
+    pub(crate) resilience: u8,
+    /// The sender's next piece continues this message.
+    pub(crate) more: bool,
+    /// It came by BB: its data went to everybody before it had a number.
+    pub(crate) broadcast: bool,
+    /// Nothing as long as only its number is known.
+    pub(crate) data: Option<Bytes>,
+}
+
+/// What a reset did, for the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reset {
+    pub(crate) excluded: Vec<Member>,
+    pub(crate) degraded: bool,
+}
+
+/// What is known of a sender at some place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SenderMark {
+    /// Its last numbered message.
+    pub(crate) number: MessageNumber,
+    /// That one is to be continued.
+    pub(crate) open: bool,
+}
+
+/// What became of an entry that was filed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filed {
+    /// It was not known.
+    New,
+    /// It was known already.
+    Known,
+    /// It lies too far ahead to be kept.
+    TooFar,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    base: Seqno,
+    slots: VecDeque<Option<Entry>>,
+    received: Seqno,
+    /// Payload bytes held.
+    bytes: u64,
+    /// Entries with a number whose data has not come.
+    dataless: usize,
+    /// Views, each from a place on; the first is that of `base`.
+    views: VecDeque<(Seqno, Members)>,
+    /// Naming events and whom they name; the first is that of `base`.
+    terms: VecDeque<(Seqno, Uid)>,
+    /// Joins, leaves and resets beyond `base`, ascending.
+    changes: VecDeque<Seqno>,
+    /// The place of the last join or leave ever, or of the epoch's beginning.
+    last_change: Seqno,
+    at_base: Table<SenderMark>,
+    at_received: Table<SenderMark>,
+}
+
+impl History {
+    /// An empty log after `base`.
+    pub(crate) fn new(base: &LogBase) -> History {
+        let mut marks = Table::default();
+        for &(uid, number) in &base.last_numbers {
+            marks.insert(uid, SenderMark { number, open: false });
+        }
+        History {
+            base: base.seqno,
+            slots: VecDeque::new(),
+            received: base.seqno,
+            bytes: 0,
+            dataless: 0,
+            views: VecDeque::from([(base.seqno, Arc::new(base.members.clone()))]),
+            terms: VecDeque::from([base.term]),
+            changes: VecDeque::new(),
+            last_change: base.seqno,
+            at_base: marks.clone(),
+            at_received: marks,
+        }
+    }
+
+    /// What a joiner must be told in order to begin its log where this one begins.
+    pub(crate) fn log_base(&self) -> LogBase {
+        LogBase {
+            seqno: self.base,
+            members: self.views[0].1.to_vec(),
+            term: self.terms[0],
+            last_numbers: self.at_base.iter().map(|(uid, mark)| (uid, mark.number)).collect(),
+        }
+    }
+
+    /// Some sender's message is to be continued at the place where this log begins: nobody could begin one here.
+    pub(crate) fn base_is_inside_a_message(&self) -> bool {
+        self.at_base.iter().any(|(_, mark)| mark.open)
+    }
+
+    pub(crate) fn base(&self) -> Seqno {
+        self.base
+    }
+
+    /// The highest place of which anything is known.
+    pub(crate) fn end(&self) -> Seqno {
+        self.base + self.slots.len() as u64
+    }
+
+    /// Everything through here is held, data included.
+    pub(crate) fn received(&self) -> Seqno {
+        self.received
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Some number is known whose data is not.
+    pub(crate) fn lacks_data(&self) -> bool {
+        self.dataless > 0
+    }
+
+    pub(crate) fn get(&self, seqno: Seqno) -> Option<&Entry> {
+        let index = usize::try_from(seqno.checked_sub(self.base + 1)?).ok()?;
+        self.slots.get(index)?.as_ref()
+    }
+
+    /// The entry at a place that is held, data included.
+    pub(crate) fn held(&self, seqno: Seqno) -> Option<&Entry> {
+        self.get(seqno).filter(|entry| !matches!(entry, Entry::Message(Message { data: None, .. })))
+    }
+
+    /// The view in force after the entry at `seqno`; that of the base for places before it.
+    pub(crate) fn view_at(&self, seqno: Seqno) -> &Members {
+        let found = self.views.iter().rev().find(|(from, _)| *from <= seqno);
+        &found.unwrap_or(&self.views[0]).1
+    }
+
+    /// The view at the end of the log.
+    pub(crate) fn view(&self) -> &Members {
+        &self.views[self.views.len() - 1].1
+    }
+
+    /// The place up to which the view in force after `seqno` stays the same: the one before the next change, or
+    /// nothing if there is none.
+    pub(crate) fn next_change_after(&self, seqno: Seqno) -> Option<Seqno> {
+        self.views.iter().map(|(from, _)| *from).find(|&from| from > seqno)
+    }
+
+    /// The last naming event of the log, and whom it names.
+    pub(crate) fn term(&self) -> (Seqno, Uid) {
+        self.terms[self.terms.len() - 1]
+    }
+
+    /// The last join or leave ever, or the place with which the epoch began.
+    pub(crate) fn last_change(&self) -> Seqno {
+        self.last_change
+    }
+
+    /// The last join or leave that lies beyond `seqno` and in the log.
+    pub(crate) fn change_beyond(&self, seqno: Seqno) -> Option<Seqno> {
+        self.changes.back().copied().filter(|&place| place > seqno)
+    }
+
+    /// The last numbered message of `sender`, as far as this log goes without a gap.
+    pub(crate) fn sender_mark(&self, sender: Uid) -> SenderMark {
+        self.at_received.get(sender).copied().unwrap_or_default()
+    }
+
+    /// Some sender's message is to be continued at the end of the log.
+    pub(crate) fn inside_a_message(&self) -> bool {
+        self.at_received.iter().any(|(_, mark)| mark.open)
+    }
+
+    /// Files an entry that was heard under its number. `reach` is how many places beyond `received` are kept.
+    pub(crate) fn file(&mut self, seqno: Seqno, entry: Entry, reach: u64) -> Filed {
+        if seqno <= self.received {
+            return Filed::Known;
+        }
+        if seqno - self.received > reach {
+            return Filed::TooFar;
+        }
+        let index = (seqno - self.base - 1) as usize;
+        while self.slots.len() <= index {
+            self.slots.push_back(None);
+        }
+        let filed = match (&mut self.slots[index], entry) {
+            (slot @ None, entry) => {
+                if let Entry::Message(message) = &entry {
+                    match &message.data {
+                        Some(data) => self.bytes += data.len() as u64,
+                        None => self.dataless += 1,
+                    }
+                }
+                *slot = Some(entry);
+                Filed::New
+            }
+            (Some(Entry::Message(known)), Entry::Message(told)) => {
+                if known.data.is_some() || told.data.is_none() || known.sender != told.sender {
+                    return Filed::Known;
+                }
+                self.bytes += told.data.as_ref().map_or(0, |data| data.len() as u64);
+                self.dataless -= 1;
+                *known = told;
+                Filed::New
+            }
+            (Some(_), _) => return Filed::Known,
+        };
+        filed
+    }
+
+    /// Gives a message that has its number but no data its data. True if some entry took it.
+    pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, more: bool, bytes: &Bytes) -> bool {
+        if self.dataless == 0 {
+            return false;
+        }
+        let first = (self.received - self.base) as usize;
+        for slot in self.slots.iter_mut().skip(first) {
+            if let Some(Entry::Message(message)) = slot
+                && message.data.is_none()
+                && message.sender == sender
+                && message.number == number
+            {
+                message.more = more;
+                message.data = Some(bytes.clone());
+                self.bytes += bytes.len() as u64;
+                self.dataless -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves `received` over everything that is held now.
+    pub(crate) fn advance(&mut self) {
+        while let Some(Some(entry)) = self.slots.get((self.received - self.base) as usize) {
+            match entry {
+                Entry::Message(Message { data: None, .. }) => return,
+                Entry::Message(message) => {
+                    let (sender, mark) =
+                        (message.sender, SenderMark { number: message.number, open: message.more });
+                    self.received += 1;
+                    self.at_received.insert(sender, mark);
+                }
+                Entry::Change(change) => {
+                    let change = change.clone();
+                    self.received += 1;
+                    self.enter_change(self.received, &change);
+                }
+                Entry::Reset(_) => self.received += 1,
+            }
+        }
+    }
+
+    fn enter_change(&mut self, seqno: Seqno, change: &Change) {
+        let mut members = self.view().to_vec();
+        match change {
+            Change::Join { member, .. } => {
+                if members.iter().all(|known| known.uid != member.uid) {
+                    members.push(member.clone());
+                }
+            }
+            Change::Leave { uid, .. } => {
+                let Some(rank) = members.iter().position(|member| member.uid == *uid) else { return };
+                members.remove(rank);
+                if self.term().1 == *uid && !members.is_empty() {
+                    self.terms.push_back((seqno, members[rank % members.len()].uid));
+                }
+                self.at_received.remove(*uid);
+            }
+            Change::Role { orderer } => {
+                self.terms.push_back((seqno, *orderer));
+                return;
+            }
+        }
+        self.views.push_back((seqno, Arc::new(members)));
+        self.changes.push_back(seqno);
+        self.last_change = seqno;
+    }
+
+    /// Appends an entry under the next number: the orderer's own act. The log must have no gap.
+    pub(crate) fn append(&mut self, entry: Entry) -> Seqno {
+        debug_assert_eq!(self.received, self.end());
+        if let Entry::Message(Message { data: Some(data), .. }) = &entry {
+            self.bytes += data.len() as u64;
+        }
+        self.slots.push_back(Some(entry));
+        self.advance();
+        self.received
+    }
+
+    /// Forgets everything through `through`, which every member holds.
+    pub(crate) fn purge(&mut self, through: Seqno) {
+        while self.base < through.min(self.received) {
+            let Some(Some(entry)) = self.slots.pop_front() else { return };
+            self.base += 1;
+            match entry {
+                Entry::Message(message) => {
+                    self.bytes -= message.data.map_or(0, |data| data.len() as u64);
+                    self.at_base
+                        .insert(message.sender, SenderMark { number: message.number, open: message.more });
+                }
+                Entry::Change(change) => {
+                    if let Change::Leave { uid, .. } = *change {
+                        self.at_base.remove(uid);
+                    }
+                }
+                Entry::Reset(_) => {
+                    let view = self.views.iter().find(|(place, _)| *place == self.base);
+                    close_messages(&mut self.at_base, view.map(|(_, members)| &***members));
+                }
+            }
+        }
+        while self.views.len() > 1 && self.views[1].0 <= self.base {
+            self.views.pop_front();
+        }
+        while self.terms.len() > 1 && self.terms[1].0 <= self.base {
+            self.terms.pop_front();
+        }
+        while self.changes.front().is_some_and(|&place| place <= self.base) {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Drops everything beyond `keep`, holes and all.
+    pub(crate) fn cut(&mut self, keep: Seqno) {
+        while self.end() > keep.max(self.base) {
+            if let Some(Some(Entry::Message(message))) = self.slots.pop_back() {
+                match message.data {
+                    Some(data) => self.bytes -= data.len() as u64,
+                    None => self.dataless -= 1,
+                }
+            }
+        }
+        if self.received <= keep {
+            return;
+        }
+        self.received = keep.max(self.base);
+        self.views.retain(|(place, _)| *place <= keep);
+        self.terms.retain(|(place, _)| *place <= keep);
+        self.changes.retain(|place| *place <= keep);
+        self.last_change = self.last_change.min(self.changes.back().copied().unwrap_or(self.base));
+        self.at_received = self.at_base.clone();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let seqno = self.base + 1 + index as u64;
+            match slot {
+                Some(Entry::Message(message)) => {
+                    let mark = SenderMark { number: message.number, open: message.more };
+                    self.at_received.insert(message.sender, mark);
+                }
+                Some(Entry::Change(change)) => {
+                    if let Change::Leave { uid, .. } = **change {
+                        self.at_received.remove(uid);
+                    }
+                }
+                Some(Entry::Reset(_)) => {
+                    let view = self.views.iter().find(|(place, _)| *place == seqno);
+                    close_messages(&mut self.at_received, view.map(|(_, members)| &***members));
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// Ends the log with a reset event: a new epoch begins with these members, the first of whom orders.
+    pub(crate) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
+        let orderer = members.first().map_or(Uid(0), |member| member.uid);
+        close_messages(&mut self.at_received, Some(&members));
+        let seqno = self.append(Entry::Reset(Box::new(reset)));
+        self.views.push_back((seqno, Arc::new(members)));
+        self.terms.push_back((seqno, orderer));
+        self.changes.push_back(seqno);
+        self.last_change = seqno;
+        seqno
+    }
+
+    /// Places lacking through `target`: up to `limit` ranges, ascending.
+    pub(crate) fn gaps(&self, target: Seqno, limit: usize) -> Vec<(Seqno, Seqno)> {
+        let mut gaps: Vec<(Seqno, Seqno)> = Vec::new();
+        let last = self.end().max(target);
+        let mut seqno = self.received + 1;
+        while seqno <= last {
+            if seqno > self.end() {
+                push_gap(&mut gaps, seqno, last, limit);
+                break;
+            }
+            if self.held(seqno).is_none() && !push_gap(&mut gaps, seqno, seqno, limit) {
+                break;
+            }
+            seqno += 1;
+        }
+        gaps
+    }
+}
+
+/// At a reset event unfinished messages are given up, and only members have a mark.
+fn close_messages(marks: &mut Table<SenderMark>, members: Option<&[Member]>) {
+    marks.retain(|uid, mark| {
+        mark.open = false;
+        members.is_none_or(|members| members.iter().any(|member| member.uid == uid))
+    });
+}
+
+fn push_gap(gaps: &mut Vec<(Seqno, Seqno)>, from: Seqno, to: Seqno, limit: usize) -> bool {
+    match gaps.last_mut() {
+        Some(last) if last.1 + 1 == from => last.1 = to,
+        _ if gaps.len() == limit => return false,
+        _ => gaps.push((from, to)),
+    }
+    true
+}

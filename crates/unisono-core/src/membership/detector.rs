@@ -1,0 +1,187 @@
+//! The failure detector: turns evidence and silence into suspicion, with a reason. It never decides membership.
+//!
+//! The orderer watches everybody, everybody watches the orderer. Evidence is whatever is heard; beside it a peer
+//! must show now and then that it hears us too, or it is deaf, and a deaf orderer is as bad as a dead one. Silence
+//! alone suspects nobody: after `silence` (the first knob) a burst of probes goes out, and only when none is
+//! answered within `patience` (the second) is the peer suspected. A member that was itself asleep counts that time
+//! for nobody's silence.
+
+use crate::event::{Event, Suspicion};
+use crate::group::{Group, Phase};
+use crate::identity::Uid;
+use crate::peers::{Probing, Standing};
+use crate::planted::Probe;
+use crate::time::Time;
+use crate::wire::Frame;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Probes in a burst.
+const PROBES: u32 = 12;
+/// A peer must show that it hears us at least every so many silences.
+const DEAF_AFTER_SILENCES: u32 = 6;
+/// Woken later than this, we were asleep ourselves.
+const ASLEEP: Duration = Duration::from_millis(40);
+
+/// When the detector looks next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Detector {
+    look_at: Option<Time>,
+}
+
+impl Detector {
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        self.look_at
+    }
+
+    /// Somebody is to be watched who was not.
+    pub(crate) fn look_soon(&mut self, now: Time) {
+        self.look_at = Some(self.look_at.map_or(now, |at| at.min(now)));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.look_at = None;
+    }
+}
+
+impl Group {
+    /// Called first with every input: if the last deadline passed long ago, this process was not running, and
+    /// silence meanwhile says nothing.
+    pub(crate) fn notice_sleep(&mut self, now: Time) {
+        let Some((deadline, _)) = self.poll_timeout() else { return };
+        let late = now.since(deadline);
+        if late <= ASLEEP {
+            return;
+        }
+        self.probe(Probe::WasAsleep);
+        for peer in self.peers.iter_mut() {
+            peer.last_heard = (peer.last_heard + late).min(now);
+            peer.heard_us = peer.heard_us.map(|at| (at + late).min(now));
+            peer.probing = None;
+        }
+        self.recovery.notice_sleep(now, late);
+    }
+
+    /// Watched, and why.
+    fn watches(&self, uid: Uid, standing: &Standing) -> bool {
+        match standing {
+            Standing::Member | Standing::Leaver { .. } if self.order.is_acting() => match standing {
+                Standing::Leaver { seqno } => self.accepted < *seqno,
+                _ => true,
+            },
+            _ => uid == self.named(),
+        }
+    }
+
+    pub(crate) fn detector_timeout(&mut self, now: Time) {
+        if self.detector.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.detector.look_at = None;
+        let watching = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
+            && !self.recovery.has_promised();
+        if !watching {
+            return;
+        }
+        let scale = 1 + self.peers.len() as u32 / 32;
+        let (silence, patience) = (self.settings.silence * scale, self.settings.patience);
+        let watched: Vec<Uid> = self
+            .peers
+            .iter()
+            .filter(|peer| self.watches(peer.member.uid, &peer.standing) && peer.suspected.is_none())
+            .map(|peer| peer.member.uid)
+            .collect();
+        let mut next = Time::NEVER;
+        for uid in watched {
+            next = next.min(self.look_at_peer(now, uid, silence, patience));
+        }
+        if next < Time::NEVER {
+            self.detector.look_at = Some(next);
+        }
+    }
+
+    /// Looks at one peer; returns when to look again.
+    fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
+        let nonce = self.random.next_u64() | 1;
+        let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
+        let deaf_after = silence * DEAF_AFTER_SILENCES;
+        let silent = now.since(peer.last_heard) >= silence;
+        let deaf = now.since(*peer.heard_us.get_or_insert(now)) >= deaf_after;
+        if !silent && !deaf {
+            peer.probing = None;
+            let heard_us = peer.heard_us.unwrap_or(now);
+            return (peer.last_heard + silence).min(heard_us + deaf_after);
+        }
+        let spacing = patience / PROBES;
+        let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
+        // What is heard during the burst, though no answer, says that it is not silence that is wrong.
+        let heard_meanwhile = peer.last_heard > probing.since;
+        let patience = if heard_meanwhile { patience * 3 } else { patience };
+        let over = now.since(probing.since) >= patience && probing.sent >= PROBES * 2 / 3;
+        if over {
+            let reason = if silent { Suspicion::Silent } else { Suspicion::Deaf };
+            if reason == Suspicion::Deaf {
+                self.probe(Probe::SuspectedDeaf);
+            }
+            self.suspect(now, uid, reason);
+            return Time::NEVER;
+        }
+        let mut again = probing.last + spacing;
+        if again <= now {
+            (probing.last, probing.sent) = (now, probing.sent + 1);
+            let nonce = probing.nonce;
+            again = now + spacing;
+            self.post(uid, Frame::Probe { nonce });
+        }
+        again
+    }
+
+    /// The peer answered a probe: it lives, and hears us.
+    pub(crate) fn handle_alive(&mut self, now: Time, from: Uid, nonce: u64) {
+        let Some(peer) = self.peers.get_mut(from) else { return };
+        if peer.probing.is_some_and(|probing| probing.nonce == nonce) {
+            peer.probing = None;
+            peer.heard_us = Some(now);
+            self.detector.look_soon(now);
+            self.probe(Probe::ProbeAnswered);
+        }
+    }
+
+    /// The peer shows that it hears us: it returned what was sent lately.
+    pub(crate) fn note_hears_us(&mut self, now: Time, from: Uid) {
+        if let Some(peer) = self.peers.get_mut(from) {
+            peer.heard_us = Some(now);
+        }
+    }
+
+    /// Asks a peer outside of any burst whether it hears us.
+    pub(crate) fn probe_now(&mut self, now: Time, uid: Uid) {
+        let nonce = self.random.next_u64() | 1;
+        let Some(peer) = self.peers.get_mut(uid) else { return };
+        let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
+        if now.since(probing.last) >= Duration::from_millis(5) {
+            (probing.last, probing.sent) = (now, probing.sent + 1);
+            let nonce = probing.nonce;
+            self.post(uid, Frame::Probe { nonce });
+        }
+    }
+
+    /// Suspects a member. With the automatic policy a reset begins; otherwise the application is told.
+    pub(crate) fn suspect(&mut self, now: Time, uid: Uid, reason: Suspicion) {
+        if self.phase == Phase::Joining && !self.is_member() {
+            self.start_over(now);
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(uid) else { return };
+        if peer.suspected.is_some() {
+            return;
+        }
+        peer.suspected = Some(reason);
+        self.counters.suspicions += 1;
+        if self.config.automatic {
+            self.begin_reset_soon(now);
+        } else {
+            self.notices.push_back(Event::Suspected { member: uid, reason });
+        }
+    }
+}

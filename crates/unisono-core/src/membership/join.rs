@@ -1,0 +1,544 @@
+//! Joining: finding the group, listening, and being numbered in; and the other side, the orderer's door.
+//!
+//! A joiner asks where the group is (HEREIS comes with a cookie, which shows that it hears what is sent to its
+//! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
+//! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When it has caught up
+//! the orderer numbers its JOIN; when that is accepted it is a member, and its application sees its first event.
+//!
+//! A founder that is alone and has ordered nothing keeps looking for another group of the same port for a while:
+//! several processes may have been started at once, and nobody was there to answer.
+
+use crate::config::{GroupConfig, Quorum};
+use crate::event::{Event, JoinFailure};
+use crate::group::{Group, Phase};
+use crate::history::{Entry, History};
+use crate::identity::{EpochId, EpochTag, Instance, Member, Name, Seqno, Uid, mix};
+use crate::peers::{Peer, Peers, Standing};
+use crate::planted::{Planted, Probe};
+use crate::random::Random;
+use crate::time::Time;
+use crate::wire::{Change, Frame, HereIs, LogBase, Refusal, ReplayWindow, Welcome};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+const LOCATE_EVERY: Duration = Duration::from_millis(60);
+/// Answers are collected for so long after the first, so that of two groups the older is found.
+const COLLECT: Duration = Duration::from_millis(15);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// After so many unanswered requests whoever answered first is not there any more.
+const ASKS_MAX: u32 = 12;
+/// A plain join gives up locating after so many times the setting `locate`.
+const PATIENCE: u32 = 10;
+/// From the first answer to being a member.
+const JOIN_WITHIN: Duration = Duration::from_secs(10);
+/// An observer that is silent for so long is forgotten.
+const LEASE: Duration = Duration::from_millis(2000);
+const COOKIE_LIFE: Duration = Duration::from_secs(8);
+/// An observer has caught up when it lacks at most so many places.
+const CAUGHT_UP: u64 = 512;
+/// How often a founder that is alone looks for others, and for how long.
+const SEEK_EVERY: Duration = Duration::from_millis(400);
+const SEEK_FOR: Duration = Duration::from_secs(20);
+const LEAVE_REQUESTS_MAX: usize = 64;
+
+/// This member is on its way in.
+#[derive(Clone, Debug)]
+pub(crate) struct Joining {
+    hello: Bytes,
+    /// Founds the group if nobody answers.
+    config: Option<GroupConfig>,
+    give_up_at: Time,
+    nonce: u64,
+    /// The best answer so far.
+    found: Option<(HereIs, SocketAddr)>,
+    choose_at: Option<Time>,
+    act_at: Time,
+    /// Asked to be let in, by this answer.
+    asked: Option<HereIs>,
+    asks: u32,
+}
+
+impl Joining {
+    pub(crate) fn wake_at(&self) -> Time {
+        self.choose_at.map_or(self.act_at, |at| at.min(self.act_at)).min(self.give_up_at)
+    }
+}
+
+/// The orderer's side: who wants in, who wants out, and a founder's search for others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Door {
+    secret: [u64; 2],
+    leave_requests: VecDeque<(Uid, Bytes)>,
+    /// A founder alone looks for others: when next, until when, under which nonce.
+    seek: Option<(Time, Time, u64)>,
+    conflict_told: bool,
+    observers: usize,
+}
+
+impl Door {
+    pub(crate) fn seed(&mut self, random: &mut Random) {
+        self.secret = [random.next_u64(), random.next_u64()];
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        self.seek.map(|(at, _, _)| at)
+    }
+
+    /// Shows that who has it heard what we sent to its address, not long ago.
+    fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
+        let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
+        let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
+        let ip = match address {
+            SocketAddr::V4(v4) => u128::from(u32::from(*v4.ip())),
+            SocketAddr::V6(v6) => u128::from(*v6.ip()),
+        };
+        for word in [ip as u64, (ip >> 64) as u64, u64::from(address.port())] {
+            hash = mix(hash ^ word ^ self.secret[1].rotate_left(17));
+        }
+        hash
+    }
+
+    fn cookie_is_good(&self, now: Time, uid: Uid, address: SocketAddr, cookie: u64) -> bool {
+        (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
+    }
+
+    pub(crate) fn note_leave_request(&mut self, from: Uid, goodbye: Bytes) {
+        let known = self.leave_requests.iter().any(|(uid, _)| *uid == from);
+        if !known && self.leave_requests.len() < LEAVE_REQUESTS_MAX {
+            self.leave_requests.push_back((from, goodbye));
+        }
+    }
+
+    pub(crate) fn leave_requests(&self) -> impl Iterator<Item = (Uid, Bytes)> {
+        self.leave_requests.iter().cloned()
+    }
+
+    pub(crate) fn forget_leave_request(&mut self, uid: Uid) {
+        self.leave_requests.retain(|(asked, _)| *asked != uid);
+    }
+
+    pub(crate) fn note_joined(&mut self, _uid: Uid) {
+        self.observers = self.observers.saturating_sub(1);
+    }
+
+    /// Nobody waits at the door any more: a new epoch, or the role is elsewhere.
+    pub(crate) fn clear(&mut self) {
+        self.leave_requests.clear();
+        self.observers = 0;
+        self.seek = None;
+    }
+
+    /// An observer has caught up and waits for its JOIN.
+    pub(crate) fn somebody_is_ready(&self, peers: &Peers, end: Seqno) -> bool {
+        self.observers > 0 && peers.iter().any(|peer| is_ready(peer, end))
+    }
+}
+
+fn is_ready(peer: &Peer, end: Seqno) -> bool {
+    matches!(peer.standing, Standing::Observer { .. }) && peer.entered && peer.received + CAUGHT_UP >= end
+}
+
+// --- the joiner ---
+
+impl Group {
+    /// Founds the group: a view of one, which orders.
+    pub(crate) fn found(&mut self, now: Time, config: GroupConfig) {
+        self.instance =
+            Instance(u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64()));
+        let epoch = EpochId { counter: 0, coordinator: self.me.uid, nonce: self.random.next_u64() };
+        self.config = config;
+        let base = LogBase {
+            seqno: 0,
+            members: [self.me.clone()].into(),
+            term: (0, self.me.uid),
+            last_numbers: Vec::new(),
+        };
+        self.enter_epoch(epoch, 0);
+        self.history = History::new(&base);
+        (self.accepted, self.delivered) = (0, 0);
+        self.forget_acknowledgements(0);
+        self.take_peers(now, &base.members, 0);
+        self.joining = None;
+        self.phase = Phase::Member;
+        let view = self.view_at(0, self.me.uid);
+        self.notices.push_back(Event::Entered { seqno: 0, view });
+        let nonce = self.random.next_u64();
+        self.door.seek = Some((now + SEEK_EVERY / 8, now + SEEK_FOR, nonce));
+    }
+
+    /// From here on datagrams carry this epoch.
+    pub(crate) fn enter_epoch(&mut self, epoch: EpochId, start: Seqno) {
+        self.epoch = epoch;
+        self.epoch_tag = epoch.tag(self.instance);
+        self.epoch_start = start;
+        self.order.begin(start);
+        self.door.clear();
+        self.repair.clear();
+        self.audience_is_stale = true;
+    }
+
+    /// Begins to look for the group; founds it with `config` if nobody answers.
+    pub(crate) fn look_for_group(&mut self, now: Time, config: Option<GroupConfig>, hello: Bytes) {
+        self.phase = Phase::Locating;
+        let locate = self.settings.locate;
+        // Founders that started together shall not found together.
+        let jitter = Duration::from_nanos(self.random.below(locate.as_nanos() as u64 / 2 + 1));
+        let patience = if config.is_some() { locate + jitter } else { locate * PATIENCE };
+        self.joining = Some(Joining {
+            hello,
+            config,
+            give_up_at: now + patience,
+            nonce: self.random.next_u64(),
+            found: None,
+            choose_at: None,
+            act_at: now,
+            asked: None,
+            asks: 0,
+        });
+        self.joining_timeout(now);
+    }
+
+    /// Not a member yet, and what was begun came to nothing: from the beginning.
+    pub(crate) fn start_over(&mut self, now: Time) {
+        let Some(joining) = self.joining.take() else { return };
+        self.forget_group();
+        self.look_for_group(now, joining.config, joining.hello);
+    }
+
+    /// As if no group had ever been heard of.
+    fn forget_group(&mut self) {
+        self.epoch_tag = EpochTag::OUTSIDE;
+        self.peers = Peers::default();
+        self.hold.clear();
+        self.repair.clear();
+        self.order.begin(0);
+        self.order.stop();
+        self.detector.stop();
+        self.recovery = Default::default();
+        self.past = None;
+        self.door.clear();
+        self.mail.clear();
+        self.serves.clear();
+        self.audience_is_stale = true;
+    }
+
+    pub(crate) fn joining_timeout(&mut self, now: Time) {
+        let Some(joining) = &mut self.joining else { return };
+        if joining.choose_at.is_some_and(|at| at <= now) {
+            joining.choose_at = None;
+            joining.asked = joining.found.map(|(here, _)| here);
+            joining.give_up_at = now + JOIN_WITHIN;
+            joining.act_at = now;
+        }
+        if joining.give_up_at <= now {
+            self.give_up(now);
+            return;
+        }
+        if joining.act_at > now {
+            return;
+        }
+        match (self.phase, joining.asked) {
+            (Phase::Locating, None) => {
+                joining.act_at = now + LOCATE_EVERY;
+                let nonce = joining.nonce;
+                self.post_to_rendezvous(Frame::Locate { nonce });
+            }
+            (Phase::Locating, Some(here)) => {
+                joining.act_at = now + ASK_EVERY;
+                let (name, hello) = (self.me.name.clone(), joining.hello.clone());
+                joining.asks += 1;
+                if joining.asks > ASKS_MAX {
+                    // Whoever answered is not there any more.
+                    self.start_over(now);
+                    return;
+                }
+                self.post_outside(here.orderer, Frame::JoinRequest { cookie: here.cookie, name, hello });
+            }
+            _ => joining.act_at = now + ASK_EVERY * 4,
+        }
+    }
+
+    fn give_up(&mut self, now: Time) {
+        let Some(joining) = &mut self.joining else { return };
+        match (self.phase, joining.config.take()) {
+            (Phase::Locating, Some(config)) if joining.found.is_none() => {
+                // Kept, in case this founder gives way to another.
+                self.found_keeping_hello(now, config);
+            }
+            (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
+            _ => self.join_failed(JoinFailure::TimedOut),
+        }
+    }
+
+    fn found_keeping_hello(&mut self, now: Time, config: GroupConfig) {
+        let hello = self.joining.as_ref().map(|joining| joining.hello.clone()).unwrap_or_default();
+        self.found(now, config);
+        self.founder_hello = Some(hello);
+    }
+
+    pub(crate) fn join_failed(&mut self, reason: JoinFailure) {
+        self.phase = Phase::Gone;
+        self.joining = None;
+        self.order.stop();
+        self.detector.stop();
+        self.recovery.stop();
+        self.closing = Some(Event::JoinFailed { reason });
+    }
+
+    pub(crate) fn handle_here_is(&mut self, now: Time, from: SocketAddr, here: HereIs) {
+        if let Some(joining) = &mut self.joining
+            && self.phase == Phase::Locating
+            && joining.asked.is_none()
+        {
+            if here.nonce != joining.nonce {
+                return;
+            }
+            if here.orderer != from {
+                // Not the orderer itself: only that one's cookie is good.
+                let nonce = joining.nonce;
+                self.post_outside(here.orderer, Frame::Locate { nonce });
+                return;
+            }
+            let better = |known: &HereIs| {
+                (here.pristine, core::cmp::Reverse(here.epoch_counter), here.instance)
+                    < (known.pristine, core::cmp::Reverse(known.epoch_counter), known.instance)
+            };
+            if joining.found.as_ref().is_none_or(|(known, _)| better(known)) {
+                joining.found = Some((here, from));
+            }
+            joining.choose_at.get_or_insert(now + COLLECT);
+            return;
+        }
+        if self.door.seek.is_some_and(|(_, _, nonce)| nonce == here.nonce) && here.instance != self.instance {
+            self.meet_other_group(now, from, here);
+        }
+    }
+
+    /// A founder met another group of its port: one gives way if one can.
+    fn meet_other_group(&mut self, now: Time, from: SocketAddr, here: HereIs) {
+        if self.is_pristine() {
+            if !here.pristine || here.instance < self.instance {
+                self.probe(Probe::FounderGaveWay);
+                let config = self.config.clone();
+                let hello = self.founder_hello.take().unwrap_or_default();
+                self.forget_group();
+                self.notices.retain(|event| !matches!(event, Event::Entered { .. }));
+                self.look_for_group(now, Some(config), hello);
+            }
+        } else if !here.pristine && !self.door.conflict_told {
+            self.door.conflict_told = true;
+            self.notices.push_back(Event::Conflict { address: from });
+        }
+    }
+
+    /// Alone, and nothing was ever ordered: nobody would miss this group.
+    fn is_pristine(&self) -> bool {
+        self.phase == Phase::Member
+            && self.epoch.counter == 0
+            && self.history.received() == 0
+            && self.outbox.len() == 0
+            && self.outbox.next_number() == 1
+    }
+
+    pub(crate) fn seek_timeout(&mut self, now: Time) {
+        let Some((at, until, nonce)) = self.door.seek else { return };
+        if at > now {
+            return;
+        }
+        let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
+        if now >= until || !alone || self.phase != Phase::Member {
+            self.door.seek = None;
+            return;
+        }
+        self.door.seek = Some((now + SEEK_EVERY, until, nonce));
+        self.post_to_rendezvous(Frame::Locate { nonce });
+    }
+
+    pub(crate) fn handle_refused(&mut self, now: Time, reason: Refusal) {
+        if self.phase != Phase::Locating || self.joining.as_ref().is_none_or(|joining| joining.asked.is_none()) {
+            return;
+        }
+        match reason {
+            Refusal::Full => self.join_failed(JoinFailure::Full),
+            Refusal::Name => self.join_failed(JoinFailure::NameRefused),
+            Refusal::NotNow => {}
+            Refusal::Cookie => self.start_over(now),
+        }
+    }
+
+    /// What to listen with.
+    pub(crate) fn handle_welcome(&mut self, now: Time, welcome: Welcome) {
+        let asked = self.joining.as_ref().and_then(|joining| joining.asked);
+        if self.phase != Phase::Locating || asked.is_none_or(|here| here.instance != welcome.instance) {
+            return;
+        }
+        if welcome.config.check().is_err() {
+            return;
+        }
+        self.instance = welcome.instance;
+        self.config = welcome.config;
+        self.enter_epoch(welcome.epoch, welcome.epoch_start);
+        self.history = History::new(&welcome.base);
+        (self.accepted, self.delivered) = (welcome.base.seqno, welcome.base.seqno);
+        self.forget_acknowledgements(welcome.base.seqno);
+        self.take_peers(now, &welcome.base.members, welcome.base.seqno);
+        self.phase = Phase::Joining;
+        self.acknowledging.due = true;
+        self.detector.look_soon(now);
+    }
+
+    /// The JOIN of this member is accepted: it is in.
+    pub(crate) fn enter_if_joined(&mut self, now: Time) {
+        if self.phase != Phase::Joining {
+            return;
+        }
+        for seqno in self.delivered + 1..=self.accepted {
+            let Some(Entry::Change(change)) = self.history.get(seqno) else { continue };
+            let Change::Join { member, .. } = &**change else { continue };
+            if member.uid == self.me.uid {
+                self.probe(Probe::JoinerEntered);
+                self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
+                self.joining = None;
+                self.delivered = seqno - 1;
+                self.entered_at = seqno;
+                self.detector.look_soon(now);
+                return;
+            }
+        }
+        // An observer delivers nothing; what it has seen accepted is behind it.
+        self.delivered = self.accepted;
+    }
+}
+
+// --- the door ---
+
+impl Group {
+    /// Somebody asks where the group is. The orderer answers; asked directly, any member does.
+    pub(crate) fn handle_locate(&mut self, now: Time, from: SocketAddr, asker: Uid, nonce: u64, direct: bool) {
+        let answers = matches!(self.phase, Phase::Member | Phase::Leaving)
+            && self.is_member()
+            && !self.recovery.has_promised()
+            && (self.order.is_acting() || direct);
+        if !answers {
+            return;
+        }
+        let named = self.named();
+        let orderer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
+        let Some(orderer) = orderer else { return };
+        let here = HereIs {
+            nonce,
+            cookie: self.door.cookie(now, asker, from, 0),
+            instance: self.instance,
+            epoch_counter: self.epoch.counter,
+            orderer,
+            members: self.history.view().len() as u16,
+            pristine: self.is_pristine(),
+        };
+        self.post_outside(from, Frame::HereIs(here));
+    }
+
+    pub(crate) fn handle_join_request(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        joiner: (Uid, u64),
+        cookie: u64,
+        name: Name,
+        hello: Bytes,
+    ) {
+        let (uid, packet_number) = joiner;
+        if !self.order.is_acting() || self.recovery.has_promised() {
+            return;
+        }
+        if !self.door.cookie_is_good(now, uid, from, cookie) {
+            self.post_outside(from, Frame::Refused { reason: Refusal::Cookie });
+            return;
+        }
+        match self.peers.get_mut(uid) {
+            Some(peer) if matches!(peer.standing, Standing::Observer { .. }) => {
+                peer.received = self.history.base();
+                peer.last_heard = now;
+                self.probe(Probe::JoinRepeated);
+            }
+            Some(_) => return,
+            None => {
+                if let Some(reason) = self.why_refuse(&name) {
+                    self.post_outside(from, Frame::Refused { reason });
+                    return;
+                }
+                let member = Member { uid, name, address: from };
+                let base = self.history.base();
+                let mut peer = Peer::new(now, member, Standing::Observer { hello }, base);
+                peer.replay = Some(ReplayWindow::starting_at(packet_number));
+                self.peers.insert(peer);
+                self.door.observers += 1;
+                self.audience_is_stale = true;
+            }
+        }
+        let welcome = Welcome {
+            instance: self.instance,
+            epoch: self.epoch,
+            epoch_start: self.epoch_start,
+            config: self.config.clone(),
+            base: self.history.log_base(),
+        };
+        self.post_outside(from, Frame::Welcome(welcome));
+        let (first, last) = (self.history.base() + 1, self.history.received());
+        if first <= last {
+            self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP));
+        }
+    }
+
+    fn why_refuse(&self, name: &Name) -> Option<Refusal> {
+        let view = self.history.view();
+        let waiting =
+            self.peers.iter().filter(|peer| matches!(peer.standing, Standing::Observer { .. })).count();
+        if view.len() + waiting >= self.config.members_max as usize {
+            return Some(Refusal::Full);
+        }
+        if let Quorum::MajorityOf(names) = &self.config.quorum
+            && (!names.contains(name) || view.iter().any(|member| member.name == *name))
+        {
+            return Some(Refusal::Name);
+        }
+        self.history.base_is_inside_a_message().then_some(Refusal::NotNow)
+    }
+
+    /// The join to be numbered next, if one may be: its joiner has caught up, and no message is unfinished.
+    pub(crate) fn next_join(&mut self, now: Time) -> Option<Change> {
+        if self.door.observers == 0 {
+            return None;
+        }
+        self.forget_stale_observers(now);
+        if self.history.inside_a_message() {
+            return None;
+        }
+        let end = self.history.received();
+        let ready = self.peers.iter().find(|peer| is_ready(peer, end))?;
+        let Standing::Observer { hello } = &ready.standing else { return None };
+        if let Quorum::MajorityOf(_) = &self.config.quorum
+            && self.history.view().iter().any(|member| member.name == ready.member.name)
+        {
+            return None;
+        }
+        Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
+    }
+
+    fn forget_stale_observers(&mut self, now: Time) {
+        let before = self.peers.len();
+        self.peers.retain(|peer| {
+            !matches!(peer.standing, Standing::Observer { .. }) || now.since(peer.last_heard) < LEASE
+        });
+        let gone = before - self.peers.len();
+        self.door.observers = self.door.observers.saturating_sub(gone);
+        self.audience_is_stale |= gone > 0;
+    }
+
+    /// Planted bug: the first message after the own join is skipped.
+    pub(crate) fn joiner_starts_late(&self, seqno: Seqno) -> bool {
+        self.broken(Planted::JoinerStartsLate) && self.entered_at > 0 && seqno == self.entered_at + 1
+    }
+}

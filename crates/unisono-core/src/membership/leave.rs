@@ -1,0 +1,193 @@
+//! Leaving: an ordered event that the leaver receives too.
+//!
+//! A leaver asks the orderer (or, ordering itself, numbers its own leave) once all it sent has its number. It stores
+//! nothing past its leave, and goes on serving its log until a quorum of those who stay is known to know the leave
+//! accepted; the orderer tells it so with a farewell.
+
+use crate::event::Event;
+use crate::group::{Group, Phase};
+use crate::history::Members;
+use crate::identity::{Seqno, Uid};
+use crate::peers::Standing;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Change, Frame};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+const ASK_EVERY: Duration = Duration::from_millis(40);
+/// A leaver whose farewell does not come goes by itself after this: everybody who needed it is long gone.
+const LINGER: Duration = Duration::from_millis(3000);
+
+/// This member is on its way out.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaving {
+    goodbye: Bytes,
+    ask_at: Option<Time>,
+    /// When it goes whatever happens; set when its leave is accepted.
+    go_at: Option<Time>,
+}
+
+impl Leaving {
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        match (self.ask_at, self.go_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Group {
+    /// The application wants to leave.
+    pub(crate) fn begin_leaving(&mut self, now: Time, goodbye: Bytes) {
+        self.leaving = Some(Leaving { goodbye, ask_at: Some(now), go_at: None });
+        if self.phase == Phase::Member {
+            self.phase = Phase::Leaving;
+        }
+        self.leave_timeout(now);
+    }
+
+    /// The last one turns off the light: nobody is left to serve.
+    fn is_alone(&self) -> bool {
+        self.history.view().len() <= 1
+    }
+
+    pub(crate) fn leave_timeout(&mut self, now: Time) {
+        let Some(leaving) = &self.leaving else { return };
+        if leaving.go_at.is_some_and(|at| at <= now) {
+            self.go();
+            return;
+        }
+        if leaving.ask_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let goodbye = leaving.goodbye.clone();
+        let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
+        if let Some(leaving) = &mut self.leaving {
+            leaving.ask_at = Some(now + ASK_EVERY);
+        }
+        let ready = self.outbox.all_numbered() || self.broken(Planted::LeaveOvertakesMessages);
+        if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
+            let orderer = self.named();
+            self.post(orderer, Frame::LeaveRequest { goodbye });
+        }
+    }
+
+    /// This member's own leave is in its log: it stores nothing further.
+    pub(crate) fn own_leave_is_logged(&self) -> bool {
+        self.leaving.is_some() && self.phase == Phase::Leaving && !self.is_member()
+    }
+
+    /// This member's leave is accepted: what is left is to serve.
+    pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
+        let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
+        if let Some(leaving) = &mut self.leaving {
+            leaving.ask_at = None;
+            leaving.go_at.get_or_insert(now + LINGER);
+        }
+        if alone || self.broken(Planted::LeaverGoesAtOnce) {
+            self.go();
+        }
+    }
+
+    /// Nobody needs this member any more.
+    pub(crate) fn go(&mut self) {
+        self.probe(Probe::LeaverGone);
+        self.phase = Phase::Gone;
+        self.closing = Some(Event::Gone);
+        self.order.stop();
+        self.detector.stop();
+        self.leaving = None;
+    }
+
+    /// A member asks the orderer to number its leave.
+    pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
+        if self.order.is_acting() {
+            self.door.note_leave_request(from, goodbye);
+        }
+    }
+
+    /// The leave to be numbered next, if one may be: all the leaver sent is numbered, and those who stay could be a
+    /// quorum of themselves.
+    pub(crate) fn next_leave(&mut self) -> Option<Change> {
+        if self.leaving.is_some()
+            && self.is_member()
+            && self.phase == Phase::Leaving
+            && self.outbox.all_numbered()
+            && self.may_go_from_view(self.me.uid)
+        {
+            let goodbye = self.leaving.as_ref().map(|leaving| leaving.goodbye.clone())?;
+            self.probe(Probe::OrdererLeft);
+            return Some(Change::Leave { uid: self.me.uid, goodbye });
+        }
+        let view = self.history.view().clone();
+        let asked: Vec<(Uid, Bytes)> = self.door.leave_requests().collect();
+        for (uid, goodbye) in asked {
+            if view.iter().all(|member| member.uid != uid) {
+                self.door.forget_leave_request(uid);
+                continue;
+            }
+            let last = self.history.sender_mark(uid);
+            if self.hold.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
+                self.door.forget_leave_request(uid);
+                return Some(Change::Leave { uid, goodbye });
+            }
+        }
+        None
+    }
+
+    /// Those who stay when `uid` leaves could be a quorum of themselves; nobody staying is fine too.
+    fn may_go_from_view(&self, uid: Uid) -> bool {
+        let staying: Members =
+            Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
+        staying.is_empty() || self.could_be_quorum(&staying)
+    }
+
+    /// Tells leavers that they may go, once a quorum of those who stay knows their leave accepted.
+    pub(crate) fn say_farewells(&mut self) {
+        if !self.order.is_acting() {
+            return;
+        }
+        let ready: Vec<(Uid, Seqno)> = self
+            .peers
+            .iter()
+            .filter_map(|peer| match peer.standing {
+                Standing::Leaver { seqno } if self.leave_is_known(seqno) => Some((peer.member.uid, seqno)),
+                _ => None,
+            })
+            .collect();
+        for (uid, seqno) in ready {
+            self.post(uid, Frame::Farewell { seqno });
+        }
+    }
+
+    fn leave_is_known(&self, seqno: Seqno) -> bool {
+        let staying = self.history.view_at(seqno);
+        self.accepted >= seqno
+            && self.is_quorum(staying, |member| {
+                member.uid == self.me.uid
+                    || self.peers.get(member.uid).is_some_and(|peer| peer.accepted >= seqno)
+            })
+    }
+
+    /// Leavers that have been told to go, or have been silent for long, are forgotten.
+    pub(crate) fn forget_leavers(&mut self, now: Time) {
+        let accepted = self.accepted;
+        let before = self.peers.len();
+        self.peers.retain(|peer| match peer.standing {
+            Standing::Leaver { seqno } => accepted < seqno || now.since(peer.last_heard) < LINGER,
+            _ => true,
+        });
+        self.audience_is_stale |= self.peers.len() != before;
+    }
+
+    /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member.
+    pub(crate) fn handle_farewell(&mut self, seqno: Seqno) {
+        if self.own_leave_is_logged() && self.history.received() >= seqno {
+            self.accepted = self.accepted.max(seqno);
+            self.go();
+        }
+    }
+}

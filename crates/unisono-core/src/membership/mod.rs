@@ -1,0 +1,16 @@
+//! Who is in the group: views and quorums, suspicion, joining, leaving, resets.
+//!
+//! Membership changes in two ways only. A join or a leave is an entry of the order, one at a time, accepted when
+//! quorums of both sides hold it. Everything else (crash, slowness, partition) is a reset: a new epoch with a new
+//! first view, decided by the members of the old one.
+
+mod detector;
+mod join;
+mod leave;
+mod recovery;
+mod view;
+
+pub(crate) use detector::Detector;
+pub(crate) use join::{Door, Joining};
+pub(crate) use leave::Leaving;
+pub(crate) use recovery::{Past, Recovery};

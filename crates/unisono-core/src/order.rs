@@ -1,0 +1,520 @@
+//! Who numbers, and how: the sequencer, and the handing over of its role (KT93 §3.1; KT96 §5).
+//!
+//! The orderer takes messages from hold and appends them to the log, each under the next number. The role changes
+//! hands by ordered events: a role event, the orderer's own leave, a reset. Whoever an event names takes the role as
+//! soon as it holds everything through that event; from that event on the old orderer numbers nothing. Until the
+//! successor is heard, everyone who knows the event tells it so.
+
+use crate::event::Suspicion;
+use crate::config::SlowMember;
+use crate::group::{Group, Phase};
+use crate::history::{Entry, Message};
+use crate::hold::Held;
+use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::peers::Standing;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Change, Frame, Heartbeat};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
+const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
+/// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
+const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
+/// How many messages of one sender are numbered before the next sender's turn.
+const TURN: usize = 32;
+
+/// What this member has to do with ordering.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// It gives out numbers, by the event at this place.
+    acting: Option<Seqno>,
+    /// The last event by which it took the role; nothing before the first time in this epoch.
+    taken: Option<Seqno>,
+    /// The highest term it has heard an orderer act in.
+    heard: Seqno,
+    /// What it numbered was put on the wire through here.
+    pub(crate) announced: Seqno,
+    /// It numbered through here.
+    pub(crate) numbered: Seqno,
+    /// A heartbeat is to go with the next datagram to everybody, now.
+    pub(crate) heartbeat_due: bool,
+    heartbeat_at: Option<Time>,
+    heartbeat_after: Duration,
+    pub(crate) stamp: u32,
+    told_accepted: Seqno,
+    /// The orderer says that every member hears the multicast.
+    multicast: bool,
+    multicast_probe_at: Time,
+    /// Whom the application wants to have the role.
+    successor: Option<Uid>,
+    /// Whose turn it was last.
+    turn: Uid,
+    /// Since when the slowest application has kept the window shut.
+    shut_since: Option<(Time, Uid)>,
+}
+
+impl Order {
+    pub(crate) fn is_acting(&self) -> bool {
+        self.acting.is_some()
+    }
+
+    pub(crate) fn heartbeat_at(&self) -> Option<Time> {
+        self.heartbeat_at
+    }
+
+    pub(crate) fn multicast_heard(&self) -> bool {
+        self.multicast
+    }
+
+    pub(crate) fn note_accepted(&mut self, accepted: Seqno) {
+        if accepted > self.told_accepted {
+            self.heartbeat_due = true;
+        }
+    }
+
+    /// A new epoch, or none: this member has no role in it yet.
+    pub(crate) fn begin(&mut self, start: Seqno) {
+        *self = Order {
+            announced: start,
+            numbered: start,
+            told_accepted: start,
+            heard: start,
+            stamp: self.stamp,
+            multicast: self.multicast,
+            ..Order::default()
+        };
+    }
+
+    /// Stops numbering: a ballot was promised, or this member is out.
+    pub(crate) fn stop(&mut self) {
+        self.acting = None;
+        self.heartbeat_at = None;
+        self.heartbeat_due = false;
+    }
+}
+
+impl Group {
+    /// Whom the last naming event known names.
+    pub(crate) fn named(&self) -> Uid {
+        self.history.term().1
+    }
+
+    /// The place of the event that named this orderer.
+    pub(crate) fn term(&self) -> Seqno {
+        self.history.term().0
+    }
+
+    /// Takes the role if the log says so (DESIGN §4: once per event, holding everything through it).
+    pub(crate) fn take_role(&mut self, now: Time) {
+        let (event, named) = self.history.term();
+        let promised = self.recovery.has_promised();
+        if named != self.me.uid || promised || self.order.taken.is_some_and(|taken| taken >= event) {
+            self.watch_for_successor(now, event, named);
+            return;
+        }
+        if self.lacks() && !self.broken(Planted::SuccessorDoesNotHold) {
+            return;
+        }
+        self.probe(Probe::RoleTaken);
+        // Places beyond the event would be numbered by somebody else: there are none, or we would not be named.
+        let received = self.history.received();
+        self.history.cut(received);
+        self.order.acting = Some(event);
+        self.order.taken = Some(event);
+        self.order.heard = self.order.heard.max(event);
+        self.order.announced = self.order.announced.max(received);
+        self.order.numbered = received;
+        self.order.told_accepted = self.accepted.min(self.order.told_accepted);
+        self.order.multicast_probe_at = now;
+        self.audience_is_stale = true;
+        self.outbox.restart();
+        self.beat_soon(now);
+        self.order.heartbeat_due = true;
+    }
+
+    /// Somebody else is named and not heard yet: arms the timer by which it is told.
+    fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
+        let unheard = named != self.me.uid
+            && event > self.order.heard
+            && self.history.end() <= event
+            && self.phase != Phase::Joining
+            && !self.recovery.has_promised();
+        if self.order.acting.is_none() {
+            if unheard && self.order.heartbeat_at.is_none() {
+                let first = if self.order.numbered == event { HEARTBEAT_FIRST } else { HEARTBEAT_IDLE };
+                self.order.heartbeat_after = first;
+                self.order.heartbeat_at = Some(now + first);
+            } else if !unheard {
+                self.order.heartbeat_at = None;
+            }
+        }
+    }
+
+    /// The next heartbeat comes soon: something was numbered.
+    fn beat_soon(&mut self, now: Time) {
+        self.order.heartbeat_after = HEARTBEAT_FIRST;
+        let soon = now + HEARTBEAT_FIRST;
+        self.order.heartbeat_at = Some(self.order.heartbeat_at.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// Numbers whatever may be numbered now.
+    pub(crate) fn number(&mut self, now: Time) {
+        if self.order.acting.is_none()
+            || (self.recovery.has_promised() && !self.broken(Planted::NumberAfterPromise))
+        {
+            return;
+        }
+        let before = self.history.received();
+        let was_waiting = self.order.shut_since.is_some();
+        self.number_messages(now);
+        self.number_changes(now);
+        if self.history.received() > before {
+            self.order.numbered = self.history.received();
+            self.note_received(now);
+            self.accept(now);
+            self.beat_soon(now);
+        }
+        if was_waiting && self.order.shut_since.is_none() {
+            self.beat_soon(now);
+        }
+    }
+
+    /// Senders take turns, each in its own order, as long as there is room.
+    fn number_messages(&mut self, now: Time) {
+        let mut senders: Vec<Uid> = self.hold.senders().collect();
+        if !self.outbox.all_numbered() {
+            senders.push(self.me.uid);
+            senders.sort_unstable();
+        }
+        if senders.is_empty() {
+            return;
+        }
+        let start = senders.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
+        senders.rotate_left(start);
+        let mut progress = true;
+        while progress {
+            progress = false;
+            for &sender in &senders {
+                for _ in 0..TURN {
+                    let Some((number, held)) = self.next_of(sender) else { break };
+                    if !self.has_room(now) {
+                        return;
+                    }
+                    self.order.turn = sender;
+                    progress = true;
+                    self.number_message(sender, number, held);
+                }
+            }
+        }
+    }
+
+    /// The next message of `sender` that may be numbered.
+    fn next_of(&mut self, sender: Uid) -> Option<(MessageNumber, Held)> {
+        let mark = self.history.sender_mark(sender);
+        let next = if sender == self.me.uid {
+            let (number, own) = self.outbox.first_unnumbered()?;
+            let held = Held {
+                more: own.more,
+                resilience: own.resilience,
+                broadcast: false,
+                bytes: own.bytes.clone(),
+            };
+            (number, held)
+        } else {
+            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
+        };
+        // A join waits for the end of every message of several pieces: none may begin meanwhile.
+        if next.1.more && !mark.open && self.door.somebody_is_ready(&self.peers, self.history.received()) {
+            self.probe(Probe::JoinWaitedForPieces);
+            return None;
+        }
+        Some(next)
+    }
+
+    fn number_message(&mut self, sender: Uid, number: MessageNumber, held: Held) {
+        if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
+            self.hold.take(sender, number);
+        }
+        self.history.append(Entry::Message(Message {
+            sender,
+            number,
+            resilience: held.resilience,
+            more: held.more,
+            broadcast: held.broadcast,
+            data: Some(held.bytes),
+        }));
+        if sender == self.me.uid {
+            self.outbox.note_numbered(Time::ZERO, number);
+        } else {
+            self.hold.forget_through(sender, number);
+        }
+    }
+
+    /// There is room in the history for one message more, and no application is too far behind.
+    fn has_room(&mut self, now: Time) -> bool {
+        if self.broken(Planted::HistoryUnbounded) {
+            return true;
+        }
+        let end = self.history.received();
+        let limit = u64::from(self.config.history_messages);
+        let stable = self.stable();
+        if end - stable.min(end) >= limit || self.history.bytes() >= self.config.history_bytes {
+            self.probe(Probe::HistoryFull);
+            let slowest = self.slowest_received();
+            self.order.shut_since.get_or_insert((now, slowest));
+            return false;
+        }
+        let (delivered, who) = self.slowest_delivered();
+        if end - delivered.min(end) >= limit {
+            self.probe(Probe::WindowShut);
+            self.order.shut_since.get_or_insert((now, who));
+            return false;
+        }
+        self.order.shut_since = None;
+        true
+    }
+
+    fn slowest_received(&self) -> Uid {
+        let view = self.history.view();
+        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received);
+        view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
+    }
+
+    /// Who keeps the window or the history shut, and since when.
+    pub(crate) fn window_shut_by(&self) -> Option<(Time, Uid)> {
+        self.order.shut_since
+    }
+
+    /// Joins, leaves and the handing over of the role: one at a time.
+    fn number_changes(&mut self, now: Time) {
+        if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
+            return;
+        }
+        if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {
+            let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
+            self.history.append(Entry::Change(Box::new(change)));
+            if is_my_leave {
+                self.resign();
+            }
+            return;
+        }
+        let Some(successor) = self.order.successor.take() else { return };
+        if successor != self.me.uid && self.history.view().iter().any(|member| member.uid == successor) {
+            self.history.append(Entry::Change(Box::new(Change::Role { orderer: successor })));
+            self.resign();
+        }
+    }
+
+    /// The role goes to somebody else with the event just numbered.
+    pub(crate) fn resign(&mut self) {
+        self.order.numbered = self.history.received();
+        if !self.broken(Planted::OldOrdererGoesOn) {
+            self.order.acting = None;
+        }
+        self.order.heartbeat_at = None;
+        self.outbox.restart();
+        self.hold.clear();
+    }
+
+    /// The application wants somebody else to order.
+    pub(crate) fn request_hand_over(&mut self, to: Uid) {
+        self.order.successor = Some(to);
+    }
+
+    // --- heartbeats ---
+
+    pub(crate) fn heartbeat_timeout(&mut self, now: Time) {
+        if self.order.heartbeat_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.order.acting.is_some() {
+            self.exclude_if_too_slow(now);
+            if !self.broken(Planted::NoHeartbeat) {
+                self.order.heartbeat_due = true;
+            }
+            let keeps_asking = self.order.shut_since.is_some() || self.somebody_leaves();
+            let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
+            self.order.heartbeat_at = Some(now + after);
+            self.order.heartbeat_after = (after * 2).min(self.idle_period());
+        } else {
+            self.tell_successor(now);
+        }
+    }
+
+    /// Larger groups ask less often, so that answers stay few.
+    pub(crate) fn idle_period(&self) -> Duration {
+        HEARTBEAT_IDLE * (1 + self.peers.len() as u32 / 32)
+    }
+
+    fn somebody_leaves(&self) -> bool {
+        self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
+    }
+
+    /// Whoever knows a naming event and does not hear its term says how far the numbers go: the predecessor to
+    /// everybody, anyone else to the one who is named.
+    fn tell_successor(&mut self, now: Time) {
+        self.order.heartbeat_at = None;
+        let (event, named) = self.history.term();
+        if event <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
+            return;
+        }
+        if self.order.numbered == event {
+            self.order.heartbeat_due = true;
+        } else {
+            let heartbeat = self.heartbeat();
+            self.post(named, Frame::Heartbeat(heartbeat));
+        }
+        let after = (self.order.heartbeat_after * 2).clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE);
+        self.order.heartbeat_after = after;
+        self.order.heartbeat_at = Some(now + after);
+    }
+
+    /// What a heartbeat says now.
+    pub(crate) fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            term: self.term(),
+            acting: self.order.acting.is_some(),
+            end: self.history.received(),
+            accepted: self.accepted,
+            stable: if self.order.acting.is_some() { self.stable() } else { self.history.base() },
+            stamp: self.order.stamp,
+            multicast: self.order.acting.is_some() && self.all_hear_multicast(),
+        }
+    }
+
+    /// A heartbeat went out to everybody.
+    pub(crate) fn note_heartbeat_sent(&mut self) {
+        self.order.heartbeat_due = false;
+        self.order.told_accepted = self.accepted;
+    }
+
+    /// It is time to see who hears the multicast.
+    pub(crate) fn multicast_probe_is_due(&mut self, now: Time) -> bool {
+        let due = self.order.acting.is_some()
+            && self.settings.transport != crate::config::Transport::Unicast
+            && self.peers.len() > 0
+            && self.order.multicast_probe_at <= now;
+        if due {
+            self.order.multicast_probe_at = now + MULTICAST_PROBE_EVERY;
+        }
+        due
+    }
+
+    pub(crate) fn handle_heartbeat(&mut self, now: Time, from: Uid, heartbeat: &Heartbeat) {
+        if self.recovery.has_promised() {
+            return;
+        }
+        self.repair.note_end(heartbeat.end, from);
+        if heartbeat.acting && heartbeat.term >= self.order.heard {
+            self.order.heard = heartbeat.term;
+            self.acknowledging.stamp = heartbeat.stamp;
+            if self.order.multicast != heartbeat.multicast {
+                self.order.multicast = heartbeat.multicast;
+                self.audience_is_stale = true;
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(from) {
+            peer.received = peer.received.max(heartbeat.end);
+        }
+        self.note_accept_hint(heartbeat.accepted, heartbeat.stable);
+        if self.history.received() < heartbeat.end {
+            if self.history.end() < heartbeat.end {
+                self.probe(Probe::TailRevealed);
+            }
+            if !heartbeat.acting && self.named() != self.me.uid && self.term() < heartbeat.term {
+                self.probe(Probe::RoleToldByWitness);
+            }
+        }
+        if heartbeat.acting && self.heartbeat_wants_answer(now, heartbeat.end) {
+            self.acknowledging.due = true;
+        }
+    }
+
+    // --- data on its way to a number ---
+
+    /// Messages that ask for a place.
+    pub(crate) fn handle_data(&mut self, now: Time, data: &crate::wire::Data) {
+        if self.recovery.has_promised() || !self.may_send(data.sender) {
+            return;
+        }
+        let last = self.history.sender_mark(data.sender).number;
+        let window = u64::from(self.config.window);
+        let broadcast = data.method == crate::wire::Method::Bb;
+        let mut fresh = false;
+        for (number, piece) in (data.first..).zip(data.pieces.iter()) {
+            if broadcast && self.history.supply(data.sender, number, piece.more, &piece.bytes) {
+                self.probe(Probe::NumberBeforeData);
+                continue;
+            }
+            let duplicates_taken = self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
+            let held = Held { more: piece.more, resilience: data.resilience, broadcast, bytes: piece.bytes };
+            if duplicates_taken && self.order.is_acting() && self.number_carelessly(now, data.sender, number, last, &held) {
+                continue;
+            }
+            fresh |= self.hold.keep(data.sender, number, data.base, last, window, held);
+        }
+        if !fresh && self.order.is_acting() {
+            self.probe(Probe::DuplicateRefused);
+            self.repeat_to(now, data.sender);
+        }
+        if self.order.is_acting()
+            && let Some((from, to)) = self.hold.gap(data.sender, last)
+        {
+            self.probe(Probe::SenderAsked);
+            self.want(now, data.sender, from, to);
+        }
+    }
+
+    /// Planted bugs only: numbers a message that must not be numbered.
+    fn number_carelessly(&mut self, now: Time, sender: Uid, number: MessageNumber, last: MessageNumber, held: &Held) -> bool {
+        let again = self.broken(Planted::DuplicateNumbered) && number <= last;
+        let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
+        if (!again && !early) || !self.has_room(now) {
+            return false;
+        }
+        self.number_message(sender, number, held.clone());
+        self.order.numbered = self.history.received();
+        true
+    }
+
+    /// `uid` may have messages numbered.
+    fn may_send(&self, uid: Uid) -> bool {
+        self.history.view().iter().any(|member| member.uid == uid)
+    }
+
+    /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
+    fn repeat_to(&mut self, now: Time, to: Uid) {
+        let heartbeat = self.heartbeat();
+        if let Some(peer) = self.peers.get_mut(to)
+            && now.since(peer.told_at) > Duration::from_millis(5)
+        {
+            peer.told_at = now;
+            self.post(to, Frame::Heartbeat(heartbeat));
+        }
+    }
+
+    fn want(&mut self, now: Time, sender: Uid, from: MessageNumber, to: MessageNumber) {
+        if let Some(peer) = self.peers.get_mut(sender)
+            && now.since(peer.told_at) > Duration::from_millis(3)
+        {
+            peer.told_at = now;
+            self.post(sender, Frame::Want { from, to });
+        }
+    }
+
+    /// A member whose application holds everybody up for longer than the group allows is excluded by a reset.
+    fn exclude_if_too_slow(&mut self, now: Time) {
+        if let (SlowMember::ExcludeAfter(patience), Some((since, who))) =
+            (self.config.slow_member, self.order.shut_since)
+            && who != self.me.uid
+            && now.since(since) > patience
+        {
+            self.order.shut_since = None;
+            self.probe(Probe::SuspectedSlow);
+            self.suspect(now, who, Suspicion::Slow);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Everybody this member talks with, and the one table of what each is known to hold.
+//!
+//! "Known to hold" feeds acceptance, purging, flow control and the choice of whom to ask for repairs. Facts in it
+//! never become false within an epoch: a watermark only rises.
+
+use crate::event::Suspicion;
+use crate::history::Members;
+use crate::identity::{Member, Seqno, Uid};
+use crate::table::Table;
+use crate::time::Time;
+use crate::wire::{Assembler, ReplayWindow};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::SocketAddr;
+
+/// Why this member deals with a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// In the view.
+    Member,
+    /// It listens, and will be numbered in.
+    Observer { hello: Bytes },
+    /// Its leave, at this place, is in the log; it is served until it may go.
+    Leaver { seqno: Seqno },
+}
+
+/// One peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) member: Member,
+    pub(crate) standing: Standing,
+    /// Holds everything through here, data included.
+    pub(crate) received: Seqno,
+    /// Knows everything through here to be accepted.
+    pub(crate) accepted: Seqno,
+    /// Its application has everything through here.
+    pub(crate) delivered: Seqno,
+    /// In the present epoch it has shown that it entered it.
+    pub(crate) entered: bool,
+    pub(crate) hears_multicast: bool,
+    pub(crate) last_heard: Time,
+    /// When it last showed that it hears what this member sends it.
+    pub(crate) heard_us: Option<Time>,
+    pub(crate) probing: Option<Probing>,
+    pub(crate) suspected: Option<Suspicion>,
+    pub(crate) replay: Option<ReplayWindow>,
+    pub(crate) parcels: Assembler,
+    /// When something was last repeated to it on suspicion that it lost it.
+    pub(crate) told_at: Time,
+}
+
+/// Probes are out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probing {
+    pub(crate) since: Time,
+    pub(crate) last: Time,
+    pub(crate) nonce: u64,
+    pub(crate) sent: u32,
+}
+
+impl Peer {
+    pub(crate) fn new(now: Time, member: Member, standing: Standing, received: Seqno) -> Peer {
+        Peer {
+            member,
+            standing,
+            received,
+            accepted: received,
+            delivered: received,
+            entered: false,
+            hears_multicast: false,
+            last_heard: now,
+            heard_us: None,
+            probing: None,
+            suspected: None,
+            replay: None,
+            parcels: Assembler::default(),
+            told_at: Time::ZERO,
+        }
+    }
+}
+
+impl Peer {
+    /// It listens and waits to be numbered in.
+    pub(crate) fn is_observer(&self) -> bool {
+        matches!(self.standing, Standing::Observer { .. })
+    }
+}
+
+/// All peers; never this member itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peers {
+    table: Table<Peer>,
+}
+
+impl Peers {
+    pub(crate) fn get(&self, uid: Uid) -> Option<&Peer> {
+        self.table.get(uid)
+    }
+
+    pub(crate) fn get_mut(&mut self, uid: Uid) -> Option<&mut Peer> {
+        self.table.get_mut(uid)
+    }
+
+    pub(crate) fn insert(&mut self, peer: Peer) -> &mut Peer {
+        let uid = peer.member.uid;
+        self.table.insert(uid, peer);
+        self.table.get_or_insert_with(uid, || unreachable!("inserted above"))
+    }
+
+    pub(crate) fn remove(&mut self, uid: Uid) -> Option<Peer> {
+        self.table.remove(uid)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Peer) -> bool) {
+        self.table.retain(|_, peer| keep(peer));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.table.iter().map(|(_, peer)| peer)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.table.iter_mut().map(|(_, peer)| peer)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn address(&self, uid: Uid) -> Option<SocketAddr> {
+        self.get(uid).map(|peer| peer.member.address)
+    }
+
+    /// The highest place that at least `holders` of `view` are known to hold through, `me` included with `mine`.
+    pub(crate) fn held_by(&self, view: &Members, holders: usize, me: Uid, mine: Seqno) -> Seqno {
+        let known = |uid: Uid| if uid == me { mine } else { self.get(uid).map_or(0, |peer| peer.received) };
+        match holders {
+            0 => Seqno::MAX,
+            1 => view.iter().map(|member| known(member.uid)).max().unwrap_or(0),
+            _ => {
+                let mut marks: Vec<Seqno> = view.iter().map(|member| known(member.uid)).collect();
+                if marks.len() < holders {
+                    return 0;
+                }
+                marks.sort_unstable_by(|a, b| b.cmp(a));
+                marks[holders - 1]
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Planted bugs and probes: how the simulator proves that it is awake.
+//!
+//! A planted bug breaks one rule where that rule is written; a checker must notice within a stated number of seeds.
+//! A probe marks a rare state; a long run must have met them all. Without the feature `planted` no bug can be
+//! switched on.
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$item])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+        }
+    };
+}
+
+named! {
+    /// A rule that is broken on purpose.
+    Planted {
+        /// A message is accepted when one member less than its resilience asks for holds it.
+        AcceptWithOneAckLess,
+        /// The sender of a message counts as a holder, whether it said so or not.
+        SenderCountsAsHolder,
+        /// A member acknowledges what it has heard of, holes and all.
+        AckBeforeHolding,
+        /// A member delivers what it holds, accepted or not.
+        DeliverTentative,
+        /// The orderer numbers a message that has its number already.
+        DuplicateNumbered,
+        /// The orderer numbers what it has of a sender, whether earlier messages are there or not.
+        SenderOrderForgotten,
+        /// Datagrams of another epoch are taken as of this one.
+        OldEpochTaken,
+        /// What was held without a number in the old epoch is numbered in the new one.
+        HoldKept,
+        /// Every send under way is reported failed at a reset, in the log or not.
+        KeptReportedFailed,
+        /// Who handed the role over goes on numbering.
+        OldOrdererGoesOn,
+        /// A successor takes the role before it holds everything.
+        SuccessorDoesNotHold,
+        /// Joins and leaves are accepted like messages at r = 0.
+        ChangeAcceptedAlone,
+        /// The next join or leave is numbered before the last is accepted.
+        NextChangeEarly,
+        /// A leaver is gone as soon as its leave is in its log.
+        LeaverGoesAtOnce,
+        /// A member that promised a ballot goes on storing and acknowledging.
+        StoreAfterPromise,
+        /// A member that promised a ballot goes on accepting.
+        AcceptAfterPromise,
+        /// An orderer that promised a ballot goes on numbering.
+        NumberAfterPromise,
+        /// A member votes in any ballot, whatever it promised.
+        PromiseForgotten,
+        /// A proposal that was prepared before is not taken over.
+        PreparedIgnored,
+        /// The next epoch begins after the last accepted entry: tentative ones are dropped.
+        TentativeDropped,
+        /// The coordinator takes its own log, though a voter's is longer.
+        OwnLogNotLongest,
+        /// A member prepares without holding what the next epoch keeps.
+        PrepareWithoutHolding,
+        /// A coordinator goes on with whoever votes.
+        NextViewWithoutQuorum,
+        /// A proposal is taken for decided as soon as its coordinator prepared it.
+        DecidedAtOnce,
+        /// A member purges by its own watermark.
+        PurgeByOwnWatermark,
+        /// A joiner does not deliver the first message after its join.
+        JoinerStartsLate,
+        /// The reset event never says that messages may be lost.
+        DegradedUnsaid,
+        /// Lost places are not asked for.
+        NoNack,
+        /// The orderer is silent after its last message.
+        NoHeartbeat,
+        /// Messages of an excluded sender that are unfinished are kept over the reset.
+        UnfinishedKept,
+        /// A leave needs only the leaver's word: the orderer is not told to wait until its messages are numbered.
+        LeaveOvertakesMessages,
+        /// The history is not bounded.
+        HistoryUnbounded,
+    }
+}
+
+named! {
+    /// A rare state worth reaching.
+    Probe {
+        /// Acceptance waited for an acknowledgement and got it.
+        AcceptedByAck,
+        /// A member told by itself that enough hold a message.
+        AcceptedByOwnTable,
+        /// A number came before its data.
+        NumberBeforeData,
+        /// Data came by BB before its number.
+        DataBeforeNumber,
+        /// A NACK was answered by somebody who does not order.
+        RepairedByMember,
+        /// A NACK was repeated.
+        NackRepeated,
+        /// Nobody keeps the place any more.
+        AskedForGone,
+        /// Only a heartbeat revealed the last message.
+        TailRevealed,
+        /// A message was sent again for want of a number.
+        Resent,
+        /// A message came again that has its number.
+        DuplicateRefused,
+        /// The orderer asked a sender for a missing message.
+        SenderAsked,
+        /// The history was full.
+        HistoryFull,
+        /// The slowest application shut the window.
+        WindowShut,
+        /// A sender's window was full.
+        SendRefused,
+        /// A message of several pieces was delivered.
+        PiecesDelivered,
+        /// A reset fell into a message of several pieces.
+        PiecesGivenUp,
+        /// A join waited for the end of a message of several pieces.
+        JoinWaitedForPieces,
+        /// The role was handed over.
+        RoleTaken,
+        /// A successor learned of its role from somebody else than its predecessor.
+        RoleToldByWitness,
+        /// A successor had to ask for entries before it could take the role.
+        SuccessorCaughtUp,
+        /// A joiner became a member.
+        JoinerEntered,
+        /// A join was requested twice.
+        JoinRepeated,
+        /// A join met a reset.
+        JoinMetReset,
+        /// A joiner voted.
+        JoinerVoted,
+        /// Two founders met, and one gave way.
+        FounderGaveWay,
+        /// A member left.
+        LeaverGone,
+        /// The orderer left.
+        OrdererLeft,
+        /// A leaver voted.
+        LeaverVoted,
+        /// A leave met a reset.
+        LeaveMetReset,
+        /// Probes went out after silence and were answered.
+        ProbeAnswered,
+        /// A member was suspected of being deaf.
+        SuspectedDeaf,
+        /// A member was suspected for its slowness.
+        SuspectedSlow,
+        /// This member noticed that it had been asleep.
+        WasAsleep,
+        /// Two coordinators met.
+        TwoCoordinators,
+        /// A coordinator was outbid.
+        Outbid,
+        /// An invitation was ignored: its sender shows no sign of hearing us.
+        InvitationUnheard,
+        /// A coordinator lacked entries that a voter has.
+        CoordinatorPulled,
+        /// Somebody lacked entries that the next epoch keeps.
+        MemberPulled,
+        /// A vote carried a prepared proposal, which was taken over.
+        PreparedAdopted,
+        /// The view of a reset had an unaccepted change at its end: both sides were asked.
+        BothSidesAsked,
+        /// A tentative message survived a reset.
+        TentativeKept,
+        /// A tentative entry was cut off.
+        TentativeCut,
+        /// A message under way failed.
+        SendFailed,
+        /// A reset was degraded.
+        Degraded,
+        /// A coordinator died or fell silent, and another took over.
+        CoordinatorReplaced,
+        /// Somebody who missed the decision was told.
+        DecisionTold,
+        /// A member learned that it was excluded.
+        Excluded,
+        /// A reset had no quorum and waited.
+        NoQuorum,
+        /// A reset brought everybody back.
+        NobodyMissing,
+        /// A datagram came twice.
+        ReplayRefused,
+        /// A datagram of an older epoch came.
+        StaleRefused,
+        /// A frame travelled in parcels.
+        ParcelUsed,
+    }
+}

@@ -1,0 +1,178 @@
+//! Repair: asking for what was lost, and giving it to whoever asks.
+//!
+//! A gap is a place this member knows to exist and does not hold. It asks for it after a little while with jitter
+//! (the datagram may only be late), then ever more patiently: first the orderer, then anyone known to hold it.
+//! Anyone who holds a place answers, whatever state it is in.
+
+use crate::group::{Group, Phase};
+use crate::identity::{Seqno, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Frame, NACK_RANGES_MAX};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// Before the first NACK: half of it at least, the rest is jitter.
+const ASK_AFTER: Duration = Duration::from_millis(1);
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
+const ASK_AGAIN_MAX: Duration = Duration::from_millis(200);
+/// The most places that one NACK gets answered.
+const SERVE_PLACES_MAX: u64 = 512;
+/// The most answers that wait to be sent.
+const SERVES_MAX: usize = 64;
+
+/// What this member lacks, and when it asks for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repair {
+    /// The highest place known to exist.
+    target: Seqno,
+    /// Who said so last.
+    told_by: Uid,
+    ask_at: Option<Time>,
+    ask_again: Duration,
+    asked: u32,
+}
+
+impl Repair {
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        self.ask_at
+    }
+
+    /// Somebody says that the order goes through `end`.
+    pub(crate) fn note_end(&mut self, end: Seqno, by: Uid) {
+        if end >= self.target {
+            (self.target, self.told_by) = (end, by);
+        }
+    }
+
+    /// The log got longer: what is asked for next is asked for freshly.
+    pub(crate) fn note_progress(&mut self, received: Seqno) {
+        self.asked = 0;
+        self.ask_again = ASK_AGAIN_FIRST;
+        if received >= self.target {
+            self.ask_at = None;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Repair::default();
+    }
+
+    pub(crate) fn target(&self) -> Seqno {
+        self.target
+    }
+}
+
+impl Group {
+    /// Something is known to exist that this member does not hold.
+    pub(crate) fn lacks(&self) -> bool {
+        self.history.received() < self.history.end().max(self.repair.target)
+    }
+
+    /// Starts the timer for a NACK if there is a gap.
+    pub(crate) fn ask_for_gaps(&mut self, now: Time) {
+        if !self.lacks() || self.recovery.has_promised() || self.own_leave_is_logged() {
+            self.repair.ask_at = None;
+        } else if self.repair.ask_at.is_none() && !self.broken(Planted::NoNack) {
+            let jitter = self.random.below(ASK_AFTER.as_nanos() as u64 / 2);
+            self.repair.ask_at = Some(now + ASK_AFTER / 2 + Duration::from_nanos(jitter));
+            self.repair.ask_again = ASK_AGAIN_FIRST;
+            self.repair.asked = 0;
+        }
+    }
+
+    pub(crate) fn repair_timeout(&mut self, now: Time) {
+        if self.repair.ask_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.repair.ask_at = None;
+        if !self.lacks() || self.recovery.has_promised() {
+            return;
+        }
+        let ranges = self.history.gaps(self.repair.target, NACK_RANGES_MAX);
+        if let Some(whom) = self.whom_to_ask()
+            && !ranges.is_empty()
+        {
+            if self.repair.asked > 0 {
+                self.probe(Probe::NackRepeated);
+            }
+            self.counters.nacks_sent += 1;
+            self.post(whom, Frame::Nack { ranges });
+        }
+        self.repair.asked += 1;
+        let jitter = self.random.below(self.repair.ask_again.as_nanos() as u64 / 4);
+        self.repair.ask_at = Some(now + self.repair.ask_again + Duration::from_nanos(jitter));
+        self.repair.ask_again = (self.repair.ask_again * 2).min(ASK_AGAIN_MAX);
+    }
+
+    /// First the orderer; when that does not help, who told of the places, then anyone known to hold them, then
+    /// anyone.
+    fn whom_to_ask(&mut self) -> Option<Uid> {
+        let orderer = self.named();
+        if self.repair.asked < 2 && self.peers.get(orderer).is_some() {
+            return Some(orderer);
+        }
+        if self.repair.asked == 2 && self.peers.get(self.repair.told_by).is_some() {
+            return Some(self.repair.told_by);
+        }
+        let next = self.history.received() + 1;
+        let holders: Vec<Uid> =
+            self.peers.iter().filter(|peer| peer.received >= next).map(|peer| peer.member.uid).collect();
+        let anyone: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
+        let choice = if holders.is_empty() || self.repair.asked % 2 == 0 { anyone } else { holders };
+        choice.get(self.random.below(choice.len() as u64) as usize).copied()
+    }
+
+    /// Somebody lacks these places.
+    pub(crate) fn handle_nack(&mut self, from: Uid, ranges: &[(Seqno, Seqno)]) {
+        let Some(address) = self.peers.address(from) else { return };
+        let base = self.history.base();
+        if ranges.first().is_some_and(|range| range.0 <= base) {
+            self.probe(Probe::AskedForGone);
+            self.post(from, Frame::Gone { through: base });
+        }
+        let mut left = SERVE_PLACES_MAX;
+        for &(first, last) in ranges {
+            let (first, last) =
+                (first.max(base + 1), last.min(self.history.end()).min(first.saturating_add(left)));
+            if first > last || left == 0 {
+                continue;
+            }
+            left = left.saturating_sub(last - first + 1);
+            if !self.order.is_acting() {
+                self.probe(Probe::RepairedByMember);
+            }
+            self.serve(address, self.epoch_tag, None, first, last);
+        }
+    }
+
+    /// Queues places to be sent to one address.
+    pub(crate) fn serve(
+        &mut self,
+        to: SocketAddr,
+        under: crate::identity::EpochTag,
+        level: Option<crate::identity::Ballot>,
+        first: Seqno,
+        last: Seqno,
+    ) {
+        let known = |serve: &crate::group::Serve| {
+            serve.to == to && serve.level == level && serve.next <= first && serve.last >= last
+        };
+        if self.serves.len() < SERVES_MAX && !self.serves.iter().any(known) {
+            self.serves.push_back(crate::group::Serve { to, under, level, next: first, last });
+        }
+    }
+
+    /// A place we asked for is gone: everybody held it, so we were not one of everybody.
+    pub(crate) fn handle_gone(&mut self, now: Time, from: Uid, through: Seqno) {
+        if through <= self.history.received() {
+            return;
+        }
+        if self.phase == Phase::Joining {
+            self.start_over(now);
+        } else {
+            self.inquire(now, from);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Who holds what: acceptance, acknowledgement, purging.
+//!
+//! A message is accepted when as many members of the view below it as its resilience asks for hold it and all
+//! below; a join or leave when a quorum of those before it and one of those after it does, and the joiner. Anybody
+//! who can tell may take it for accepted: a member that holds a message knows two holders, itself and the orderer,
+//! so at r ≤ 1 it waits for nobody. The others learn it from the orderer's heartbeat.
+//!
+//! An acknowledgement is cumulative: "I hold everything through s, data included".
+
+use crate::event::Outcome;
+use crate::group::{Group, Phase};
+use crate::history::{Entry, Members, Message};
+use crate::identity::{Member, Seqno, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Change, Watermarks};
+
+/// What this member owes the orderer, and what it told it last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Acknowledging {
+    /// An acknowledgement is to go out now.
+    pub(crate) due: bool,
+    told: Watermarks,
+    told_to: Uid,
+    told_at: Time,
+    /// The stamp of the last heartbeat of the orderer.
+    pub(crate) stamp: u32,
+    /// When a multicast of the group was last heard.
+    pub(crate) multicast_at: Option<Time>,
+    /// Looked at for acknowledgements through here.
+    seen: Seqno,
+    /// What the orderer said is accepted, and what it said all hold.
+    accepted_hint: Seqno,
+    pub(crate) stable_hint: Seqno,
+}
+
+/// A member that was silent for so long shows life with its next answer to a heartbeat.
+const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
+/// Multicasts heard within this time count as hearing the path.
+const MULTICAST_FRESH: core::time::Duration = core::time::Duration::from_millis(5000);
+
+impl Group {
+    /// How many members of a view of `members` must hold a message before it is accepted.
+    fn holders_needed(&self, members: usize, resilience: u8) -> usize {
+        let needed = (self.config.resilience.max(resilience) as usize + 1).min(members);
+        if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
+    }
+
+    /// Takes for accepted whatever can be (DESIGN: ACCEPT next entry).
+    pub(crate) fn accept(&mut self, now: Time) {
+        if self.recovery.has_promised() && !self.broken(Planted::AcceptAfterPromise) {
+            return;
+        }
+        let before = self.accepted;
+        let hint = self.acknowledging.accepted_hint.min(self.history.received());
+        while self.accepted < self.history.received() {
+            let view = self.history.view_at(self.accepted).clone();
+            let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
+            if !self.accept_within(&view, last, hint) {
+                break;
+            }
+        }
+        if self.accepted > before {
+            self.resolve_own(before);
+            self.note_accepted(now, before);
+        }
+    }
+
+    /// Accepts entries through `last`, all numbered in `view` (only `last` itself may change it). False if one must
+    /// wait.
+    fn accept_within(&mut self, view: &Members, last: Seqno, hint: Seqno) -> bool {
+        let mine = self.history.received();
+        let mut cached: Option<(usize, Seqno)> = None;
+        while self.accepted < mine.min(last) {
+            let seqno = self.accepted + 1;
+            if seqno > hint {
+                let Some(entry) = self.history.get(seqno) else { return false };
+                let acceptable = match entry {
+                    Entry::Message(message) => {
+                        let needed = self.holders_needed(view.len(), message.resilience);
+                        let sender = message.sender;
+                        let through = match cached {
+                            Some((known, through)) if known == needed => through,
+                            _ => self.peers.held_by(view, needed, self.me.uid, mine),
+                        };
+                        cached = Some((needed, through));
+                        through >= seqno
+                            || (self.broken(Planted::SenderCountsAsHolder)
+                                && self.holders(view, seqno, Some(sender)) >= needed)
+                    }
+                    Entry::Change(change) => match &**change {
+                        Change::Role { .. } => true,
+                        change => self.change_is_held(view, seqno, change),
+                    },
+                    Entry::Reset(_) => true,
+                };
+                if !acceptable {
+                    return false;
+                }
+            }
+            self.accepted = seqno;
+        }
+        true
+    }
+
+    fn holders(&self, view: &Members, seqno: Seqno, also: Option<Uid>) -> usize {
+        view.iter().filter(|member| Some(member.uid) == also || self.holds(member.uid, seqno)).count()
+    }
+
+    /// `uid` is known to hold everything through `seqno`.
+    pub(crate) fn holds(&self, uid: Uid, seqno: Seqno) -> bool {
+        if uid == self.me.uid {
+            self.history.received() >= seqno
+        } else {
+            self.peers.get(uid).is_some_and(|peer| peer.received >= seqno)
+        }
+    }
+
+    /// A join or leave is held, with all below it, by quorums of both sides, and by the joiner.
+    fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
+        if self.broken(Planted::ChangeAcceptedAlone) {
+            return true;
+        }
+        let held = |member: &Member| self.holds(member.uid, seqno);
+        let after = self.history.view_at(seqno);
+        let joiner_holds = match change {
+            Change::Join { member, .. } => self.holds(member.uid, seqno),
+            _ => true,
+        };
+        joiner_holds && self.is_quorum(before, held) && (after.is_empty() || self.is_quorum(after, held))
+    }
+
+    /// Tells the application what became of its messages that were accepted beyond `before`.
+    pub(crate) fn resolve_own(&mut self, before: Seqno) {
+        if self.outbox.len() == 0 {
+            return;
+        }
+        for seqno in before + 1..=self.accepted {
+            if let Some(Entry::Message(message)) = self.history.get(seqno)
+                && message.sender == self.me.uid
+            {
+                let number = message.number;
+                if self.outbox.resolve_through(number).is_some() {
+                    self.counters.messages_sent += 1;
+                    self.sent.push_back((number, Outcome::Ok { seqno }));
+                }
+            }
+        }
+    }
+
+    /// Looks at what newly arrived in the log: what must be acknowledged at once, and own messages that have their
+    /// number now.
+    pub(crate) fn note_received(&mut self, now: Time) {
+        let received = self.history.received();
+        let from = self.acknowledging.seen.max(self.history.base());
+        if received <= from {
+            return;
+        }
+        self.acknowledging.seen = received;
+        self.repair.note_progress(received);
+        let rank = self.ack_rank();
+        let mut due = false;
+        let mut own = 0;
+        for seqno in from + 1..=received {
+            match self.history.get(seqno) {
+                Some(Entry::Message(Message { sender, number, resilience, .. })) => {
+                    let needed = self.config.resilience.max(*resilience) as usize;
+                    due |= needed > rank;
+                    if *sender == self.me.uid {
+                        own = *number;
+                    }
+                    let (sender, number) = (*sender, *number);
+                    self.hold.forget_through(sender, number);
+                }
+                Some(Entry::Change(_)) => {
+                    due = true;
+                    self.note_change(now, seqno);
+                }
+                _ => {}
+            }
+        }
+        if own > 0 {
+            self.outbox.note_numbered(now, own);
+        }
+        let unsaid = received.saturating_sub(self.acknowledging.told.received);
+        if due || unsaid >= self.report_every() {
+            self.acknowledging.due = true;
+        }
+    }
+
+    /// Where this member stands among those who acknowledge at once: the members but the orderer, in rank order.
+    fn ack_rank(&self) -> usize {
+        let orderer = self.history.term().1;
+        let mut rank = 0;
+        for member in self.history.view().iter() {
+            if member.uid == self.me.uid {
+                return rank;
+            }
+            if member.uid != orderer {
+                rank += 1;
+            }
+        }
+        usize::MAX
+    }
+
+    /// After how many entries a member says by itself how far it is.
+    fn report_every(&self) -> u64 {
+        u64::from(self.config.history_messages / 8).max(1)
+    }
+
+    fn note_accepted(&mut self, now: Time, before: Seqno) {
+        if self.order.is_acting() {
+            self.order.note_accepted(self.accepted);
+        } else if self.history.change_beyond(before).is_some() {
+            self.acknowledging.due = true;
+        }
+        if self.joining.is_some() {
+            self.enter_if_joined(now);
+        }
+        if self.own_leave_is_logged() && self.accepted >= self.history.last_change() {
+            self.note_own_leave_accepted(now);
+        }
+    }
+
+    /// The orderer said so.
+    pub(crate) fn note_accept_hint(&mut self, accepted: Seqno, stable: Seqno) {
+        let known = &mut self.acknowledging;
+        known.accepted_hint = known.accepted_hint.max(accepted);
+        if stable > known.stable_hint {
+            known.stable_hint = stable;
+            for peer in self.peers.iter_mut() {
+                if matches!(peer.standing, crate::peers::Standing::Member) {
+                    peer.received = peer.received.max(stable);
+                }
+            }
+        }
+    }
+
+    /// A new epoch or a new life: nothing was said yet.
+    pub(crate) fn forget_acknowledgements(&mut self, through: Seqno) {
+        let old = core::mem::take(&mut self.acknowledging);
+        self.acknowledging.multicast_at = old.multicast_at;
+        self.acknowledging.seen = through;
+        self.acknowledging.accepted_hint = through;
+    }
+
+    /// What this member can say of itself.
+    pub(crate) fn watermarks(&self, now: Time) -> Watermarks {
+        let received =
+            if self.broken(Planted::AckBeforeHolding) { self.history.end() } else { self.history.received() };
+        Watermarks {
+            received,
+            accepted: self.accepted,
+            delivered: self.delivered,
+            stamp: self.acknowledging.stamp,
+            hears_multicast: self.hears_multicast(now),
+        }
+    }
+
+    pub(crate) fn hears_multicast(&self, now: Time) -> bool {
+        self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < MULTICAST_FRESH)
+    }
+
+    /// Whom acknowledgements go to, if there is somebody.
+    pub(crate) fn acknowledge_to(&self) -> Option<Uid> {
+        let promised = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
+        if promised || !matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
+            return None;
+        }
+        let named = self.named();
+        (named != self.me.uid && self.peers.get(named).is_some()).then_some(named)
+    }
+
+    /// Watermarks went out to `to`.
+    pub(crate) fn note_told(&mut self, now: Time, to: Uid, told: Watermarks) {
+        let known = &mut self.acknowledging;
+        (known.due, known.told, known.told_to, known.told_at) = (false, told, to, now);
+    }
+
+    /// Something was said to the orderer, so it knows that this member lives.
+    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno) -> bool {
+        let known = &self.acknowledging;
+        let (said, is) = (&known.told, self.watermarks(now));
+        known.told_to != self.named()
+            || said.received < end
+            || (said.received, said.accepted, said.delivered, said.hears_multicast)
+                != (is.received, is.accepted, is.delivered, is.hears_multicast)
+            || now.since(known.told_at) >= SHOW_LIFE_AFTER
+    }
+
+    /// The application took events: tells the orderer before its window shuts.
+    pub(crate) fn note_delivered(&mut self) {
+        if self.delivered.saturating_sub(self.acknowledging.told.delivered) >= self.report_every() {
+            self.acknowledging.due = true;
+        }
+    }
+
+    /// What every member holds: as the orderer counts it, or as it said.
+    pub(crate) fn stable(&self) -> Seqno {
+        if self.broken(Planted::PurgeByOwnWatermark) {
+            return self.history.received();
+        }
+        if !self.order.is_acting() {
+            return self.acknowledging.stable_hint.min(self.history.received());
+        }
+        let mut stable = self.history.received();
+        for member in self.history.view().iter() {
+            if member.uid != self.me.uid {
+                stable = stable.min(self.peers.get(member.uid).map_or(0, |peer| peer.received));
+            }
+        }
+        for peer in self.peers.iter() {
+            if let crate::peers::Standing::Leaver { seqno } = peer.standing
+                && peer.received < seqno
+            {
+                stable = stable.min(peer.received);
+            }
+        }
+        stable
+    }
+
+    /// The slowest application of the view, and whose it is.
+    pub(crate) fn slowest_delivered(&self) -> (Seqno, Uid) {
+        let mut slowest = (self.delivered, self.me.uid);
+        for member in self.history.view().iter() {
+            if let Some(peer) = self.peers.get(member.uid)
+                && peer.delivered < slowest.0
+            {
+                slowest = (peer.delivered, member.uid);
+            }
+        }
+        slowest
+    }
+
+    /// Frees what every member holds, and this one has accepted and delivered.
+    pub(crate) fn purge(&mut self) {
+        if self.recovery.has_promised() {
+            return;
+        }
+        let through = self.stable().min(self.accepted).min(self.delivered);
+        if through > self.history.base() {
+            self.history.purge(through);
+        }
+    }
+}
