@@ -1,5 +1,6 @@
 //! What can be chosen: once for a group by its founder, and by each member for itself.
 
+use crate::error::ConfigError;
 use crate::identity::Name;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -88,7 +89,7 @@ pub enum Transport {
 /// What a member chooses for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 fits an Ethernet.
+    /// The most bytes in a datagram, headers of ours included. 700 to 16,000; 1,472 fits an Ethernet.
     pub datagram_bytes_max: usize,
     /// How the group is reached.
     pub transport: Transport,
@@ -109,5 +110,70 @@ impl Default for Settings {
             patience: Duration::from_millis(150),
             locate: Duration::from_millis(300),
         }
+    }
+}
+
+/// Refuses a value above `max`.
+pub(crate) fn check(
+    parameter: &'static str,
+    value: u64,
+    max: u64,
+    allowed: &'static str,
+) -> Result<(), ConfigError> {
+    check_between(parameter, value, 0, max, allowed)
+}
+
+fn check_between(
+    parameter: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+    allowed: &'static str,
+) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(ConfigError { parameter, value, allowed }) }
+}
+
+impl GroupConfig {
+    /// Refuses what no group can work with.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check_between("members_max", self.members_max.into(), 1, 4096, "1 to 4,096")?;
+        let messages = u64::from(self.history_messages);
+        check_between("history_messages", messages, 16, 1 << 20, "16 to 1,048,576")?;
+        let bytes = self.history_bytes;
+        check_between("history_bytes", bytes, 1 << 16, 1 << 50, "65,536 to 2^50")?;
+        let message = u64::from(self.message_bytes_max);
+        check_between("message_bytes_max", message, 0, 16 << 20, "at most 16,777,216")?;
+        check_between("window", self.window.into(), 1, 1 << 16, "1 to 65,536")?;
+        match &self.quorum {
+            Quorum::MajorityOf(names) => {
+                check_between("quorum names", names.len() as u64, 1, 4096, "1 to 4,096 names")
+            }
+            Quorum::AtLeast(least) => {
+                check_between("quorum at least", (*least).into(), 1, 4096, "1 to 4,096")
+            }
+            Quorum::MajorityOfView | Quorum::All => Ok(()),
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what no member can work with.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let bytes = self.datagram_bytes_max as u64;
+        check_between("datagram_bytes_max", bytes, 700, 16_000, "700 to 16,000")?;
+        let hour = Duration::from_secs(3600);
+        for (parameter, value) in
+            [("silence", self.silence), ("patience", self.patience), ("locate", self.locate)]
+        {
+            let allowed = "5 ms to an hour, in milliseconds";
+            check_between(parameter, value.as_millis() as u64, 5, hour.as_millis() as u64, allowed)?;
+        }
+        Ok(())
     }
 }

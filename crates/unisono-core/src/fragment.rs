@@ -54,6 +54,11 @@ impl Assembly {
         Some(whole.freeze())
     }
 
+    /// A message of `sender` is unfinished.
+    pub(crate) fn is_open(&self, sender: Uid) -> bool {
+        self.parts.contains(sender)
+    }
+
     pub(crate) fn forget_sender(&mut self, sender: Uid) {
         self.parts.remove(sender);
     }

@@ -5,7 +5,7 @@
 //! the length of the log that a vote names. Views, terms and the senders' last numbers are read off the log as
 //! `received` moves, and only there.
 
-use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::table::Table;
 use crate::wire::{Change, LogBase};
 use alloc::boxed::Box;
@@ -44,6 +44,7 @@ pub(crate) struct Message {
 /// What a reset did, for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reset {
+    pub(crate) epoch: EpochId,
     pub(crate) excluded: Vec<Member>,
     pub(crate) degraded: bool,
 }
@@ -183,6 +184,11 @@ impl History {
     /// The last naming event of the log, and whom it names.
     pub(crate) fn term(&self) -> (Seqno, Uid) {
         self.terms[self.terms.len() - 1]
+    }
+
+    /// The naming event in force after the entry at `seqno`, and whom it names.
+    pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
+        self.terms.iter().rev().find(|(from, _)| *from <= seqno).copied().unwrap_or(self.terms[0])
     }
 
     /// The last join or leave ever, or the place with which the epoch began.
@@ -435,10 +441,15 @@ fn close_messages(marks: &mut Table<SenderMark>, members: Option<&[Member]>) {
 }
 
 fn push_gap(gaps: &mut Vec<(Seqno, Seqno)>, from: Seqno, to: Seqno, limit: usize) -> bool {
-    match gaps.last_mut() {
-        Some(last) if last.1 + 1 == from => last.1 = to,
-        _ if gaps.len() == limit => return false,
-        _ => gaps.push((from, to)),
+    if let Some(last) = gaps.last_mut()
+        && last.1 + 1 == from
+    {
+        last.1 = to;
+        return true;
     }
-    true
+    let fits = gaps.len() < limit;
+    if fits {
+        gaps.push((from, to));
+    }
+    fits
 }

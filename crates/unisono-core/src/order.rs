@@ -135,6 +135,12 @@ impl Group {
         self.order.heartbeat_due = true;
     }
 
+    /// Somebody else is named by the log, and shows no sign of it yet.
+    pub(crate) fn successor_is_unheard(&self) -> bool {
+        let (event, named) = self.history.term();
+        named != self.me.uid && event > self.order.heard && self.history.end() <= event
+    }
+
     /// Somebody else is named and not heard yet: arms the timer by which it is told.
     fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
         let unheard = named != self.me.uid

@@ -11,7 +11,7 @@ use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
-use crate::planted::{Planted, Probe};
+use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
 

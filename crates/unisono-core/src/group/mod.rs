@@ -34,7 +34,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use output::{Mail, Serve};
+use output::Mail;
+pub(crate) use output::Serve;
 
 /// One member's protocol state for one group: a pure state machine.
 ///
@@ -95,6 +96,8 @@ pub struct Group {
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
     pub(crate) packet_number: u64,
     parcel_id: u32,
+    outside_parcels: crate::wire::Assembler,
+    header_bytes: Vec<u8>,
     audience: Audience,
     pub(crate) audience_is_stale: bool,
     /// The application took events since the last input.
@@ -163,6 +166,8 @@ impl Group {
             sent: VecDeque::new(),
             packet_number: 0,
             parcel_id: 0,
+            outside_parcels: crate::wire::Assembler::new(),
+            header_bytes: Vec::new(),
             audience: Audience::default(),
             audience_is_stale: true,
             took_events: false,

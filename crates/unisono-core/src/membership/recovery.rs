@@ -392,11 +392,12 @@ impl Group {
     /// Votes are in: fetches what the longest log voted has and this one lacks.
     fn pull_longest(&mut self, now: Time) {
         let received = self.history.received();
+        let pulls = !self.broken(Planted::OwnLogNotLongest);
         let Some(own) = &mut self.recovery.coordination else { return };
         let longest = own.votes.iter().max_by_key(|(_, vote)| vote.end).map(|(uid, vote)| (uid, vote.end));
         let Some((holder, end)) = longest else { return };
         let ballot = own.ballot;
-        if end > received && !self.broken(Planted::OwnLogNotLongest) {
+        if end > received && pulls {
             own.stage = Stage::Pulling;
             self.probe(Probe::CoordinatorPulled);
             self.pull(now, ballot, end, holder);
@@ -679,7 +680,7 @@ impl Group {
             ask_at: None,
             go_at: None,
         });
-        let reset = Reset { excluded, degraded: proposal.degraded };
+        let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
         let start = self.history.append_reset(members.clone(), reset);
         self.enter_epoch(proposal.epoch, start);
         self.accepted = start;

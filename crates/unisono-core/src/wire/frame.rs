@@ -300,7 +300,7 @@ pub struct Heartbeat {
 }
 
 /// See [`Frame::Watermarks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
     /// Held without a gap, data included, through here.
     pub received: Seqno,

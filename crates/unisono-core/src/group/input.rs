@@ -1,0 +1,327 @@
+//! Input: datagrams taken apart, frames handed to the rooms they concern.
+//!
+//! A datagram is taken only if it is intact (or opens under its sender's key), is not a copy of one taken before,
+//! and comes from where its frames can matter: outside of any epoch (locating, asking to join, looking), this
+//! epoch, or the one before, whose stragglers are told what was decided. Anything else is dropped and counted, and
+//! never answered with more bytes than came.
+
+use super::{Group, Phase};
+use crate::history::{Entry, Filed, Message};
+use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
+use crate::peers::Standing;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{
+    Decoder, Frame, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open,
+};
+use alloc::boxed::Box;
+use bytes::{Bytes, BytesMut};
+use core::net::SocketAddr;
+
+impl Group {
+    /// A datagram for this member alone has come.
+    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
+        self.receive(now, from, datagram, false);
+    }
+
+    /// A datagram has come over the group's multicast address.
+    pub fn handle_multicast(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
+        self.receive(now, from, datagram, true);
+    }
+
+    /// The time that [`Group::poll_timeout`] named has come. Harmless at any other time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.notice_sleep(now);
+        self.joining_timeout(now);
+        self.seek_timeout(now);
+        self.leave_timeout(now);
+        self.heartbeat_timeout(now);
+        self.repair_timeout(now);
+        if self.outbox.handle_timeout(now) {
+            self.counters.resends += 1;
+            self.probe(Probe::Resent);
+        }
+        self.detector_timeout(now);
+        self.recovery_timeout(now);
+        self.past_timeout(now);
+        self.say_farewells();
+        self.forget_leavers(now);
+        self.settle(now);
+    }
+
+    fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
+        self.notice_sleep(now);
+        let length = datagram.len();
+        let Ok(header) = Header::parse(&datagram) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if header.group != self.tag || header.sender == self.me.uid || self.phase == Phase::Gone {
+            return;
+        }
+        let outside = header.epoch == EpochTag::OUTSIDE;
+        let instance = if outside { Instance(0) } else { self.instance };
+        let context = KeyContext { instance, sender: header.sender };
+        let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if outside {
+            self.receive_outside(now, from, &header, payload, multicast);
+        } else if header.epoch == self.epoch_tag || self.broken(Planted::OldEpochTaken) {
+            self.receive_inside(now, &header, payload, multicast);
+        } else {
+            self.receive_strange(now, from, &header, payload, length);
+        }
+        self.settle(now);
+    }
+
+    // --- outside of any epoch ---
+
+    fn receive_outside(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes, multicast: bool) {
+        self.counters.datagrams_received += 1;
+        for frame in Decoder::new(payload) {
+            match frame {
+                Ok(frame) => self.handle_outside(now, from, header, frame, multicast),
+                Err(_) => {
+                    self.counters.malformed += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle_outside(&mut self, now: Time, from: SocketAddr, header: &Header, frame: Frame, multicast: bool) {
+        match frame {
+            Frame::Locate { nonce } => self.handle_locate(now, from, header.sender, nonce, !multicast),
+            Frame::HereIs(here) => self.handle_here_is(now, from, here),
+            Frame::JoinRequest { cookie, name, hello } => {
+                self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
+            }
+            Frame::Welcome(welcome) => self.handle_welcome(now, welcome),
+            Frame::Refused { reason } => self.handle_refused(now, reason),
+            Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
+            Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {
+                let whole = self.outside_parcels.take(id, index, count, &bytes);
+                if let Some(Ok(frame)) = whole.as_ref().map(Frame::decode_alone) {
+                    self.probe(Probe::ParcelUsed);
+                    self.handle_outside(now, from, header, frame, multicast);
+                }
+            }
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    // --- in this epoch ---
+
+    fn receive_inside(&mut self, now: Time, header: &Header, payload: Bytes, multicast: bool) {
+        let sender = header.sender;
+        let Some(peer) = self.peers.get_mut(sender) else {
+            self.counters.stale += 1;
+            return;
+        };
+        let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
+        if !window.fresh(header.number) {
+            self.counters.replayed += 1;
+            self.probe(Probe::ReplayRefused);
+            return;
+        }
+        peer.last_heard = now;
+        peer.entered = true;
+        self.counters.datagrams_received += 1;
+        if multicast {
+            self.acknowledging.multicast_at = Some(now);
+        }
+        let mut level = None;
+        for frame in Decoder::new(payload) {
+            match frame {
+                Ok(Frame::Level { ballot }) => level = Some(ballot),
+                Ok(frame) => self.handle_inside(now, sender, frame, level),
+                Err(_) => {
+                    self.counters.malformed += 1;
+                    break;
+                }
+            }
+        }
+        if level.is_some() {
+            self.history.advance();
+            self.note_levelled(now);
+        }
+    }
+
+    fn handle_inside(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
+        match frame {
+            Frame::Data(data) => self.handle_data(now, &data),
+            Frame::Ordered(ordered) => self.handle_ordered(now, ordered, level),
+            Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
+            Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
+            Frame::Heartbeat(heartbeat) => self.handle_heartbeat(now, from, &heartbeat),
+            Frame::Watermarks(marks) => self.handle_watermarks(now, from, &marks),
+            Frame::Nack { ranges } => self.handle_nack(from, &ranges),
+            Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
+            Frame::Gone { through } => self.handle_gone(now, from, through),
+            Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
+            Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
+            Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
+            Frame::Farewell { seqno } => self.handle_farewell(seqno),
+            Frame::Invite { ballot } => self.handle_invite(now, from, ballot),
+            Frame::Vote(vote) => self.handle_vote(now, from, vote),
+            Frame::Outbid { promised } => self.handle_outbid(now, promised),
+            Frame::Pull { ballot, from: first, to } => {
+                self.handle_pull(from, ballot, (first, to), self.epoch_tag);
+            }
+            Frame::Prepare(prepare) => self.handle_prepare(now, from, prepare),
+            Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
+            Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
+            Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
+            Frame::Parcel { id, index, count, bytes } => {
+                let whole = self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
+                match whole.as_ref().map(Frame::decode_alone) {
+                    // A parcel in a parcel is nobody's honest work.
+                    Some(Ok(Frame::Parcel { .. })) | Some(Err(_)) => self.counters.malformed += 1,
+                    Some(Ok(frame)) => {
+                        self.probe(Probe::ParcelUsed);
+                        self.handle_inside(now, from, frame, level);
+                    }
+                    None => {}
+                }
+            }
+            // Somebody asks what became of this epoch: nothing yet.
+            Frame::Inquiry | Frame::Level { .. } => {}
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    /// Numbered entries are taken whoever sends them, unless a ballot was promised or the own leave is in the log:
+    /// then only under the ballot for which they were asked.
+    fn takes(&self, seqno: Seqno, level: Option<Ballot>) -> bool {
+        if let Some((ballot, through)) = self.taking_level()
+            && level == Some(ballot)
+        {
+            return seqno <= through;
+        }
+        let frozen = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
+        level.is_none()
+            && !frozen
+            && !self.own_leave_is_logged()
+            && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting)
+            && !(self.order.is_acting() && seqno > self.history.received())
+    }
+
+    fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
+        if self.takes(seqno, level) {
+            let reach = u64::from(self.config.history_messages) * 2;
+            self.history.file(seqno, entry, reach);
+        }
+    }
+
+    fn handle_ordered(&mut self, _now: Time, ordered: Ordered, level: Option<Ballot>) {
+        let Ordered { seqno, sender, first, resilience, pieces } = ordered;
+        let last = seqno + pieces.len() as u64 - 1;
+        if last <= self.history.received() || !self.takes(seqno, level) {
+            return;
+        }
+        for (offset, piece) in (0..).zip(pieces.iter()) {
+            let message = Message {
+                sender,
+                number: first + offset,
+                resilience,
+                more: piece.more,
+                broadcast: false,
+                data: Some(piece.bytes),
+            };
+            self.file(seqno + offset, Entry::Message(message), level);
+        }
+    }
+
+    /// An accept without data: what came before by BB is filed under its number.
+    fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
+        let Numbers { seqno, sender, first, resilience, count } = numbers;
+        for offset in 0..u64::from(count) {
+            let (seqno, number) = (seqno + offset, first + offset);
+            if seqno <= self.history.received() || !self.takes(seqno, level) || self.history.held(seqno).is_some()
+            {
+                continue;
+            }
+            let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
+            let found = match own {
+                Some(own) => Some((own.more, own.bytes.clone())),
+                None => self.hold.take(sender, number).map(|held| (held.more, held.bytes)),
+            };
+            if found.is_some() {
+                self.probe(Probe::DataBeforeNumber);
+            }
+            let more = found.as_ref().is_some_and(|(more, _)| *more);
+            let data = found.map(|(_, bytes)| bytes);
+            let message = Message { sender, number, resilience, more, broadcast: true, data };
+            let reach = u64::from(self.config.history_messages) * 2;
+            if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
+                return;
+            }
+        }
+    }
+
+    fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
+        let end = self.history.end();
+        let stamp = self.order.stamp;
+        let Some(peer) = self.peers.get_mut(from) else { return };
+        // Nobody holds what nobody numbered.
+        peer.received = peer.received.max(marks.received.min(end));
+        peer.accepted = peer.accepted.max(marks.accepted.min(end));
+        peer.delivered = peer.delivered.max(marks.delivered.min(end));
+        if peer.hears_multicast != marks.hears_multicast {
+            peer.hears_multicast = marks.hears_multicast;
+            self.audience_is_stale = true;
+        }
+        let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
+        let leaves = matches!(peer.standing, Standing::Leaver { .. });
+        if hears_us && self.order.is_acting() {
+            self.note_hears_us(now, from);
+        }
+        if leaves || marks.accepted > 0 {
+            self.say_farewells();
+        }
+    }
+
+    fn handle_pull(&mut self, from: Uid, ballot: Ballot, range: (Seqno, Seqno), under: EpochTag) {
+        let (first, last) = (range.0.max(self.history.base() + 1), range.1.min(self.history.received()));
+        let address = self.peers.address(from).or_else(|| {
+            let past = self.past.as_ref()?;
+            past.members.iter().find(|member| member.uid == from).map(|member| member.address)
+        });
+        if let Some(address) = address
+            && first <= last
+        {
+            self.serve(address, under, Some(ballot), first, last);
+        }
+    }
+
+    // --- another epoch ---
+
+    /// A datagram of another epoch: of the one before, whose members are told what was decided; or of one that this
+    /// member has not heard of yet, about which it asks.
+    fn receive_strange(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes, length: usize) {
+        self.counters.stale += 1;
+        self.probe(Probe::StaleRefused);
+        if self.past.as_ref().is_some_and(|past| past.tag == header.epoch) {
+            let last_kept = self.past.as_ref().map_or(0, |past| past.proposal.start - 1);
+            for frame in Decoder::new(payload).flatten() {
+                if let Frame::Pull { ballot, from: first, to } = frame {
+                    self.handle_pull(header.sender, ballot, (first, to.min(last_kept)), header.epoch);
+                }
+            }
+            self.tell_decision(now, header.sender);
+            return;
+        }
+        if self.peers.get(header.sender).is_some() && self.phase != Phase::Locating {
+            self.inquire(now, header.sender);
+            return;
+        }
+        let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
+        if asks && self.phase == Phase::Member && length > 128 {
+            let epoch = self.epoch;
+            self.post_under_to_stranger(from, header.epoch, Frame::Excluded { epoch });
+        }
+    }
+}
+

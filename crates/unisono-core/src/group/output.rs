@@ -1,0 +1,364 @@
+//! Output: what the rooms have to say, packed into datagrams.
+//!
+//! Nothing waits for a timer to fill a packet: what is queued now goes together. First control frames and repairs,
+//! each to one address; then what this member numbered, to everybody; then its own messages; then an
+//! acknowledgement, if it did not ride along.
+
+use super::{Destination, Group, Phase};
+use crate::history::{Entry, Message};
+use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
+use crate::planted::Probe;
+use crate::time::Time;
+use crate::wire::{
+    Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer, cut, encode_report, seal,
+};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// A frame on its way to somebody.
+#[derive(Clone, Debug)]
+pub(crate) struct Mail {
+    to: Destination,
+    under: EpochTag,
+    frame: Frame,
+}
+
+/// Places on their way to one address.
+#[derive(Clone, Debug)]
+pub(crate) struct Serve {
+    pub(crate) to: SocketAddr,
+    pub(crate) under: EpochTag,
+    /// Served for a reset, under this ballot.
+    pub(crate) level: Option<Ballot>,
+    pub(crate) next: Seqno,
+    pub(crate) last: Seqno,
+}
+
+/// The most control frames that wait to be sent; more than that only a flood of questions makes.
+const MAIL_MAX: usize = 4096;
+
+impl Group {
+    /// Queues a frame for a peer, in this epoch.
+    pub(crate) fn post(&mut self, to: Uid, frame: Frame) {
+        if let Some(address) = self.peers.address(to) {
+            self.post_under(address, self.epoch_tag, frame);
+        }
+    }
+
+    /// Queues a frame for an address, in the epoch of that tag.
+    pub(crate) fn post_under(&mut self, to: SocketAddr, under: EpochTag, frame: Frame) {
+        self.push_mail(Mail { to: Destination::Address(to), under, frame });
+    }
+
+    /// Queues an answer to somebody unknown, never longer than what came.
+    pub(crate) fn post_under_to_stranger(&mut self, to: SocketAddr, under: EpochTag, frame: Frame) {
+        self.post_under(to, under, frame);
+    }
+
+    /// Queues a frame outside of any epoch.
+    pub(crate) fn post_outside(&mut self, to: SocketAddr, frame: Frame) {
+        self.post_under(to, EpochTag::OUTSIDE, frame);
+    }
+
+    pub(crate) fn post_to_rendezvous(&mut self, frame: Frame) {
+        self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame });
+    }
+
+    fn push_mail(&mut self, mail: Mail) {
+        if self.mail.len() < MAIL_MAX {
+            self.mail.push_back(mail);
+        }
+    }
+
+    /// Somebody looks at the group from outside.
+    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64) {
+        if matches!(self.phase, Phase::Locating | Phase::Joining) {
+            return;
+        }
+        let report = self.report(now);
+        let mut bytes = Vec::new();
+        // Questions are padded; an answer of this size is never longer.
+        let limit = crate::wire::PADDED_BYTES_MIN - 32;
+        let limit = limit.max(self.settings.datagram_bytes_max.min(crate::wire::PADDED_BYTES) - 32);
+        if encode_report(&report, &mut bytes, limit) {
+            self.post_outside(from, Frame::Tell { nonce, report: bytes.into() });
+        }
+    }
+
+    /// The next datagram to send, written into `out` (which is cleared first), and where it goes.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
+        if self.took_events {
+            self.settle(now);
+        }
+        out.clear();
+        let (to, under) = self.pack(now, out)?;
+        self.finish(under, out);
+        self.counters.datagrams_sent += 1;
+        Some(to)
+    }
+
+    fn pack(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
+        if let Some(packed) = self.pack_mail(out) {
+            return Some(packed);
+        }
+        if let Some(packed) = self.pack_serve(out) {
+            return Some(packed);
+        }
+        if matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone) {
+            return None;
+        }
+        if self.pack_numbered(now, out) {
+            return Some((Destination::Everyone, self.epoch_tag));
+        }
+        if self.multicast_probe_is_due(now) {
+            self.begin_datagram(out);
+            let heartbeat = self.heartbeat();
+            let limit = self.settings.datagram_bytes_max;
+            Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
+            return Some((Destination::Multicast, self.epoch_tag));
+        }
+        if let Some(to) = self.pack_own(now, out) {
+            return Some((to, self.epoch_tag));
+        }
+        self.pack_acknowledgement(now, out)
+    }
+
+    /// Room for the header, which is written when the datagram is finished.
+    fn begin_datagram(&mut self, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(HEADER_BYTES, 0);
+    }
+
+    /// Writes the header and seals.
+    fn finish(&mut self, under: EpochTag, out: &mut Vec<u8>) {
+        self.packet_number += 1;
+        let header = Header {
+            protection: self.protection.kind(),
+            group: self.tag,
+            epoch: under,
+            sender: self.me.uid,
+            number: self.packet_number,
+        };
+        self.header_bytes.clear();
+        header.write(&mut self.header_bytes);
+        out[..HEADER_BYTES].copy_from_slice(&self.header_bytes);
+        let instance = if under == EpochTag::OUTSIDE { Instance(0) } else { self.instance };
+        let context = KeyContext { instance, sender: self.me.uid };
+        seal(out, &header, &context, &mut *self.protection);
+    }
+
+    /// Control frames: those for one place go together.
+    fn pack_mail(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
+        loop {
+            let first = self.mail.pop_front()?;
+            let (to, under) = (first.to, first.under);
+            self.begin_datagram(out);
+            let limit = self.settings.datagram_bytes_max;
+            let mut writer = Writer::new(out, limit);
+            if !writer.frame(&first.frame) {
+                self.cut_into_parcels(first);
+                continue;
+            }
+            while let Some(next) = self.mail.front()
+                && (next.to, next.under) == (to, under)
+                && writer.frame(&next.frame)
+            {
+                self.mail.pop_front();
+            }
+            return Some((to, under));
+        }
+    }
+
+    /// A frame larger than a datagram goes in parcels, before everything else.
+    fn cut_into_parcels(&mut self, mail: Mail) {
+        self.parcel_id += 1;
+        let parcels = cut(&mail.frame, self.parcel_id, self.settings.datagram_bytes_max);
+        for frame in parcels.into_iter().flatten().rev() {
+            self.mail.push_front(Mail { frame, ..mail.clone() });
+        }
+    }
+
+    /// Places that somebody asked for.
+    fn pack_serve(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
+        loop {
+            let mut serve = self.serves.pop_front()?;
+            self.begin_datagram(out);
+            let limit = self.settings.datagram_bytes_max;
+            let mut writer = Writer::new(out, limit);
+            if let Some(ballot) = serve.level {
+                writer.frame(&Frame::Level { ballot });
+            }
+            let next = self.write_entries(&mut writer, serve.next, serve.last, true);
+            let written = next > serve.next;
+            self.counters.repairs_sent += next - serve.next;
+            serve.next = next;
+            let (to, under) = (Destination::Address(serve.to), serve.under);
+            if written && serve.next <= serve.last {
+                self.serves.push_front(serve);
+            }
+            if written {
+                return Some((to, under));
+            }
+        }
+    }
+
+    /// Writes entries from `first` through `last` as far as they are held and fit; returns the first not written.
+    /// Those that came by BB go without data, unless `whole`.
+    fn write_entries(&self, writer: &mut Writer<'_>, first: Seqno, last: Seqno, whole: bool) -> Seqno {
+        let mut next = first;
+        while next <= last {
+            let Some(entry) = self.history.held(next) else { break };
+            let after = match entry {
+                Entry::Message(message) if message.broadcast && !whole => {
+                    self.write_numbers(writer, next, last, message)
+                }
+                Entry::Message(message) => self.write_run(writer, next, last, message, whole),
+                Entry::Change(change) => {
+                    let frame = Frame::Change { seqno: next, change: (**change).clone() };
+                    if writer.frame(&frame) { next + 1 } else { next }
+                }
+                // Whoever lacks it lacks the epoch's beginning: that is told by the decision.
+                Entry::Reset(_) => next + 1,
+            };
+            if after == next {
+                break;
+            }
+            next = after;
+        }
+        next
+    }
+
+    /// Consecutive messages of one sender, with data.
+    fn write_run(&self, writer: &mut Writer<'_>, seqno: Seqno, last: Seqno, head: &Message, whole: bool) -> Seqno {
+        let run = RunHead::Ordered {
+            seqno,
+            sender: head.sender,
+            first: head.number,
+            resilience: head.resilience,
+        };
+        if !writer.begin(&run) {
+            return seqno;
+        }
+        let mut next = seqno;
+        while next <= last {
+            let Some(Entry::Message(message)) = self.history.held(next) else { break };
+            let follows = message.sender == head.sender
+                && message.number == head.number + (next - seqno)
+                && message.resilience == head.resilience
+                && (whole || !message.broadcast);
+            let Some(data) = message.data.as_ref().filter(|_| follows) else { break };
+            if !writer.piece(message.more, data) {
+                break;
+            }
+            next += 1;
+        }
+        writer.end();
+        next
+    }
+
+    /// Consecutive messages of one sender, without data.
+    fn write_numbers(&self, writer: &mut Writer<'_>, seqno: Seqno, last: Seqno, head: &Message) -> Seqno {
+        let mut next = seqno;
+        while next <= last && next - seqno < u64::from(u16::MAX) {
+            let Some(Entry::Message(message)) = self.history.held(next) else { break };
+            let follows = message.sender == head.sender
+                && message.number == head.number + (next - seqno)
+                && message.resilience == head.resilience
+                && message.broadcast;
+            if !follows {
+                break;
+            }
+            next += 1;
+        }
+        let (sender, first, resilience) = (head.sender, head.number, head.resilience);
+        let numbers = Numbers { seqno, sender, first, resilience, count: (next - seqno) as u16 };
+        if writer.frame(&Frame::Numbers(numbers)) { next } else { seqno }
+    }
+
+    /// What this member numbered, and its heartbeat, to everybody.
+    fn pack_numbered(&mut self, _now: Time, out: &mut Vec<u8>) -> bool {
+        let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
+        let news = first <= last;
+        if !news && !self.order.heartbeat_due {
+            return false;
+        }
+        if self.peers.len() == 0 {
+            self.order.announced = last.max(self.order.announced);
+            self.order.heartbeat_due = false;
+            return false;
+        }
+        self.begin_datagram(out);
+        let limit = self.settings.datagram_bytes_max;
+        let mut heartbeat_sent = false;
+        if self.order.heartbeat_due {
+            self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
+            let heartbeat = self.heartbeat();
+            heartbeat_sent = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
+        }
+        if news {
+            let mut writer = Writer::new(out, limit);
+            let next = self.write_entries(&mut writer, first, last, false);
+            self.order.announced = next - 1;
+        }
+        if heartbeat_sent {
+            self.note_heartbeat_sent();
+        }
+        true
+    }
+
+    /// Own messages that ask for a place: by PB to the orderer, by BB to everybody. An acknowledgement rides along.
+    fn pack_own(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
+        if self.order.is_acting() || self.recovery.has_promised() || self.own_leave_is_logged() {
+            return None;
+        }
+        let window = u64::from(self.config.window);
+        let orderer = self.named();
+        let address = self.peers.address(orderer)?;
+        let (first, head) = self.outbox.next_to_send(window)?;
+        let (broadcast, resilience, bytes) = (head.broadcast, head.resilience, head.bytes.len());
+        self.begin_datagram(out);
+        let limit = self.settings.datagram_bytes_max;
+        if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(orderer) {
+            let marks = self.watermarks(now);
+            // Only if the message still fits beside it; otherwise it goes by itself.
+            let fits = bytes + 160 < limit;
+            if fits && Writer::new(out, limit).frame(&Frame::Watermarks(marks)) {
+                self.note_told(now, orderer, marks);
+            }
+        }
+        let mut writer = Writer::new(out, limit);
+        let method = if broadcast { Method::Bb } else { Method::Pb };
+        let base = self.outbox.base();
+        writer.begin(&RunHead::Data { sender: self.me.uid, first, base, method, resilience });
+        let mut next = first;
+        while let Some((number, outgoing)) = self.outbox.next_to_send(window)
+            && number == next
+            && (outgoing.broadcast, outgoing.resilience) == (broadcast, resilience)
+            && writer.piece(outgoing.more, &outgoing.bytes)
+        {
+            self.outbox.note_sent(now, number);
+            next += 1;
+        }
+        if writer.end() == 0 {
+            return None;
+        }
+        self.wake = self.next_wake(now);
+        Some(if broadcast { Destination::Everyone } else { Destination::Address(address) })
+    }
+
+    fn pack_acknowledgement(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
+        if !self.acknowledging.due {
+            return None;
+        }
+        self.acknowledging.due = false;
+        let to = self.acknowledge_to()?;
+        let address = self.peers.address(to)?;
+        self.begin_datagram(out);
+        let marks = self.watermarks(now);
+        let limit = self.settings.datagram_bytes_max;
+        Writer::new(out, limit).frame(&Frame::Watermarks(marks));
+        self.note_told(now, to, marks);
+        self.probe(Probe::AcceptedByAck);
+        Some((Destination::Address(address), self.epoch_tag))
+    }
+}
