@@ -167,9 +167,7 @@ impl Outbox {
     fn note_round_trip(&mut self, sample: Duration) {
         let (mean, deviation) = match self.round_trip {
             None => (sample, sample / 2),
-            Some((mean, deviation)) => {
-                ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4)
-            }
+            Some((mean, deviation)) => ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4),
         };
         self.round_trip = Some((mean, deviation));
         self.resend_after = (mean + deviation * 4).clamp(RESEND_MIN, RESEND_MAX);

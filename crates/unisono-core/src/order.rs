@@ -5,8 +5,8 @@
 //! soon as it holds everything through that event; from that event on the old orderer numbers nothing. Until the
 //! successor is heard, everyone who knows the event tells it so.
 
-use crate::event::Suspicion;
 use crate::config::SlowMember;
+use crate::event::Suspicion;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Message};
 use crate::hold::Held;
@@ -455,9 +455,13 @@ impl Group {
                 self.probe(Probe::NumberBeforeData);
                 continue;
             }
-            let duplicates_taken = self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
+            let duplicates_taken =
+                self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
             let held = Held { more: piece.more, resilience: data.resilience, broadcast, bytes: piece.bytes };
-            if duplicates_taken && self.order.is_acting() && self.number_carelessly(now, data.sender, number, last, &held) {
+            if duplicates_taken
+                && self.order.is_acting()
+                && self.number_carelessly(now, data.sender, number, last, &held)
+            {
                 continue;
             }
             fresh |= self.hold.keep(data.sender, number, data.base, last, window, held);
@@ -475,7 +479,14 @@ impl Group {
     }
 
     /// Planted bugs only: numbers a message that must not be numbered.
-    fn number_carelessly(&mut self, now: Time, sender: Uid, number: MessageNumber, last: MessageNumber, held: &Held) -> bool {
+    fn number_carelessly(
+        &mut self,
+        now: Time,
+        sender: Uid,
+        number: MessageNumber,
+        last: MessageNumber,
+        held: &Held,
+    ) -> bool {
         let again = self.broken(Planted::DuplicateNumbered) && number <= last;
         let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
         if (!again && !early) || !self.has_room(now) {

@@ -123,7 +123,8 @@ impl Group {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return None;
         }
-        let limit = if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
+        let limit =
+            if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
         while self.delivered < limit {
             let seqno = self.delivered + 1;
             let entry = self.history.get(seqno)?.clone();
@@ -331,4 +332,3 @@ impl Group {
 fn find(view: &Members, uid: Uid) -> Option<crate::identity::Member> {
     view.iter().find(|member| member.uid == uid).cloned()
 }
-

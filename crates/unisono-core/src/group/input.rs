@@ -11,9 +11,7 @@ use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{
-    Decoder, Frame, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open,
-};
+use crate::wire::{Decoder, Frame, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open};
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
@@ -78,7 +76,14 @@ impl Group {
 
     // --- outside of any epoch ---
 
-    fn receive_outside(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes, multicast: bool) {
+    fn receive_outside(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &Header,
+        payload: Bytes,
+        multicast: bool,
+    ) {
         self.counters.datagrams_received += 1;
         for frame in Decoder::new(payload) {
             match frame {
@@ -91,7 +96,14 @@ impl Group {
         }
     }
 
-    fn handle_outside(&mut self, now: Time, from: SocketAddr, header: &Header, frame: Frame, multicast: bool) {
+    fn handle_outside(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &Header,
+        frame: Frame,
+        multicast: bool,
+    ) {
         match frame {
             Frame::Locate { nonce } => self.handle_locate(now, from, header.sender, nonce, !multicast),
             Frame::HereIs(here) => self.handle_here_is(now, from, here),
@@ -175,7 +187,8 @@ impl Group {
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
             Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
             Frame::Parcel { id, index, count, bytes } => {
-                let whole = self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
+                let whole =
+                    self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
                 match whole.as_ref().map(Frame::decode_alone) {
                     // A parcel in a parcel is nobody's honest work.
                     Some(Ok(Frame::Parcel { .. })) | Some(Err(_)) => self.counters.malformed += 1,
@@ -239,7 +252,9 @@ impl Group {
         let Numbers { seqno, sender, first, resilience, count } = numbers;
         for offset in 0..u64::from(count) {
             let (seqno, number) = (seqno + offset, first + offset);
-            if seqno <= self.history.received() || !self.takes(seqno, level) || self.history.held(seqno).is_some()
+            if seqno <= self.history.received()
+                || !self.takes(seqno, level)
+                || self.history.held(seqno).is_some()
             {
                 continue;
             }
@@ -300,7 +315,14 @@ impl Group {
 
     /// A datagram of another epoch: of the one before, whose members are told what was decided; or of one that this
     /// member has not heard of yet, about which it asks.
-    fn receive_strange(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes, length: usize) {
+    fn receive_strange(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &Header,
+        payload: Bytes,
+        length: usize,
+    ) {
         self.counters.stale += 1;
         self.probe(Probe::StaleRefused);
         if self.past.as_ref().is_some_and(|past| past.tag == header.epoch) {
@@ -324,4 +346,3 @@ impl Group {
         }
     }
 }
-

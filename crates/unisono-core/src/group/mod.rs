@@ -130,7 +130,12 @@ impl Group {
         if let Entry::Found(config) | Entry::JoinOrFound(config) = &entry {
             config.check()?;
         }
-        crate::config::check("hello", hello.len() as u64, crate::wire::GREETING_BYTES_MAX as u64, "at most 512 bytes")?;
+        crate::config::check(
+            "hello",
+            hello.len() as u64,
+            crate::wire::GREETING_BYTES_MAX as u64,
+            "at most 512 bytes",
+        )?;
         let nowhere = LogBase { seqno: 0, members: Vec::new(), term: (0, Uid(0)), last_numbers: Vec::new() };
         let mut group = Group {
             tag: port.tag(),

@@ -229,13 +229,16 @@ impl Group {
     }
 
     /// Consecutive messages of one sender, with data.
-    fn write_run(&self, writer: &mut Writer<'_>, seqno: Seqno, last: Seqno, head: &Message, whole: bool) -> Seqno {
-        let run = RunHead::Ordered {
-            seqno,
-            sender: head.sender,
-            first: head.number,
-            resilience: head.resilience,
-        };
+    fn write_run(
+        &self,
+        writer: &mut Writer<'_>,
+        seqno: Seqno,
+        last: Seqno,
+        head: &Message,
+        whole: bool,
+    ) -> Seqno {
+        let run =
+            RunHead::Ordered { seqno, sender: head.sender, first: head.number, resilience: head.resilience };
         if !writer.begin(&run) {
             return seqno;
         }

@@ -358,7 +358,9 @@ impl Group {
     }
 
     pub(crate) fn handle_refused(&mut self, now: Time, reason: Refusal) {
-        if self.phase != Phase::Locating || self.joining.as_ref().is_none_or(|joining| joining.asked.is_none()) {
+        if self.phase != Phase::Locating
+            || self.joining.as_ref().is_none_or(|joining| joining.asked.is_none())
+        {
             return;
         }
         match reason {
@@ -417,7 +419,14 @@ impl Group {
 
 impl Group {
     /// Somebody asks where the group is. The orderer answers; asked directly, any member does.
-    pub(crate) fn handle_locate(&mut self, now: Time, from: SocketAddr, asker: Uid, nonce: u64, direct: bool) {
+    pub(crate) fn handle_locate(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        asker: Uid,
+        nonce: u64,
+        direct: bool,
+    ) {
         let answers = matches!(self.phase, Phase::Member | Phase::Leaving)
             && self.is_member()
             && !self.recovery.has_promised()

@@ -188,7 +188,8 @@ impl Group {
 
     /// Members begin resets; a leaver that knows its leave accepted does not.
     fn may_begin(&self) -> bool {
-        let takes_part = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
+        let takes_part =
+            matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
         let leaves = self.own_leave_is_logged() && self.accepted >= self.history.last_change();
         takes_part && !leaves && (self.is_member() || self.own_leave_is_logged())
     }
@@ -341,8 +342,7 @@ impl Group {
         match own.stage {
             Stage::Inviting => {
                 let all = own.invited.iter().all(|&uid| {
-                    own.votes.contains(uid)
-                        || self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some())
+                    own.votes.contains(uid) || self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some())
                 });
                 if all || now >= own.gather_until {
                     self.pull_longest(now);
@@ -436,7 +436,8 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        let members: Vec<Uid> = after.iter().filter(|member| voted(member)).map(|member| member.uid).collect();
+        let members: Vec<Uid> =
+            after.iter().filter(|member| voted(member)).map(|member| member.uid).collect();
         if !quorum || (adopted.is_none() && members.len() < self.recovery.floor.max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
@@ -467,8 +468,7 @@ impl Group {
     fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno) -> Proposal {
         let missing = after.len() - members.len();
         let resilience = self.config.resilience as usize;
-        let degraded =
-            resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
+        let degraded = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
         let end = self.history.received();
         if end > accepted {
             self.probe(Probe::TentativeKept);
@@ -752,7 +752,8 @@ impl Group {
         self.end_membership(left, Some(proposal.epoch));
         let (ask_at, go_at) = (Some(now + ASK_EVERY), Some(now + LINGER));
         let members = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past = Some(Past { tag: self.epoch_tag, proposal, members, told: Table::default(), ask_at, go_at });
+        self.past =
+            Some(Past { tag: self.epoch_tag, proposal, members, told: Table::default(), ask_at, go_at });
         if entered {
             self.phase = Phase::Gone;
         }

@@ -21,7 +21,8 @@ impl Group {
                 members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
             }
             Quorum::MajorityOf(names) => {
-                let named = view.iter().filter(|member| is_in(member) && names.contains(&member.name)).count();
+                let named =
+                    view.iter().filter(|member| is_in(member) && names.contains(&member.name)).count();
                 named * 2 > names.len()
             }
             Quorum::All => members == view.len(),
