@@ -1,2 +1,55 @@
-//! To come.
-fn main() {}
+//! The `unisono` command: try a group out, look at it, measure it, simulate it.
+//!
+//! Each command is a module with its flags beside its code. What they share: [`arguments`] (the tree of commands),
+//! [`settings`] (flags, environment and file brought together), [`output`] (plain text for people, JSON lines for
+//! scripts), [`problem`] (what goes wrong, and the exit status that says so), [`processes`] (members and floors
+//! that run as processes of their own).
+
+mod arguments;
+mod bench;
+mod connection;
+mod demo;
+mod explain;
+mod keygen;
+mod listen;
+mod outbox;
+mod output;
+mod pcap;
+mod problem;
+mod processes;
+mod progress;
+mod roster;
+mod send;
+mod settings;
+mod signals;
+mod trial;
+mod worker;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use output::Output;
+use problem::Problem;
+use settings::Settings;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => problem.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Problem> {
+    let settings = command.common().map(Settings::resolve).transpose()?.unwrap_or_default();
+    let output = Output::new(&settings);
+    match command {
+        Command::Listen(command) => listen::run(command, &settings, &output),
+        Command::Send(command) => send::run(command, &settings, &output),
+        Command::Demo(command) => demo::run(command, &settings, &output),
+        Command::Bench(command) => bench::run(command, &settings, &output),
+        Command::Explain(command) => explain::run(command, &settings, &output),
+        Command::Keygen(command) => keygen::run(command, &output),
+        Command::Worker(command) => Ok(worker::run(&command)?),
+    }
+}

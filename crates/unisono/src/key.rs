@@ -4,12 +4,14 @@
 //! machine can read is no secret, so such a file is refused.
 
 use crate::error::KeyError;
+use crate::sealed::Sealed;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use unisono_core::wire::Protection;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The bytes of a key.
@@ -56,6 +58,11 @@ impl Key {
 
     pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0.0
+    }
+
+    /// What opens datagrams that were sealed with this key, for those who look at recordings of them.
+    pub fn protection(&self) -> Box<dyn Protection> {
+        Box::new(Sealed::new(self))
     }
 
     /// Writes the key to a new file that only its owner can read. Never overwrites one.

@@ -1,0 +1,112 @@
+//! The tree of commands, and the flags that all commands on the network share.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Totally ordered group communication.
+///
+/// Every member of a group sees every message, join, leave and crash in the same order.
+#[derive(Debug, Parser)]
+#[command(
+    name = "unisono",
+    version,
+    max_term_width = 110,
+    after_help = "First steps:\n  unisono demo                          five processes, one killed, one order\n  \
+                  unisono listen news                   in one terminal\n  \
+                  unisono send news 'hello, everybody'  in another"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(crate::demo::Demo),
+    Listen(crate::listen::Listen),
+    Send(crate::send::Send),
+    Bench(crate::bench::Bench),
+    Explain(crate::explain::Explain),
+    Keygen(crate::keygen::Keygen),
+    #[command(hide = true)]
+    Worker(crate::worker::Worker),
+}
+
+impl Command {
+    /// The flags that all commands have that people use.
+    pub(crate) fn common(&self) -> Option<&Common> {
+        Some(match self {
+            Command::Listen(command) => &command.common,
+            Command::Send(command) => &command.common,
+            Command::Demo(command) => &command.common,
+            Command::Bench(command) => command.common(),
+            Command::Explain(command) => &command.common,
+            Command::Keygen(command) => &command.common,
+            Command::Worker(_) => return None,
+        })
+    }
+}
+
+/// Flags of every command. Flags beat the environment, the environment beats the file.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// Group key, made by `unisono keygen`. Without one everything stays on this machine
+    #[arg(long, value_name = "FILE", env = "UNISONO_KEY")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Members to ask where multicast does not reach; a DNS name stands for all its addresses
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', env = "UNISONO_SEEDS")]
+    pub(crate) seeds: Vec<String>,
+
+    /// Address, or address and port, to receive on; it chooses the network interface
+    #[arg(long, value_name = "ADDR", env = "UNISONO_BIND")]
+    pub(crate) bind: Option<String>,
+
+    /// How datagrams for the whole group travel
+    #[arg(long, value_enum, env = "UNISONO_TRANSPORT")]
+    pub(crate) transport: Option<Transport>,
+
+    /// Allow addresses beyond this machine without a key: anybody there can read and write
+    #[arg(long, env = "UNISONO_INSECURE")]
+    pub(crate) insecure: bool,
+
+    /// File of settings: the same names as these flags, in TOML
+    #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print one JSON object per line
+    #[arg(long, env = "UNISONO_JSON")]
+    pub(crate) json: bool,
+}
+
+/// How datagrams for the whole group travel.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Transport {
+    /// Multicast where it reaches and is cheaper, a datagram for each member otherwise.
+    #[default]
+    Auto,
+    /// Multicast to those who hear it.
+    Multicast,
+    /// A datagram for each member.
+    Unicast,
+}
+
+/// Who gives the messages their places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderChoice {
+    /// One member, until it leaves or dies
+    #[default]
+    Sequencer,
+}
+
+impl OrderChoice {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            OrderChoice::Sequencer => "sequencer",
+        }
+    }
+}

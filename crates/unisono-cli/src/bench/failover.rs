@@ -1,0 +1,159 @@
+//! `unisono bench failover`: from the loss of the orderer to the next ordered message.
+
+use super::statistics::quantile;
+use crate::arguments::{Common, OrderChoice};
+use crate::output::{Output, Tone, rounded};
+use crate::problem::Problem;
+use crate::processes::Signal;
+use crate::progress;
+use crate::settings::Settings;
+use crate::trial::{Share, Trial, lot};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+/// Each member sends a message so often.
+const INTERVAL_US: u64 = 1000;
+/// Messages that each member delivers before anything happens to the orderer, and up to so many more by lot.
+const BEFORE: (u64, u64) = (50, 50);
+/// More than any member can send at that pace before the trial gives up.
+const PLENTY: u64 = 1 << 32;
+
+/// Time the recovery from the loss of the orderer
+///
+/// Each trial is a group of its own in which every member sends a message a millisecond. The orderer is lost, and
+/// the time is taken until the slowest survivor delivers the next message ordered. Every trial's orders are compared.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
+pub(crate) struct Failover {
+    /// Members, one process each
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(3..=64))]
+    members: u64,
+
+    /// How often the orderer is lost
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    trials: u64,
+
+    /// How many crashes at once the group survives without loss
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    resilience: u8,
+
+    /// Who gives the messages their places
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
+    /// How the orderer is lost
+    #[arg(long, value_enum, default_value_t)]
+    how: How,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// How the orderer is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// Killed (SIGKILL)
+    #[default]
+    Kill,
+    /// Frozen (SIGSTOP)
+    Pause,
+}
+
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            How::Kill => "kill",
+            How::Pause => "pause",
+        }
+    }
+
+    fn signal(self) -> Signal {
+        match self {
+            How::Kill => Signal::Kill,
+            How::Pause => Signal::Stop,
+        }
+    }
+}
+
+/// What the trials showed.
+#[derive(Default)]
+struct Times {
+    detect_ns: Vec<u64>,
+    resume_ns: Vec<u64>,
+    acknowledged: u64,
+    lost_acknowledged: u64,
+    duplicates: u64,
+    differences: Vec<String>,
+}
+
+pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let mut times = Times::default();
+    let bar = progress::bar(command.trials, "trials");
+    for _ in 0..command.trials {
+        one(&command, settings, &mut times)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let ms = |values: &mut Vec<u64>, part: f64| rounded(quantile(values, part) as f64 / 1e6);
+    let (detect, resume) = (ms(&mut times.detect_ns, 0.5), ms(&mut times.resume_ns, 0.5));
+    let slowest = ms(&mut times.resume_ns, 1.0);
+    let good = times.differences.is_empty() && times.lost_acknowledged == 0 && times.duplicates == 0;
+    output.say(format_args!(
+        "{} members, resilience {}, {} trials ({})",
+        command.members,
+        command.resilience,
+        command.trials,
+        command.how.name()
+    ))?;
+    output.say(format_args!("  loss noticed after          p50 {detect} ms"))?;
+    output.say(format_args!("  next message delivered after p50 {resume} ms, at most {slowest} ms"))?;
+    output.say(output.tone(
+        if good { Tone::Good } else { Tone::Bad },
+        format_args!("  of {} acknowledged messages {} lost", times.acknowledged, times.lost_acknowledged),
+    ))?;
+    output.object(&json!({
+        "bench": "failover",
+        "members": command.members,
+        "trials": command.trials,
+        "resilience": command.resilience,
+        "order": command.order.name(),
+        "how": command.how.name(),
+        "detect_ms_p50": detect,
+        "resume_ms_p50": resume,
+        "resume_ms_max": slowest,
+        "acknowledged": times.acknowledged,
+        "lost_acknowledged": times.lost_acknowledged,
+        "duplicates": times.duplicates,
+        "order_identical": times.differences.is_empty(),
+    }))?;
+    match times.differences.into_iter().next() {
+        _ if good => Ok(()),
+        Some(difference) => Err(Problem::failed(difference)),
+        None => Err(Problem::failed("messages that were acknowledged are missing, or some came twice")),
+    }
+}
+
+fn one(command: &Failover, settings: &Settings, times: &mut Times) -> Result<(), Problem> {
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    let mut trial = Trial::begin(members, command.resilience, settings)?;
+    for index in 0..members {
+        trial.send(index, Share { messages: PLENTY, after_reset: 0, interval_us: INTERVAL_US })?;
+    }
+    let before = (BEFORE.0 + lot(BEFORE.1)?) * command.members;
+    trial.until("messages to flow", |trial| trial.delivered() >= before)?;
+    let orderer = trial.orderer().ok_or_else(|| Problem::failed("nobody knows who orders"))?;
+    let struck_ns = trial.strike(orderer, command.how.signal())?;
+    trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
+    let since = |at_ns: u64| at_ns.saturating_sub(struck_ns);
+    times.resume_ns.extend(trial.resumed_ns().map(since));
+    times.detect_ns.extend(trial.noticed_ns().map(since));
+    trial.stop()?;
+    trial.finish(|_| {})?;
+    let verdict = trial.judge();
+    times.acknowledged += verdict.acknowledged;
+    times.lost_acknowledged += verdict.lost_acknowledged;
+    times.duplicates += verdict.duplicates;
+    times.differences.extend(verdict.difference);
+    trial.end();
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! What the machine allows: the paths of a group's message over bare UDP, with no protocol.
+//!
+//! As many processes as the group has members stand in for them: a relay in place of the orderer, a sender, and
+//! receivers. They use what the members use: blocking receives, the same placement on processors, and the relay
+//! reaches the others by multicast or by a datagram each, as the group's orderer does. While the group is being
+//! measured they are blocked in a receive and cost nothing, and the other way about.
+
+use crate::problem::Problem;
+use crate::processes::{self, Crew, Orders};
+use crate::trial::lot;
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should take microseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A datagram that is not answered by then was lost.
+const LOST_AFTER: Duration = Duration::from_millis(500);
+/// The largest datagram.
+pub(crate) const BYTES_MAX: usize = 65_000;
+
+/// Which of the bare paths is measured.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Path {
+    /// Request to the relay, reply from it.
+    Rpc = 0,
+    /// To the relay, and from there to everybody; the sender's own copy ends it.
+    Relay = 1,
+}
+
+/// The role of a floor process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    /// The processor it stays on; any if not given.
+    pub(crate) processor: Option<usize>,
+    /// Size of a datagram.
+    pub(crate) bytes: usize,
+}
+
+/// An order to a floor process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Pass on to these what comes.
+    Relay { to: Vec<SocketAddr> },
+    /// Take what comes, by this multicast address too.
+    Receive { multicast: Option<SocketAddrV4> },
+    /// Send so many by this path, the first few untimed.
+    Send { relay: SocketAddr, multicast: Option<SocketAddrV4>, path: Path, untimed: usize, timed: usize },
+    /// Say how much processor time was used.
+    Usage,
+}
+
+/// What a floor process reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// Its address.
+    At(SocketAddr),
+    /// Ready for what was ordered.
+    Ready,
+    /// How long each message took, in nanoseconds.
+    Took(Vec<u64>),
+    /// Processor time used, in nanoseconds.
+    Used(u64),
+}
+
+/// The processes of the floor.
+pub(crate) struct Floor {
+    crew: Crew<Order, Report>,
+    addresses: Vec<SocketAddr>,
+    multicast: Option<SocketAddrV4>,
+}
+
+const RELAY: usize = 0;
+const SENDER: usize = 1;
+
+impl Floor {
+    /// Starts as many processes as there are `processors` (at least two), each on its processor if it has one.
+    pub(crate) fn start(
+        processors: &[Option<usize>],
+        bytes: usize,
+        multicast: Option<SocketAddrV4>,
+    ) -> Result<Floor, Problem> {
+        let mut crew = Crew::new();
+        for processor in processors {
+            let role = crate::worker::Role::Floor(Role { processor: *processor, bytes });
+            crew.start(&role)?;
+        }
+        let mut floor = Floor { crew, addresses: Vec::new(), multicast };
+        let mut addresses = vec![None; processors.len()];
+        for _ in processors {
+            if let (index, Report::At(address)) = floor.report("the floor's processes to start")? {
+                addresses[index] = Some(address);
+            }
+        }
+        floor.addresses = addresses.into_iter().flatten().collect();
+        let to = match multicast {
+            Some(group) => vec![SocketAddr::V4(group)],
+            None => floor.addresses[SENDER..].to_vec(),
+        };
+        floor.crew.order(RELAY, &Order::Relay { to })?;
+        floor.report("the floor's relay")?;
+        for receiver in SENDER + 1..floor.crew.len() {
+            floor.crew.order(receiver, &Order::Receive { multicast })?;
+            floor.report("the floor's receivers")?;
+        }
+        Ok(floor)
+    }
+
+    /// Sends by a path; how long each took, in nanoseconds.
+    pub(crate) fn measure(&mut self, path: Path, untimed: usize, timed: usize) -> Result<Vec<u64>, Problem> {
+        let order =
+            Order::Send { relay: self.addresses[RELAY], multicast: self.multicast, path, untimed, timed };
+        self.crew.order(SENDER, &order)?;
+        match self.report("the bare path to be measured")? {
+            (_, Report::Took(took)) => Ok(took),
+            (_, other) => Err(Problem::failed(format!("the floor answered {other:?}"))),
+        }
+    }
+
+    /// Processor time used so far by all processes together, in nanoseconds.
+    pub(crate) fn processor_ns(&mut self) -> Result<u64, Problem> {
+        let mut sum = 0;
+        for index in 0..self.crew.len() {
+            self.crew.order(index, &Order::Usage)?;
+            if let (_, Report::Used(ns)) = self.report("the floor's processor time")? {
+                sum += ns;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn report(&mut self, what: &str) -> Result<(usize, Report), Problem> {
+        self.crew.report(Instant::now() + PATIENCE, &[], what)
+    }
+}
+
+/// A multicast address that nobody is likely to use, with a port that nobody is likely to use.
+pub(crate) fn multicast_address() -> Result<SocketAddrV4, Problem> {
+    let drawn = lot(1 << 32)?.to_be_bytes();
+    let port = 20_000 + u16::from_be_bytes([drawn[4], drawn[5]]) % 12_000;
+    Ok(SocketAddrV4::new(Ipv4Addr::new(239, 255, drawn[6], drawn[7]), port))
+}
+
+/// The life of a floor process.
+pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+    if let Some(processor) = role.processor {
+        super::placement::stay_on(processor)?;
+    }
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    processes::report(&Report::At(socket.local_addr()?))?;
+    let mut sender = None;
+    while let Some(order) = orders.next()? {
+        match order {
+            Order::Relay { to } => {
+                let socket = socket.try_clone()?;
+                multicast_from_loopback(&socket)?;
+                std::thread::spawn(move || relay(&socket, &to));
+                processes::report(&Report::Ready)?;
+            }
+            Order::Receive { multicast } => {
+                let socket = hearing(&socket, multicast)?;
+                std::thread::spawn(move || receive(&socket));
+                processes::report(&Report::Ready)?;
+            }
+            Order::Send { relay, multicast, path, untimed, timed } => {
+                let sender = match &mut sender {
+                    Some(sender) => sender,
+                    none => none.insert(Sender::new(&socket, relay, multicast, role.bytes)?),
+                };
+                sender.exchange(path, untimed)?;
+                processes::report(&Report::Took(sender.exchange(path, timed)?))?;
+            }
+            Order::Usage => processes::report(&Report::Used(processes::processor_ns()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Answers requests, and passes the rest on to everybody.
+fn relay(socket: &UdpSocket, to: &[SocketAddr]) -> std::io::Result<()> {
+    let mut buffer = vec![0; BYTES_MAX];
+    loop {
+        let (bytes, from) = socket.recv_from(&mut buffer)?;
+        if buffer.first() == Some(&(Path::Rpc as u8)) {
+            socket.send_to(&buffer[..bytes], from)?;
+        } else {
+            for address in to {
+                socket.send_to(&buffer[..bytes], address)?;
+            }
+        }
+    }
+}
+
+fn receive(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut buffer = vec![0; BYTES_MAX];
+    loop {
+        socket.recv(&mut buffer)?;
+    }
+}
+
+struct Sender {
+    /// Requests leave and replies arrive here.
+    own: UdpSocket,
+    /// What the relay passes on arrives here.
+    passed_on: UdpSocket,
+    relay: SocketAddr,
+    datagram: Vec<u8>,
+    number: u32,
+}
+
+impl Sender {
+    fn new(
+        own: &UdpSocket,
+        relay: SocketAddr,
+        multicast: Option<SocketAddrV4>,
+        bytes: usize,
+    ) -> anyhow::Result<Sender> {
+        let (own, passed_on) = (own.try_clone()?, hearing(own, multicast)?);
+        own.set_read_timeout(Some(LOST_AFTER))?;
+        passed_on.set_read_timeout(Some(LOST_AFTER))?;
+        Ok(Sender {
+            own,
+            passed_on,
+            relay,
+            datagram: vec![0; bytes.clamp(HEADER_BYTES, BYTES_MAX)],
+            number: 0,
+        })
+    }
+
+    /// Sends so many, one at a time, each answered before the next; how long each took.
+    fn exchange(&mut self, path: Path, count: usize) -> anyhow::Result<Vec<u64>> {
+        let mut took = Vec::with_capacity(count);
+        let mut buffer = vec![0; BYTES_MAX];
+        let mut lost = 0;
+        while took.len() < count {
+            self.number = self.number.wrapping_add(1);
+            self.datagram[0] = path as u8;
+            self.datagram[1..HEADER_BYTES].copy_from_slice(&self.number.to_be_bytes());
+            let begin = Instant::now();
+            self.own.send_to(&self.datagram, self.relay)?;
+            let socket = if path == Path::Rpc { &self.own } else { &self.passed_on };
+            match answer(socket, &mut buffer, &self.datagram[..HEADER_BYTES]) {
+                Ok(()) => took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+                Err(error) => {
+                    lost += 1;
+                    anyhow::ensure!(lost < 10, "bare UDP does not get through on this machine: {error}");
+                }
+            }
+        }
+        Ok(took)
+    }
+}
+
+/// Which path, and a number.
+const HEADER_BYTES: usize = 5;
+
+/// Waits for the datagram that begins so; what was given up earlier may come before it.
+fn answer(socket: &UdpSocket, buffer: &mut [u8], header: &[u8]) -> std::io::Result<()> {
+    loop {
+        let bytes = socket.recv(buffer)?;
+        if buffer[..bytes].starts_with(header) {
+            return Ok(());
+        }
+    }
+}
+
+/// A socket on which what the relay passes on arrives: the process's own, or one in the multicast group.
+fn hearing(own: &UdpSocket, multicast: Option<SocketAddrV4>) -> anyhow::Result<UdpSocket> {
+    let Some(group) = multicast else {
+        return Ok(own.try_clone()?);
+    };
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::V4(group).into())?;
+    socket
+        .join_multicast_v4(group.ip(), &Ipv4Addr::LOCALHOST)
+        .context("cannot receive multicast on loopback")?;
+    Ok(socket.into())
+}
+
+fn multicast_from_loopback(socket: &UdpSocket) -> anyhow::Result<()> {
+    let socket = socket2::SockRef::from(socket);
+    socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST)?;
+    Ok(socket.set_multicast_loop_v4(true)?)
+}

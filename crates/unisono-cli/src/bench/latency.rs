@@ -1,0 +1,355 @@
+//! `unisono bench latency`: how long a message takes to its sender's own delivery, beside the bare path.
+
+use super::floor::{self, Floor, Path};
+use super::member::{self, Order, Report, Usage};
+use super::placement::Placement;
+use super::statistics::{Ratio, quantile};
+use crate::arguments::{Common, OrderChoice};
+use crate::output::{Output, rounded};
+use crate::problem::Problem;
+use crate::processes::Crew;
+use crate::progress;
+use crate::settings::Settings;
+use crate::trial::lot;
+use crate::worker;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How long a block or a join may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages of a block, if that makes enough rounds.
+const BLOCK_MESSAGES: usize = 250;
+/// Fewest rounds over which a ratio is taken.
+const ROUNDS_MIN: usize = 5;
+/// Messages at the beginning of each block that are not timed: they warm the caches that the other side cooled.
+const UNTIMED: usize = 20;
+
+/// Time a message to its sender's own delivery, one outstanding, beside bare UDP
+///
+/// One member that does not order sends; all receive. Members and the processes of the bare path take turns in
+/// short blocks, and the ratios are medians over the rounds.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
+pub(crate) struct Latency {
+    /// Members, one process each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=64))]
+    members: u64,
+
+    /// Size of a message
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=floor::BYTES_MAX as u64))]
+    bytes: u64,
+
+    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
+    #[arg(long, value_enum, default_value_t)]
+    method: Method,
+
+    /// How many crashes at once the group survives without loss
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    resilience: u8,
+
+    /// Who gives the messages their places
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
+    /// Messages that are timed
+    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    messages: u64,
+
+    /// On which processors the processes run, on both sides
+    #[arg(long, value_enum, default_value_t)]
+    placement: Placement,
+
+    /// Leave the key out: what the group costs without sealing
+    #[arg(long)]
+    unsealed: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// To the orderer, which sends them to all
+    Pb,
+    /// To all, and the orderer sends a short accept
+    Bb,
+    /// By size
+    #[default]
+    Auto,
+}
+
+impl Method {
+    /// The size above which messages travel by BB.
+    pub(crate) fn broadcast_above_bytes(self) -> Option<u32> {
+        match self {
+            Method::Pb => Some(u32::MAX),
+            Method::Bb => Some(0),
+            Method::Auto => None,
+        }
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Method::Pb => "pb",
+            Method::Bb => "bb",
+            Method::Auto => "auto",
+        }
+    }
+}
+
+pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let mut settings = settings.clone();
+    if command.unsealed {
+        settings.key = None;
+    }
+    let processors = command.placement.of(usize::try_from(command.members).unwrap_or(usize::MAX));
+    let mut group = Measured::start(&command, command.resilience, &processors, &settings)?;
+    let mut plain = match command.resilience {
+        0 => None,
+        _ => Some(Measured::start(&command, 0, &processors, &settings)?),
+    };
+    // What the group was seen to do, the floor does.
+    group.measure(UNTIMED)?;
+    let multicast = group.usage()?.by_multicast > 0;
+    let address = if multicast { Some(floor::multicast_address()?) } else { None };
+    let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
+    let mut floor = Floor::start(&processors, bytes, address)?;
+
+    let timed = usize::try_from(command.messages).unwrap_or(usize::MAX);
+    let rounds = (timed / BLOCK_MESSAGES).max(ROUNDS_MIN);
+    let block = timed.div_ceil(rounds);
+    let mut sides = Sides::default();
+    let bar = progress::bar(rounds as u64, "rounds");
+    for round in 0..rounds {
+        // Whoever comes first in a round comes last in another.
+        for turn in 0..4 {
+            match (turn + round) % 4 {
+                0 => sides.group.turn(&mut group, Measured::usage, |group| group.measure(block))?,
+                1 => sides
+                    .path
+                    .turn(&mut floor, Usage::of, |floor| floor.measure(Path::Relay, UNTIMED, block))?,
+                2 => {
+                    sides.rpc.turn(&mut floor, Usage::of, |floor| floor.measure(Path::Rpc, UNTIMED, block))?
+                }
+                _ => {
+                    if let Some(plain) = &mut plain {
+                        sides.plain.turn(plain, Measured::usage, |plain| plain.measure(block))?;
+                    }
+                }
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let transport = if multicast { "multicast" } else { "unicast" };
+    Ok(tell(&command, &mut sides, transport, settings.key.is_some(), output)?)
+}
+
+fn tell(
+    command: &Latency,
+    sides: &mut Sides,
+    transport: &str,
+    sealed: bool,
+    output: &Output,
+) -> std::io::Result<()> {
+    let to_path = Ratio::of(&sides.group.rounds, &sides.path.rounds);
+    let to_rpc = Ratio::of(&sides.group.rounds, &sides.rpc.rounds);
+    let to_r0 = (command.resilience > 0).then(|| Ratio::of(&sides.group.rounds, &sides.plain.rounds));
+    let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| sides.group.us(part));
+    let (rpc, path) = (sides.rpc.us(0.5), sides.path.us(0.5));
+    let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
+    output.say(format_args!(
+        "{} members, {} bytes, {}, resilience {}, {transport}{}",
+        command.members,
+        command.bytes,
+        command.method.name(),
+        command.resilience,
+        if sealed { ", sealed" } else { "" }
+    ))?;
+    output
+        .say(format_args!("  own delivery   p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}"))?;
+    output.say(format_args!(
+        "  bare path      p50 {path} us: the group takes {} times as long (rounds {} to {})",
+        to_path.median, to_path.spread[0], to_path.spread[1]
+    ))?;
+    output.say(format_args!(
+        "  bare call      p50 {rpc} us: the group takes {} times as long (rounds {} to {})",
+        to_rpc.median, to_rpc.spread[0], to_rpc.spread[1]
+    ))?;
+    if let Some(ratio) = &to_r0 {
+        output.say(format_args!(
+            "  resilience 0   p50 {} us: resilience {} takes {} times as long (rounds {} to {})",
+            sides.plain.us(0.5),
+            command.resilience,
+            ratio.median,
+            ratio.spread[0],
+            ratio.spread[1]
+        ))?;
+    }
+    output.say(format_args!(
+        "  per message    {} datagrams, {cpu} us of processor time (bare path {path_cpu} us)",
+        sides.group.datagrams()
+    ))?;
+    output.object(&json!({
+        "bench": "latency",
+        "members": command.members,
+        "bytes": command.bytes,
+        "method": command.method.name(),
+        "resilience": command.resilience,
+        "order": command.order.name(),
+        "transport": transport,
+        "sealed": sealed,
+        "lab": false,
+        "placement": command.placement.name(),
+        "messages": sides.group.took.len(),
+        "rounds": sides.group.rounds.len(),
+        "p50_us": p50,
+        "p90_us": p90,
+        "p99_us": p99,
+        "p999_us": p999,
+        "max_us": max,
+        "udp_rpc_p50_us": rpc,
+        "udp_path_p50_us": path,
+        "ratio_rpc": to_rpc.median,
+        "ratio_rpc_spread": to_rpc.spread,
+        "ratio_path": to_path.median,
+        "ratio_spread": to_path.spread,
+        "ratio_r0": to_r0.as_ref().map(|ratio| ratio.median),
+        "ratio_r0_spread": to_r0.as_ref().map(|ratio| ratio.spread),
+        "datagrams_per_message": sides.group.datagrams(),
+        "cpu_us_per_message": cpu,
+        "udp_path_cpu_us": path_cpu,
+    }))
+}
+
+/// A group whose latency is measured: member 0 founded it and orders, member 1 sends.
+struct Measured {
+    crew: Crew<Order, Report>,
+}
+
+const SENDER: usize = 1;
+
+impl Measured {
+    fn start(
+        command: &Latency,
+        resilience: u8,
+        processors: &[Option<usize>],
+        settings: &Settings,
+    ) -> Result<Measured, Problem> {
+        let group = format!("bench-{:08x}", lot(1 << 32)?);
+        let mut measured = Measured { crew: Crew::new() };
+        // One after the other, so that the sender has the lowest rank but one.
+        for (index, processor) in processors.iter().enumerate() {
+            let role = member::Role {
+                group: group.clone(),
+                founder: index == 0,
+                sender: index == SENDER,
+                resilience,
+                broadcast_above_bytes: command.method.broadcast_above_bytes(),
+                bytes: usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX),
+                processor: *processor,
+                settings: settings.clone(),
+            };
+            measured.crew.start(&worker::Role::Latency(role))?;
+            measured.report("a member to join")?;
+        }
+        Ok(measured)
+    }
+
+    /// Sends so many; how long each took to its own delivery, in nanoseconds.
+    fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
+        self.crew.order(SENDER, &Order::Send { untimed: UNTIMED, timed })?;
+        match self.report("messages to be delivered")? {
+            Report::Took(took) => Ok(took),
+            other => Err(Problem::failed(format!("a member answered {other:?}"))),
+        }
+    }
+
+    /// What all members together used so far.
+    fn usage(&mut self) -> Result<Usage, Problem> {
+        let mut sum = Usage::default();
+        for index in 0..self.crew.len() {
+            self.crew.order(index, &Order::Usage)?;
+            if let Report::Usage(usage) = self.report("a member's counters")? {
+                sum.processor_ns += usage.processor_ns;
+                sum.datagrams += usage.datagrams;
+                sum.by_multicast += usage.by_multicast;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn report(&mut self, what: &str) -> Result<Report, Problem> {
+        match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
+            (_, report) => Ok(report),
+        }
+    }
+}
+
+impl Usage {
+    /// What the floor used so far.
+    fn of(floor: &mut Floor) -> Result<Usage, Problem> {
+        Ok(Usage { processor_ns: floor.processor_ns()?, ..Usage::default() })
+    }
+}
+
+/// The sides that take turns.
+#[derive(Default)]
+struct Sides {
+    group: Side,
+    /// The same group without resilience.
+    plain: Side,
+    path: Side,
+    rpc: Side,
+}
+
+/// What was measured on one side.
+#[derive(Default)]
+struct Side {
+    /// Every message's time in nanoseconds.
+    took: Vec<u64>,
+    /// The median of each round.
+    rounds: Vec<f64>,
+    /// Used in all rounds, untimed messages included.
+    used: Usage,
+}
+
+impl Side {
+    /// One round of this side.
+    fn turn<T>(
+        &mut self,
+        subject: &mut T,
+        usage: impl Fn(&mut T) -> Result<Usage, Problem>,
+        measure: impl Fn(&mut T) -> Result<Vec<u64>, Problem>,
+    ) -> Result<(), Problem> {
+        let before = usage(subject)?;
+        let mut took = measure(subject)?;
+        let after = usage(subject)?;
+        self.used.processor_ns += after.processor_ns - before.processor_ns;
+        self.used.datagrams += after.datagrams - before.datagrams;
+        self.rounds.push(quantile(&mut took, 0.5) as f64);
+        self.took.append(&mut took);
+        Ok(())
+    }
+
+    /// The time in microseconds within which this part of the messages was delivered.
+    fn us(&mut self, part: f64) -> f64 {
+        rounded(quantile(&mut self.took, part) as f64 / 1000.0)
+    }
+
+    fn per_message(&self, sum: u64) -> f64 {
+        sum as f64 / (self.took.len() + self.rounds.len() * UNTIMED).max(1) as f64
+    }
+
+    fn datagrams(&self) -> f64 {
+        rounded(self.per_message(self.used.datagrams))
+    }
+
+    fn processor_us(&self) -> f64 {
+        rounded(self.per_message(self.used.processor_ns) / 1000.0)
+    }
+}

@@ -1,0 +1,138 @@
+//! A member process whose group is measured for latency: one sends, all receive.
+
+use super::placement;
+use crate::connection;
+use crate::processes::{self, Orders};
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+use unisono::{Bytes, Event, Group, GroupConfig};
+
+/// Which member to be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    pub(crate) group: String,
+    /// Founds the group; the others join it.
+    pub(crate) founder: bool,
+    /// The one that sends.
+    pub(crate) sender: bool,
+    pub(crate) resilience: u8,
+    pub(crate) broadcast_above_bytes: Option<u32>,
+    /// Size of a message.
+    pub(crate) bytes: usize,
+    /// The processor it stays on; any if not given.
+    pub(crate) processor: Option<usize>,
+    pub(crate) settings: Settings,
+}
+
+/// An order to a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Send so many, the first few untimed.
+    Send { untimed: usize, timed: usize },
+    /// Say what was used and how the group is reached.
+    Usage,
+}
+
+/// What a member reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It is in.
+    Entered,
+    /// How long each message took to its own delivery, in nanoseconds.
+    Took(Vec<u64>),
+    /// What it used so far.
+    Usage(Usage),
+    /// Something is wrong with it.
+    Trouble(String),
+}
+
+/// What a member used so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// Processor time in nanoseconds.
+    pub(crate) processor_ns: u64,
+    /// Datagrams sent; a multicast counts once.
+    pub(crate) datagrams: u64,
+    /// Members that it reaches by multicast.
+    pub(crate) by_multicast: usize,
+}
+
+/// The life of a measured member.
+pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+    if let Some(processor) = role.processor {
+        placement::stay_on(processor)?;
+    }
+    let group = enter(&role)?;
+    processes::report(&Report::Entered)?;
+    if !role.sender {
+        let receiving = group.clone();
+        std::thread::Builder::new().name("events".into()).spawn(move || receive(&receiving))?;
+    }
+    let message = Bytes::from(vec![b'x'; role.bytes]);
+    while let Some(order) = orders.next()? {
+        match order {
+            Order::Send { untimed, timed } => {
+                let took =
+                    exchange(&group, &message, untimed).and_then(|_| exchange(&group, &message, timed));
+                processes::report(&match took {
+                    Ok(took) => Report::Took(took),
+                    Err(error) => Report::Trouble(format!("{error:#}")),
+                })?;
+            }
+            Order::Usage => processes::report(&Report::Usage(usage(&group)))?,
+        }
+    }
+    Ok(())
+}
+
+fn enter(role: &Role) -> anyhow::Result<Group> {
+    let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
+    let mut config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };
+    if let Some(bytes) = role.broadcast_above_bytes {
+        config.broadcast_above_bytes = bytes;
+    }
+    Ok(if role.founder {
+        Group::create(&role.group, config, &options)?
+    } else {
+        Group::join(&role.group, "", &options)?
+    })
+}
+
+fn receive(group: &Group) {
+    let mut events = Vec::new();
+    while group.receive_many(&mut events).is_ok() {
+        events.clear();
+    }
+}
+
+/// Sends so many, each once the one before was delivered here; how long each took.
+fn exchange(group: &Group, message: &Bytes, count: usize) -> anyhow::Result<Vec<u64>> {
+    let mut took = Vec::with_capacity(count);
+    for _ in 0..count {
+        let begin = Instant::now();
+        let number = group.submit(message.clone())?.number();
+        await_own(group, number)?;
+        took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(took)
+}
+
+/// Receives up to one's own message of this number; only this member sends.
+fn await_own(group: &Group, own: u64) -> anyhow::Result<()> {
+    loop {
+        match group.receive()? {
+            Event::Message { number, .. } if number >= own => return Ok(()),
+            Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
+            _ => {}
+        }
+    }
+}
+
+fn usage(group: &Group) -> Usage {
+    Usage {
+        processor_ns: processes::processor_ns(),
+        datagrams: group.counters().datagrams_sent,
+        by_multicast: group.report().members.iter().filter(|member| member.multicast).count(),
+    }
+}

@@ -1,0 +1,63 @@
+//! On which processors the measured processes run: the same choice for the group and for the floor beside it.
+
+use clap::ValueEnum;
+
+/// On which processors the measured processes run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Placement {
+    /// As the system likes
+    #[default]
+    None,
+    /// Each on one processor, in turn
+    Spread,
+    /// All on one processor
+    One,
+}
+
+impl Placement {
+    /// The processor of each of so many processes.
+    pub(crate) fn of(self, processes: usize) -> Vec<Option<usize>> {
+        let allowed = allowed();
+        (0..processes)
+            .map(|process| match self {
+                Placement::None => None,
+                Placement::Spread => allowed.get(process % allowed.len().max(1)).copied(),
+                Placement::One => allowed.last().copied(),
+            })
+            .collect()
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Placement::None => "none",
+            Placement::Spread => "spread",
+            Placement::One => "one",
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn allowed() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let set = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> Vec<usize> {
+    Vec::new()
+}
+
+/// Keeps this thread, and those it starts from now on, on a processor.
+#[cfg(target_os = "linux")]
+pub(crate) fn stay_on(processor: usize) -> anyhow::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn stay_on(_: usize) -> anyhow::Result<()> {
+    anyhow::bail!("this system does not let a process choose its processor")
+}

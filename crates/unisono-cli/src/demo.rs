@@ -1,0 +1,163 @@
+//! `unisono demo`: member processes, one of them killed half-way, and the proof that the others agree.
+
+use crate::arguments::{Common, OrderChoice};
+use crate::output::{Output, Tone, rounded};
+use crate::problem::Problem;
+use crate::processes::Signal;
+use crate::progress;
+use crate::settings::Settings;
+use crate::trial::{self, Share, Trial, Verdict, name};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::time::Instant;
+
+/// One message in so many is kept until the survivors have recovered, so that something shows that they have.
+const KEPT_PART: u64 = 10;
+
+/// Watch a group survive the death of one of its members
+///
+/// Starts member processes on this machine, lets all of them send, kills one half-way with SIGKILL, waits for the
+/// recovery and compares what every survivor delivered. Status 0 only if the orders are identical and nothing that
+/// was acknowledged is lost.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  unisono demo\n  unisono demo --members 3 --resilience 1 --messages 50000"
+)]
+pub(crate) struct Demo {
+    /// How many member processes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=64))]
+    members: u64,
+
+    /// How many crashes at once the group is to survive without loss
+    #[arg(long, value_name = "R", default_value_t = 2)]
+    resilience: u8,
+
+    /// How many messages, all members together
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    messages: u64,
+
+    /// Who gives the messages their places
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
+    /// Whom to kill half-way
+    #[arg(long, value_enum, default_value_t)]
+    kill: Victim,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Whom to kill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Victim {
+    /// The member that gives the messages their places
+    #[default]
+    Sequencer,
+    /// A member drawn by lot
+    Any,
+    /// Nobody
+    None,
+}
+
+pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let begin = Instant::now();
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    if command.kill != Victim::None && members < 2 {
+        return Err(Problem::usage(
+            "with one member there is nobody to survive: --members 2, or --kill none",
+        ));
+    }
+    let mut trial = Trial::begin(members, command.resilience, settings)?;
+    introduce(&trial, &command, output)?;
+
+    let bar = progress::bar(command.messages, "messages delivered");
+    let sending = Instant::now();
+    for index in 0..members {
+        let share = command.messages / command.members
+            + u64::from((index as u64) < command.messages % command.members);
+        let after_reset = if command.kill == Victim::None { 0 } else { share.div_ceil(KEPT_PART) };
+        trial.send(index, Share { messages: share, after_reset, interval_us: 0 })?;
+    }
+    let mut recovery_ms = None;
+    if command.kill != Victim::None {
+        trial.until("half of the messages to be delivered", |trial| {
+            bar.set_position(trial.delivered());
+            2 * trial.delivered() >= command.messages
+        })?;
+        let orderer = trial.orderer();
+        let victim = match command.kill {
+            Victim::Any => usize::try_from(trial::lot(command.members)?).unwrap_or(0),
+            _ => orderer.unwrap_or(0),
+        };
+        let struck_ns = trial.strike(victim, Signal::Kill)?;
+        let whom = if orderer == Some(victim) { "the sequencer, " } else { "" };
+        bar.suspend(|| {
+            let news = format!("Half-way: {whom}{} is killed (SIGKILL).", name(victim));
+            output.say(output.tone(Tone::Bad, news))
+        })?;
+        trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
+        let ms = rounded(trial.resumed_ns().unwrap_or(0).saturating_sub(struck_ns) as f64 / 1e6);
+        recovery_ms = Some(ms);
+        bar.suspend(|| {
+            output.say(format_args!(
+                "  The others notice, agree who goes on, and deliver the next message {ms:.0} ms after the kill."
+            ))?;
+            output.say(format_args!("  view {}", output.tone(Tone::Strong, trial.view())))
+        })?;
+    }
+    trial.finish(|trial| bar.set_position(trial.delivered()))?;
+    let sending = sending.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+
+    let verdict = trial.judge();
+    conclude(&trial, &verdict, output)?;
+    let (sent, sent_again) = trial.sent();
+    output.object(&json!({
+        "command": "demo",
+        "members": members,
+        "survivors": trial.survivors_count(),
+        "resilience": command.resilience,
+        "order": command.order.name(),
+        "sent": sent,
+        "sent_again": sent_again,
+        "acknowledged": verdict.acknowledged,
+        "delivered": verdict.delivered,
+        "order_identical": verdict.order_identical,
+        "lost_acknowledged": verdict.lost_acknowledged,
+        "duplicates": verdict.duplicates,
+        "recovery_ms": recovery_ms,
+        "messages_per_s": (verdict.acknowledged as f64 / sending).round(),
+        "seconds": rounded(begin.elapsed().as_secs_f64()),
+    }))?;
+    trial.end();
+    verdict.into_result()
+}
+
+fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<()> {
+    let (group, view) = (output.tone(Tone::Strong, trial.group()), output.tone(Tone::Strong, trial.view()));
+    output.say(format_args!("{} processes on this machine form the group {group}.", trial.members()))?;
+    output.say(format_args!("  view {view}"))?;
+    let orderer = name(trial.orderer().unwrap_or(0));
+    output.say(format_args!(
+        "{orderer} is the sequencer: it gives every message its place in the one order."
+    ))?;
+    output.say(format_args!("All of them send, {} messages in all.", command.messages))
+}
+
+fn conclude(trial: &Trial, verdict: &Verdict, output: &Output) -> std::io::Result<()> {
+    let (survivors, delivered) = (trial.survivors_count(), verdict.delivered);
+    if verdict.order_identical {
+        let good = output.tone(Tone::Good, "in the same order");
+        output
+            .say(format_args!("Each of the {survivors} survivors delivered {delivered} messages {good}."))?;
+    } else {
+        output.say(output.tone(Tone::Bad, "The survivors delivered different orders."))?;
+    }
+    let counts = format!("{} lost, {} delivered twice", verdict.lost_acknowledged, verdict.duplicates);
+    let counts = output.tone(if verdict.good() { Tone::Good } else { Tone::Bad }, counts);
+    output.say(format_args!(
+        "Of the {} that were acknowledged to their senders: {counts}.",
+        verdict.acknowledged
+    ))
+}

@@ -1,0 +1,151 @@
+//! A sender's queue: many messages under way at once, in order all the same.
+//!
+//! When a reset falls upon messages under way, those that failed will never be delivered by anybody, and neither
+//! will any later one that was under way with them. So the outbox waits until something is known of each, and sends
+//! the failed ones again, in their order, before anything that came later.
+
+use std::collections::VecDeque;
+use thiserror::Error;
+use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
+
+/// Messages on their way into the group.
+pub(crate) struct Outbox {
+    group: Group,
+    waiting: VecDeque<Bytes>,
+    under_way: VecDeque<(Bytes, Ticket)>,
+    accepted: u64,
+    sent_again: u64,
+    last: Seqno,
+}
+
+/// A message could not be sent, or nobody knows what became of it. Those after it were not sent.
+#[derive(Clone, Copy, Debug, Error)]
+pub(crate) enum Stuck {
+    /// The group does not take it, or not from here any more.
+    #[error("message {number} was not sent: {reason}")]
+    Refused { number: u64, reason: SendError },
+    /// This member was cut off.
+    #[error(
+        "message {number} and {others} after it may have been delivered or not: this member was cut off from the group"
+    )]
+    Unknown { number: u64, others: u64 },
+}
+
+impl Outbox {
+    /// An empty one.
+    pub(crate) fn new(group: Group) -> Outbox {
+        Outbox {
+            group,
+            waiting: VecDeque::new(),
+            under_way: VecDeque::new(),
+            accepted: 0,
+            sent_again: 0,
+            last: 0,
+        }
+    }
+
+    /// Puts a message at the end of the queue.
+    pub(crate) fn push(&mut self, payload: Bytes) {
+        self.waiting.push_back(payload);
+    }
+
+    /// Messages that the group has not taken yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Messages of which nothing is known yet.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Messages that have their place.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Messages that a reset failed and that were sent again.
+    pub(crate) fn sent_again(&self) -> u64 {
+        self.sent_again
+    }
+
+    /// The place of the last message accepted; 0 before the first.
+    pub(crate) fn last(&self) -> Seqno {
+        self.last
+    }
+
+    /// Learns what became of messages and sends what the group takes now, without waiting.
+    pub(crate) fn advance(&mut self) -> Result<(), Stuck> {
+        while let Some((payload, mut ticket)) = self.under_way.pop_front() {
+            match ticket.try_wait() {
+                Some(outcome) => self.settle(payload, outcome)?,
+                None => {
+                    self.under_way.push_front((payload, ticket));
+                    break;
+                }
+            }
+        }
+        while let Some(payload) = self.waiting.front() {
+            match self.group.try_submit(payload.clone()) {
+                Ok(ticket) => {
+                    if let Some(payload) = self.waiting.pop_front() {
+                        self.under_way.push_back((payload, ticket));
+                    }
+                }
+                Err(SendError::WindowFull | SendError::Resetting) => break,
+                Err(reason) => {
+                    let number = self.accepted + self.under_way.len() as u64 + 1;
+                    return Err(Stuck::Refused { number, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something is known of the oldest message under way, if there is one.
+    pub(crate) fn wait(&mut self) -> Result<(), Stuck> {
+        match self.under_way.pop_front() {
+            Some((payload, ticket)) => self.settle(payload, ticket.wait()),
+            None => Ok(()),
+        }
+    }
+
+    /// Files the outcome of the message that was the oldest under way.
+    fn settle(&mut self, payload: Bytes, outcome: Result<Seqno, SendFailure>) -> Result<(), Stuck> {
+        match outcome {
+            Ok(place) => {
+                self.accepted += 1;
+                self.last = place;
+                Ok(())
+            }
+            Err(SendFailure::Failed) => self.fail(payload),
+            Err(SendFailure::Refused(reason)) => Err(Stuck::Refused { number: self.accepted + 1, reason }),
+            Err(SendFailure::Unknown) => {
+                Err(Stuck::Unknown { number: self.accepted + 1, others: self.under_way.len() as u64 })
+            }
+        }
+    }
+
+    /// The oldest message under way has failed: puts it and the failed ones behind it back at the head of the queue.
+    fn fail(&mut self, first: Bytes) -> Result<(), Stuck> {
+        let mut failed = vec![first];
+        while let Some((payload, ticket)) = self.under_way.pop_front() {
+            match ticket.wait() {
+                Ok(place) => {
+                    self.accepted += 1;
+                    self.last = place;
+                }
+                Err(SendFailure::Failed) => failed.push(payload),
+                Err(_) => {
+                    let others = (failed.len() + self.under_way.len()) as u64;
+                    return Err(Stuck::Unknown { number: self.accepted + 1, others });
+                }
+            }
+        }
+        self.sent_again += failed.len() as u64;
+        for payload in failed.into_iter().rev() {
+            self.waiting.push_front(payload);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What commands print: plain text for people, or one JSON object per line for scripts. Standard output carries
+//! results only; everything else goes to standard error.
+
+use crate::settings::Settings;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+/// Where results go, and in which shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    json: bool,
+    colour: bool,
+}
+
+/// How a piece of plain text stands out on a terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tone {
+    /// Good news.
+    Good,
+    /// Bad news.
+    Bad,
+    /// A name or a heading.
+    Strong,
+}
+
+impl Output {
+    /// As the settings ask. Colour only where a person looks.
+    pub(crate) fn new(settings: &Settings) -> Output {
+        let colour = !settings.json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Output { json: settings.json, colour }
+    }
+
+    /// Whether scripts read this.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints a line for people; nothing if scripts read.
+    pub(crate) fn say(&self, line: impl Display) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        out.flush()
+    }
+
+    /// Prints an object for scripts; nothing if people read.
+    pub(crate) fn object(&self, object: &impl Serialize) -> io::Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(object).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let mut out = io::stdout().lock();
+        out.write_all(&line)?;
+        out.flush()
+    }
+
+    /// Prints lines that are in the right shape already.
+    pub(crate) fn raw(&self, lines: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(lines.as_bytes())?;
+        out.flush()
+    }
+
+    /// The text, standing out if it may.
+    pub(crate) fn tone(&self, tone: Tone, text: impl Display) -> String {
+        if !self.colour {
+            return text.to_string();
+        }
+        let code = match tone {
+            Tone::Good => "32",
+            Tone::Bad => "31",
+            Tone::Strong => "1",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// A number of milliseconds or microseconds as people and scripts like to read it: three digits after the point.
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The text without anything that could steer a terminal: it may come from anybody.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c: char| c.is_control() && c != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let escape = |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(visible("plain\ttext, ünïcode"), "plain\ttext, ünïcode");
+        assert_eq!(visible("red \u{1b}[31m\r"), "red \\u{1b}[31m\\r");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(rounded(1.23456), 1.235);
+        assert_eq!(hex(&[0, 255]), "00ff");
+    }
+}

@@ -1,0 +1,63 @@
+//! What goes wrong, and the exit status that tells scripts: 1 what was asked for failed, 2 bad usage or
+//! configuration, 3 no quorum. The message says what to do.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// A command came to nothing.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: u8,
+    error: anyhow::Error,
+}
+
+impl Problem {
+    /// What was asked for failed: exit 1.
+    pub(crate) fn failed(message: impl Display) -> Problem {
+        Problem { status: 1, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// Flags, environment or file make no sense: exit 2.
+    pub(crate) fn usage(message: impl Display) -> Problem {
+        Problem { status: 2, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// The group goes on without this member, or cannot go on: exit 3.
+    pub(crate) fn not_primary(message: impl Display) -> Problem {
+        Problem { status: 3, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// What happened, without the status.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        self.error
+    }
+
+    /// Tells the person and gives the status for the script. Whoever stopped reading our output wants no more of
+    /// it: that is no failure.
+    pub(crate) fn report(self) -> ExitCode {
+        if self.error.chain().any(is_broken_pipe) {
+            return ExitCode::SUCCESS;
+        }
+        let message = format!("{:#}", self.error);
+        if !message.is_empty() {
+            eprintln!("unisono: {message}");
+        }
+        ExitCode::from(self.status)
+    }
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+impl From<anyhow::Error> for Problem {
+    fn from(error: anyhow::Error) -> Problem {
+        Problem { status: 1, error }
+    }
+}
+
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Problem {
+        Problem { status: 1, error: error.into() }
+    }
+}

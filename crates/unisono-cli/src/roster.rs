@@ -1,0 +1,105 @@
+//! Who is in the group at the present place in its order, and how that is written: `[orderer|epoch] (n) [a, b, c]`.
+
+use crate::output::visible;
+use unisono::{EpochId, Event, Member, Uid};
+
+/// The view, kept up to date by the events of the group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster {
+    epoch: EpochId,
+    orderer: Uid,
+    members: Vec<Member>,
+}
+
+impl Roster {
+    /// Takes an event's changes over. True if there were any.
+    pub(crate) fn follow(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Entered { view, .. } | Event::Reset { view, .. } => {
+                self.epoch = view.epoch;
+                self.orderer = view.orderer;
+                self.members.clone_from(&view.members);
+            }
+            Event::Joined { member, .. } => {
+                self.members.retain(|other| other.uid != member.uid);
+                self.members.push(member.clone());
+            }
+            Event::Left { member, .. } => self.members.retain(|other| other.uid != member.uid),
+            Event::HandedOver { orderer, .. } => self.orderer = *orderer,
+            _ => return false,
+        }
+        true
+    }
+
+    /// How many members there are.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Who orders.
+    pub(crate) fn orderer(&self) -> Uid {
+        self.orderer
+    }
+
+    /// What people call a member.
+    pub(crate) fn name(&self, uid: Uid) -> String {
+        label(&self.members, uid)
+    }
+
+    /// The view as people write it.
+    pub(crate) fn view(&self) -> String {
+        view(&self.epoch, self.orderer, &self.members)
+    }
+}
+
+/// `[orderer|epoch] (n) [a, b, c]`
+pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member]) -> String {
+    let names: Vec<String> = members.iter().map(|member| label(members, member.uid)).collect();
+    format!("[{}|{epoch}] ({}) [{}]", label(members, orderer), names.len(), names.join(", "))
+}
+
+/// The name of a member; its uid if it has none.
+fn label(members: &[Member], uid: Uid) -> String {
+    match members.iter().find(|member| member.uid == uid) {
+        Some(member) if !member.name.as_str().is_empty() => visible(member.name.as_str()).into_owned(),
+        _ => uid.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono::{Name, View};
+
+    fn member(uid: u64, name: &str) -> Member {
+        Member { uid: Uid(uid), name: Name::new(name).unwrap(), address: "127.0.0.1:1".parse().unwrap() }
+    }
+
+    #[test]
+    fn a_view_is_written_as_people_write_it_and_follows_the_events() {
+        let mut roster = Roster::default();
+        let view = View {
+            epoch: EpochId { counter: 3, coordinator: Uid(1), nonce: 1 },
+            members: vec![member(1, "ann"), member(2, "bob")],
+            orderer: Uid(1),
+            resilience: 1,
+        };
+        assert!(roster.follow(&Event::Entered { seqno: 0, view }));
+        assert!(roster.follow(&Event::Joined {
+            seqno: 1,
+            member: member(9, ""),
+            hello: "".into(),
+            members: 3
+        }));
+        assert!(roster.follow(&Event::HandedOver { seqno: 2, orderer: Uid(2) }));
+        assert!(!roster.follow(&Event::Gone));
+        assert_eq!(roster.view(), "[bob|3.00000000] (3) [ann, bob, 0000000000000009]");
+        assert!(roster.follow(&Event::Left {
+            seqno: 3,
+            member: member(1, "ann"),
+            goodbye: "".into(),
+            members: 2
+        }));
+        assert_eq!(roster.len(), 2);
+    }
+}

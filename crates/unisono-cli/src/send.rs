@@ -1,0 +1,201 @@
+//! `unisono send`: texts into a group, in their order, each exactly once.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::listen::{RESILIENCE, leave};
+use crate::outbox::{Outbox, Stuck};
+use crate::output::Output;
+use crate::problem::Problem;
+use crate::settings::Settings;
+use clap::Args;
+use serde_json::json;
+use std::io::{BufRead, Read};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+use unisono::{Bytes, Ended, Group, LookError};
+
+/// Lines read ahead of the group.
+const LINES_AHEAD: usize = 4096;
+/// The longest line.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+/// How often the outbox looks for outcomes when nothing else wakes it.
+const PULSE: Duration = Duration::from_millis(2);
+/// How long a member may take to answer whether the group is large enough yet.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Send texts to a group: each argument, or each line of standard input, is one message
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
+                        Status 1 if a message could not be sent or nobody knows what became of it."
+)]
+pub(crate) struct Send {
+    /// Name of the group
+    group: String,
+
+    /// What to send; without any, the lines of standard input as they come
+    text: Vec<String>,
+
+    /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
+    #[arg(long, value_name = "K")]
+    resilience: Option<u8>,
+
+    /// Wait until the group has so many members, this one not counted
+    #[arg(long, value_name = "N")]
+    min_members: Option<usize>,
+
+    /// What the others call this member [default: the host and the process number]
+    #[arg(long, value_name = "ME")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What wakes the sender.
+enum Input {
+    Line(Bytes),
+    /// There are no more lines; or the rest cannot be read.
+    End(std::io::Result<()>),
+}
+
+pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if let Some(members) = command.min_members {
+        wait_for_members(&command.group, members, settings, command.name.as_deref())?;
+    }
+    let resilience = command.resilience.unwrap_or(RESILIENCE);
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
+    let receiving = receive_and_forget(&group, command.resilience)?;
+    let lines = read(command.text)?;
+    let mut outbox = Outbox::new(group.clone());
+    let done = send_all(&mut outbox, &lines);
+    leave(&group);
+    // The stream of events ends with the leave.
+    let _ = receiving.join();
+    let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
+    output.say(match accepted {
+        1 => "1 message accepted".to_string(),
+        n => format!("{n} messages accepted"),
+    })?;
+    output.object(&json!({
+        "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": outbox.last(),
+    }))?;
+    done
+}
+
+/// Waits until any member says that the group is so large.
+fn wait_for_members(
+    group: &str,
+    members: usize,
+    settings: &Settings,
+    name: Option<&str>,
+) -> Result<(), Problem> {
+    let options = connection::options(settings, name)?;
+    loop {
+        let asked = Instant::now();
+        match unisono::look(group, &options, LOOK) {
+            Ok(report) if report.members.len() >= members => return Ok(()),
+            Ok(_) | Err(LookError::NoAnswer) => {
+                std::thread::sleep((LOOK / 3).saturating_sub(asked.elapsed()))
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A member that only sends receives all the same: whoever does not holds everybody up.
+fn receive_and_forget(
+    group: &Group,
+    resilience: Option<u8>,
+) -> std::io::Result<std::thread::JoinHandle<Ended>> {
+    let group = group.clone();
+    std::thread::Builder::new().name("events".into()).spawn(move || {
+        let mut events = Vec::new();
+        loop {
+            match group.receive_many(&mut events) {
+                Ok(_) => {
+                    for event in events.drain(..) {
+                        connection::warn_of_other_resilience(&event, resilience);
+                    }
+                }
+                Err(ended) => return ended,
+            }
+        }
+    })
+}
+
+/// The texts given, or the lines of standard input as they come.
+fn read(texts: Vec<String>) -> Result<Receiver<Input>, Problem> {
+    let (to, lines) = mpsc::sync_channel(LINES_AHEAD);
+    std::thread::Builder::new().name("lines".into()).spawn(move || {
+        // Nobody listens any more: the sender has given up.
+        let _ = if texts.is_empty() { read_lines(&to) } else { give(&to, texts) };
+    })?;
+    Ok(lines)
+}
+
+fn give(to: &SyncSender<Input>, texts: Vec<String>) -> Option<()> {
+    for text in texts {
+        to.send(Input::Line(text.into())).ok()?;
+    }
+    to.send(Input::End(Ok(()))).ok()
+}
+
+fn read_lines(to: &SyncSender<Input>) -> Option<()> {
+    let mut input = std::io::stdin().lock();
+    loop {
+        let mut line = Vec::new();
+        match (&mut input).take(LINE_BYTES_MAX + 2).read_until(b'\n', &mut line) {
+            Ok(0) => return to.send(Input::End(Ok(()))).ok(),
+            Ok(_) => {
+                if line.last() == Some(&b'\n') {
+                    line.pop();
+                }
+                to.send(Input::Line(line.into())).ok()?;
+            }
+            Err(error) => return to.send(Input::End(Err(error))).ok(),
+        }
+    }
+}
+
+/// Sends lines until there are no more, and sees each to its place.
+fn send_all(outbox: &mut Outbox, lines: &Receiver<Input>) -> Result<(), Problem> {
+    let mut end = None;
+    loop {
+        outbox.advance()?;
+        if outbox.waiting() > 0 {
+            // The group takes no more at present: lines can wait where they are.
+            if outbox.under_way() > 0 { outbox.wait()? } else { std::thread::sleep(PULSE) }
+        } else if end.is_none() {
+            end = take_lines(outbox, lines);
+        } else if outbox.under_way() > 0 {
+            outbox.wait()?;
+        } else if let Some(Err(error)) = end {
+            return Err(anyhow::Error::from(error).context("cannot read standard input").into());
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+/// Puts the lines that are there into the outbox; waits for one if nothing is under way. Returns how the lines
+/// ended, once they have.
+fn take_lines(outbox: &mut Outbox, lines: &Receiver<Input>) -> Option<std::io::Result<()>> {
+    let patience = if outbox.under_way() > 0 { PULSE } else { Duration::MAX };
+    let mut input = lines.recv_timeout(patience);
+    loop {
+        match input {
+            Ok(Input::Line(line)) => outbox.push(line),
+            Ok(Input::End(end)) => return Some(end),
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => return Some(Ok(())),
+        }
+        input = lines.recv_timeout(Duration::ZERO);
+    }
+}
+
+impl From<Stuck> for Problem {
+    fn from(stuck: Stuck) -> Problem {
+        Problem::failed(stuck)
+    }
+}

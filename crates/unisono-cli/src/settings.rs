@@ -1,0 +1,123 @@
+//! Flags, environment and file brought together: a flag beats the environment (clap sees to that), the environment
+//! beats the file named by `--config`, and a setting that the file misspells is an error rather than a surprise.
+
+use crate::arguments::{Common, Transport};
+use crate::problem::Problem;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What a command goes by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// File of the group key.
+    pub(crate) key: Option<PathBuf>,
+    /// Seed members, as given: resolved when the group is looked for.
+    pub(crate) seeds: Vec<String>,
+    /// Where to receive; port 0 lets the system choose.
+    pub(crate) bind: Option<SocketAddr>,
+    /// How the group is reached.
+    pub(crate) transport: Transport,
+    /// Other machines without a key.
+    pub(crate) insecure: bool,
+    /// Objects for scripts.
+    pub(crate) json: bool,
+}
+
+/// What a file may say: the names of the flags.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    key: Option<PathBuf>,
+    seeds: Option<Vec<String>>,
+    bind: Option<String>,
+    transport: Option<Transport>,
+    insecure: Option<bool>,
+    json: Option<bool>,
+}
+
+impl Settings {
+    /// Reads the file, if one is named, and lays the flags over it.
+    pub(crate) fn resolve(flags: &Common) -> Result<Settings, Problem> {
+        let file = match &flags.config {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        let bind = match flags.bind.as_deref().or(file.bind.as_deref()) {
+            Some(text) => Some(address(text)?),
+            None => None,
+        };
+        Ok(Settings {
+            key: flags.key.clone().or(file.key),
+            seeds: if flags.seeds.is_empty() { file.seeds.unwrap_or_default() } else { flags.seeds.clone() },
+            bind,
+            transport: flags.transport.or(file.transport).unwrap_or_default(),
+            insecure: flags.insecure || file.insecure.unwrap_or(false),
+            json: flags.json || file.json.unwrap_or(false),
+        })
+    }
+}
+
+impl File {
+    fn read(path: &Path) -> Result<File, Problem> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Problem::usage(format!("cannot read the settings in {}: {error}", path.display()))
+        })?;
+        let file: File =
+            toml::from_str(&text).map_err(|error| Problem::usage(format!("{}: {error}", path.display())))?;
+        let beside = path.parent().unwrap_or(Path::new(""));
+        Ok(File { key: file.key.map(|key| beside.join(key)), ..file })
+    }
+}
+
+/// `192.0.2.7`, `192.0.2.7:7400`, `::1` or `[::1]:7400`.
+fn address(text: &str) -> Result<SocketAddr, Problem> {
+    let alone = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+    alone.or_else(|_| text.parse()).map_err(|_| {
+        Problem::usage(format!(
+            "--bind takes an address of this machine such as 192.0.2.7 or 192.0.2.7:7400, not '{text}'"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("unisono.toml");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_flag_beats_the_file() {
+        let (_folder, path) = file("bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\n");
+        let flags = Common { config: Some(path), bind: Some("10.0.0.2:5".into()), ..Common::default() };
+        let settings = Settings::resolve(&flags).unwrap();
+        assert_eq!(settings.bind, Some("10.0.0.2:5".parse().unwrap()));
+        assert_eq!(settings.transport, Transport::Unicast);
+        assert_eq!(settings.seeds, ["a:1"]);
+    }
+
+    #[test]
+    fn a_key_in_the_file_is_found_beside_the_file() {
+        let (folder, path) = file("key = 'group.key'");
+        let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
+        assert_eq!(settings.key, Some(folder.path().join("group.key")));
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_refused() {
+        let (_folder, path) = file("sedes = ['a:1']");
+        assert!(Settings::resolve(&Common { config: Some(path), ..Common::default() }).is_err());
+    }
+
+    #[test]
+    fn addresses_with_and_without_a_port() {
+        assert_eq!(address("::1").unwrap(), "[::1]:0".parse().unwrap());
+        assert_eq!(address("127.0.0.1:9").unwrap(), "127.0.0.1:9".parse().unwrap());
+        assert!(address("localhost").is_err());
+    }
+}

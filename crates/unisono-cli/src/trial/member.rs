@@ -1,0 +1,291 @@
+//! A member process of a trial: sends its share, writes down what it delivers, reports both.
+
+use super::verdict::{Content, Place};
+use crate::connection;
+use crate::outbox::Outbox;
+use crate::processes::{self, Orders, monotonic_ns};
+use crate::roster::Roster;
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use unisono::{Bytes, Event, Group, GroupConfig, Phase};
+
+/// Messages put into the outbox ahead of the group.
+const AHEAD: usize = 256;
+/// Between two looks at the group.
+const PULSE: Duration = Duration::from_millis(2);
+/// The text of the message that closes a trial.
+const CLOSING: &[u8] = b"closing";
+
+/// Which member to be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    pub(crate) group: String,
+    /// Counts from 0; member 0 founds the group.
+    pub(crate) index: usize,
+    /// How many there will be.
+    pub(crate) members: usize,
+    pub(crate) resilience: u8,
+    pub(crate) settings: Settings,
+}
+
+/// What a member is to send.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// So many messages,
+    pub(crate) messages: u64,
+    /// the last of them only after a reset,
+    pub(crate) after_reset: u64,
+    /// each so long after the one before; 0 for as fast as the group takes them.
+    pub(crate) interval_us: u64,
+}
+
+/// An order to a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Send messages.
+    Send(Share),
+    /// Begin no further ones.
+    Stop,
+    /// Send the closing message.
+    Close,
+}
+
+/// What a member reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It is in.
+    Entered { uid: u64 },
+    /// The view is a new one.
+    View { view: String, members: usize, orderer: u64 },
+    /// Places delivered, in order, from the one on that made the group complete.
+    Delivered(Vec<Place>),
+    /// The group was seen to be reset, on the machine's monotonic clock.
+    Noticed { at_ns: u64 },
+    /// The first message after a reset was delivered, on the machine's monotonic clock.
+    Resumed { at_ns: u64 },
+    /// So many of its messages were put on their way, and so many were accepted.
+    Accepted { sent: u64, accepted: u64 },
+    /// All its messages were accepted; so many had to be sent again.
+    Done { sent_again: u64 },
+    /// The closing message was delivered: nothing follows.
+    Closed,
+    /// The group went on without it.
+    Excluded,
+    /// Something is wrong with it.
+    Trouble(String),
+}
+
+/// What people call a member.
+pub(crate) fn name(index: usize) -> String {
+    format!("member-{index}")
+}
+
+/// The life of a member process.
+pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+    let options = connection::options(&role.settings, Some(&name(role.index)))
+        .map_err(|problem| problem.into_error())?;
+    let config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };
+    let group = match role.index {
+        0 => Group::create(&role.group, config, &options)?,
+        _ => Group::join(&role.group, "", &options)?,
+    };
+    processes::report(&Report::Entered { uid: group.info().me.0 })?;
+
+    let (reset, resets) = mpsc::channel();
+    let receiving = group.clone();
+    std::thread::Builder::new().name("events".into()).spawn(move || {
+        let ended = Witness::new(role.members, reset).watch(&receiving);
+        or_trouble(ended);
+    })?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut sender = Some(Sender {
+        group: group.clone(),
+        outbox: Outbox::new(group.clone()),
+        index: role.index,
+        resets,
+        stop: stop.clone(),
+        noticed: false,
+    });
+    while let Some(order) = orders.next()? {
+        match order {
+            Order::Send(share) => {
+                if let Some(mut sender) = sender.take() {
+                    std::thread::Builder::new()
+                        .name("sender".into())
+                        .spawn(move || or_trouble(sender.send(share)))?;
+                }
+            }
+            Order::Stop => stop.store(true, Ordering::Relaxed),
+            Order::Close => {
+                group.send(Bytes::from_static(CLOSING))?;
+            }
+        }
+    }
+    group.leave("").map_err(anyhow::Error::from)
+}
+
+/// Tells the parent of an error; it is gone if it cannot be told.
+fn or_trouble(result: anyhow::Result<()>) {
+    if let Err(error) = result {
+        let _ = processes::report(&Report::Trouble(format!("{error:#}")));
+    }
+}
+
+/// Sends a member's messages.
+struct Sender {
+    group: Group,
+    outbox: Outbox,
+    index: usize,
+    resets: Receiver<()>,
+    stop: Arc<AtomicBool>,
+    /// The group was found being reset.
+    noticed: bool,
+}
+
+impl Sender {
+    /// Sends a share, and reports what was accepted as soon as it is known.
+    fn send(&mut self, share: Share) -> anyhow::Result<()> {
+        let mut rest = share;
+        let (mut sent, mut reported) = (0, 0);
+        let mut due = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                rest = Share { messages: sent, after_reset: 0, ..rest };
+            }
+            let now = rest.messages - rest.after_reset.min(rest.messages);
+            while sent < now && self.outbox.waiting() < AHEAD && due <= Instant::now() {
+                sent += 1;
+                due += Duration::from_micros(share.interval_us);
+                self.outbox.push(format!("{}:{sent}", self.index).into());
+            }
+            self.outbox.advance()?;
+            if self.outbox.accepted() > reported {
+                reported = self.outbox.accepted();
+                processes::report(&Report::Accepted { sent, accepted: reported })?;
+            }
+            if reported >= rest.messages {
+                return processes::report(&Report::Done { sent_again: self.outbox.sent_again() });
+            }
+            if share.interval_us > 0 {
+                self.look_up()?;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()).min(PULSE));
+            } else if self.outbox.under_way() > 0 {
+                self.outbox.wait()?;
+            } else if self.outbox.waiting() > 0 {
+                std::thread::sleep(PULSE);
+            } else if rest.after_reset > 0 {
+                self.resets.recv()?;
+                rest.after_reset = 0;
+            }
+        }
+    }
+
+    /// Reports the first time that the group is found being reset.
+    fn look_up(&mut self) -> anyhow::Result<()> {
+        if !self.noticed && self.group.info().phase == Phase::Resetting {
+            self.noticed = true;
+            processes::report(&Report::Noticed { at_ns: monotonic_ns() })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes down what is delivered.
+struct Witness {
+    roster: Roster,
+    members: usize,
+    /// The group is complete: from here on everything is written down.
+    complete: bool,
+    /// Since the last reset no message was delivered.
+    reset_just_now: bool,
+    reset: mpsc::Sender<()>,
+    places: Vec<Place>,
+}
+
+impl Witness {
+    fn new(members: usize, reset: mpsc::Sender<()>) -> Witness {
+        let roster = Roster::default();
+        Witness { roster, members, complete: false, reset_just_now: false, reset, places: Vec::new() }
+    }
+
+    /// Follows the group to its end.
+    fn watch(mut self, group: &Group) -> anyhow::Result<()> {
+        let mut events = Vec::new();
+        while group.receive_many(&mut events).is_ok() {
+            for event in events.drain(..) {
+                self.take(&event)?;
+            }
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event) -> anyhow::Result<()> {
+        match event {
+            Event::Message { payload, .. } if payload.as_ref() == CLOSING => {
+                self.tell()?;
+                return processes::report(&Report::Closed);
+            }
+            Event::Message { seqno, payload, .. } => {
+                let content = parse(payload)
+                    .ok_or_else(|| anyhow::anyhow!("delivered a text that nobody sent: {payload:?}"))?;
+                if std::mem::take(&mut self.reset_just_now) {
+                    processes::report(&Report::Resumed { at_ns: monotonic_ns() })?;
+                }
+                self.places.push(Place(*seqno, content));
+            }
+            Event::Excluded { .. } => {
+                self.tell()?;
+                return processes::report(&Report::Excluded);
+            }
+            _ => {}
+        }
+        if self.roster.follow(event) {
+            let view = self.roster.view();
+            self.tell()?;
+            processes::report(&Report::View {
+                members: self.roster.len(),
+                orderer: self.roster.orderer().0,
+                view: view.clone(),
+            })?;
+            if let (true, Some(seqno)) = (self.complete, place(event)) {
+                self.places.push(Place(seqno, Content::View(crc32c::crc32c(view.as_bytes()))));
+            }
+            self.complete |= self.roster.len() >= self.members;
+        }
+        if let Event::Reset { .. } = event {
+            self.reset_just_now = true;
+            // Nobody waits for it if all messages are sent.
+            let _ = self.reset.send(());
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) -> anyhow::Result<()> {
+        if self.places.is_empty() {
+            return Ok(());
+        }
+        processes::report(&Report::Delivered(std::mem::take(&mut self.places)))
+    }
+}
+
+fn place(event: &Event) -> Option<u64> {
+    match event {
+        Event::Joined { seqno, .. }
+        | Event::Left { seqno, .. }
+        | Event::HandedOver { seqno, .. }
+        | Event::Reset { seqno, .. } => Some(*seqno),
+        _ => None,
+    }
+}
+
+/// `3:17` is message 17 of member 3.
+fn parse(payload: &[u8]) -> Option<Content> {
+    let (sender, number) = std::str::from_utf8(payload).ok()?.split_once(':')?;
+    Some(Content::Message(sender.parse().ok()?, number.parse().ok()?))
+}

@@ -1,0 +1,235 @@
+//! A group put to the test: member processes that all send, one of them struck down, and the proof that the others
+//! agree. The demonstration shows one such trial, the failover benchmark measures many.
+
+pub(crate) mod member;
+mod verdict;
+
+use crate::problem::Problem;
+use crate::processes::{Crew, Said, Signal, monotonic_ns};
+use crate::settings::Settings;
+use crate::worker;
+use member::{Order, Report};
+use std::time::{Duration, Instant};
+use verdict::{Evidence, Place};
+
+pub(crate) use member::{Share, name};
+pub(crate) use verdict::Verdict;
+
+/// The longest silence of all members that is not taken for a failure.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The members may take so long to leave in good order.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The members and what is known of them.
+pub(crate) struct Trial {
+    group: String,
+    resilience: u8,
+    crew: Crew<Order, Report>,
+    members: Vec<Seen>,
+    victim: Option<usize>,
+}
+
+/// What a member has reported.
+#[derive(Default)]
+struct Seen {
+    uid: Option<u64>,
+    view: String,
+    view_members: usize,
+    orderer: u64,
+    places: Vec<Place>,
+    sent: u64,
+    sent_again: u64,
+    accepted: u64,
+    done: bool,
+    noticed_ns: Option<u64>,
+    resumed_ns: Option<u64>,
+    closed: bool,
+}
+
+impl Trial {
+    /// Starts the members and waits until all of them see all of them.
+    pub(crate) fn begin(members: usize, resilience: u8, settings: &Settings) -> Result<Trial, Problem> {
+        let mut trial = Trial {
+            group: format!("trial-{:08x}", lot(1 << 32)?),
+            resilience,
+            crew: Crew::new(),
+            members: Vec::new(),
+            victim: None,
+        };
+        for index in 0..members {
+            let role = member::Role {
+                group: trial.group.clone(),
+                index,
+                members,
+                resilience,
+                settings: settings.clone(),
+            };
+            trial.members.push(Seen::default());
+            trial.crew.start(&worker::Role::Trial(role))?;
+            if index == 0 {
+                trial.until("the first member to found the group", |trial| trial.members[0].uid.is_some())?;
+            }
+        }
+        trial.until("all members to be in", |trial| {
+            trial.members.iter().all(|member| member.view_members == members)
+        })?;
+        Ok(trial)
+    }
+
+    /// Lets a member send.
+    pub(crate) fn send(&mut self, index: usize, share: Share) -> Result<(), Problem> {
+        Ok(self.crew.order(index, &Order::Send(share))?)
+    }
+
+    /// Lets the survivors send no more than they have begun to.
+    pub(crate) fn stop(&mut self) -> Result<(), Problem> {
+        let survivors: Vec<usize> = self.survivors().map(|(index, _)| index).collect();
+        for index in survivors {
+            self.crew.order(index, &Order::Stop)?;
+        }
+        Ok(())
+    }
+
+    /// Strikes a member down; when, on the machine's monotonic clock.
+    pub(crate) fn strike(&mut self, victim: usize, signal: Signal) -> Result<u64, Problem> {
+        self.victim = Some(victim);
+        let at_ns = monotonic_ns();
+        self.crew.signal(victim, signal)?;
+        Ok(at_ns)
+    }
+
+    /// Waits until all survivors have seen each of their messages to its place, and have delivered everything.
+    pub(crate) fn finish(&mut self, progress: impl Fn(&Trial)) -> Result<(), Problem> {
+        self.until("all messages to be accepted", |trial| {
+            progress(trial);
+            trial.survivors().all(|(_, member)| member.done)
+        })?;
+        let first = self.survivors().next().map_or(0, |(index, _)| index);
+        self.crew.order(first, &Order::Close)?;
+        self.until("the last message to be delivered", |trial| {
+            progress(trial);
+            trial.survivors().all(|(_, member)| member.closed)
+        })
+    }
+
+    /// Judges what the members wrote down.
+    pub(crate) fn judge(&self) -> Verdict {
+        Verdict::of(&Evidence {
+            survivors: self.survivors().map(|(index, member)| (index, member.places.as_slice())).collect(),
+            dead: self.victim.map(|index| (index, self.members[index].places.as_slice())),
+            accepted: self.members.iter().map(|member| member.accepted).collect(),
+            resilient: self.resilience > 0,
+        })
+    }
+
+    /// Lets the members leave.
+    pub(crate) fn end(mut self) {
+        if let Some(victim) = self.victim {
+            // It is dead, or stands still and must not wait.
+            let _ = self.crew.signal(victim, Signal::Kill);
+        }
+        self.crew.dismiss(FAREWELL);
+    }
+
+    /// Takes reports until something is so.
+    pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Trial) -> bool) -> Result<(), Problem> {
+        while !so(self) {
+            match self.crew.hear(Instant::now() + PATIENCE) {
+                Some((index, Said::Report(report))) => self.take(index, report)?,
+                Some((index, _)) if self.victim == Some(index) => {}
+                Some((index, Said::Nonsense(line))) => {
+                    return Err(Problem::failed(format!("{} said something strange: {line}", name(index))));
+                }
+                Some((index, Said::Ended)) => {
+                    return Err(Problem::failed(format!("{} ended unexpectedly", name(index))));
+                }
+                None => return Err(Problem::failed(format!("waited too long for {what}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, index: usize, report: Report) -> Result<(), Problem> {
+        let member = &mut self.members[index];
+        match report {
+            Report::Entered { uid } => member.uid = Some(uid),
+            Report::View { view, members, orderer } => {
+                (member.view, member.view_members, member.orderer) = (view, members, orderer);
+            }
+            Report::Delivered(places) => member.places.extend(places),
+            Report::Noticed { at_ns } => member.noticed_ns = member.noticed_ns.or(Some(at_ns)),
+            Report::Resumed { at_ns } => member.resumed_ns = member.resumed_ns.or(Some(at_ns)),
+            Report::Accepted { sent, accepted } => (member.sent, member.accepted) = (sent, accepted),
+            Report::Done { sent_again } => (member.done, member.sent_again) = (true, sent_again),
+            Report::Closed => member.closed = true,
+            Report::Excluded | Report::Trouble(_) if self.victim == Some(index) => {}
+            Report::Excluded => {
+                return Err(Problem::failed(format!(
+                    "the group went on without {}, which is alive",
+                    name(index)
+                )));
+            }
+            Report::Trouble(trouble) => return Err(Problem::failed(format!("{}: {trouble}", name(index)))),
+        }
+        Ok(())
+    }
+
+    fn survivors(&self) -> impl Iterator<Item = (usize, &Seen)> {
+        self.members.iter().enumerate().filter(|(index, _)| self.victim != Some(*index))
+    }
+
+    /// The name of the group.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// How many were started.
+    pub(crate) fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// How many were not struck down.
+    pub(crate) fn survivors_count(&self) -> usize {
+        self.survivors().count()
+    }
+
+    /// Messages put on their way by all members, and those of them that had to be sent again.
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        let members = self.members.iter();
+        members.fold((0, 0), |(sent, again), member| (sent + member.sent, again + member.sent_again))
+    }
+
+    /// Places delivered by the slowest of the survivors.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.survivors().map(|(_, member)| member.places.len() as u64).min().unwrap_or(0)
+    }
+
+    /// Who orders, according to the first survivor.
+    pub(crate) fn orderer(&self) -> Option<usize> {
+        let orderer = self.survivors().next().map(|(_, member)| member.orderer);
+        self.members.iter().position(|member| member.uid == orderer)
+    }
+
+    /// The view, according to the first survivor.
+    pub(crate) fn view(&self) -> &str {
+        self.survivors().next().map_or("", |(_, member)| &member.view)
+    }
+
+    /// When the first survivor noticed that something is wrong.
+    pub(crate) fn noticed_ns(&self) -> Option<u64> {
+        self.survivors().filter_map(|(_, member)| member.noticed_ns).min()
+    }
+
+    /// When the last survivor delivered its first message after the reset; nothing while one has not.
+    pub(crate) fn resumed_ns(&self) -> Option<u64> {
+        let all: Option<Vec<u64>> = self.survivors().map(|(_, member)| member.resumed_ns).collect();
+        all?.into_iter().max()
+    }
+}
+
+/// A number below `bound`, drawn by lot.
+pub(crate) fn lot(bound: u64) -> Result<u64, Problem> {
+    let drawn =
+        getrandom::u64().map_err(|error| Problem::failed(format!("no random numbers to be had: {error}")))?;
+    Ok(drawn % bound)
+}

@@ -1,0 +1,33 @@
+//! What this program does when its own parent started it: one role, until the parent is done with it.
+
+use crate::processes::Orders;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+/// Serve the process that started this one
+#[derive(Args, Debug)]
+pub(crate) struct Worker {
+    /// That process
+    parent: u32,
+}
+
+/// What a worker is to be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// A member of a group put to the test.
+    Trial(crate::trial::member::Role),
+    /// A member of a group whose latency is measured.
+    Latency(crate::bench::member::Role),
+    /// A process of the bare floor beside a measured group.
+    Floor(crate::bench::floor::Role),
+}
+
+pub(crate) fn run(command: &Worker) -> anyhow::Result<()> {
+    let mut orders = Orders::begin(command.parent)?;
+    match orders.next()? {
+        Some(Role::Trial(role)) => crate::trial::member::work(role, orders),
+        Some(Role::Floor(role)) => crate::bench::floor::work(role, orders),
+        Some(Role::Latency(role)) => crate::bench::member::work(role, orders),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,182 @@
+//! What needs no group: help, usage, keys, captures, and the workers' manners.
+
+mod common;
+
+use common::{json, unisono, unisono_in};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const COMMANDS: &[&[&str]] = &[
+    &["demo"],
+    &["listen"],
+    &["send"],
+    &["explain"],
+    &["keygen"],
+    &["bench", "latency"],
+    &["bench", "failover"],
+];
+
+#[test]
+fn every_command_has_help_with_an_example_and_the_common_flags() {
+    for command in COMMANDS {
+        let output = unisono(command.iter().chain(&["--help"]));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{command:?}");
+        assert!(text.contains("Example"), "{command:?} shows no example");
+        for flag in ["--key", "--seeds", "--bind", "--transport", "--config", "--json", "--insecure"] {
+            assert!(text.contains(flag), "{command:?} lacks {flag}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{command:?} has long lines");
+    }
+}
+
+#[test]
+fn bad_usage_and_bad_configuration_are_status_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("unisono.toml");
+    std::fs::write(&config, "sedes = ['a']").unwrap();
+    let config = config.to_str().unwrap();
+    let key = folder.path().join("absent.key");
+    let key = key.to_str().unwrap();
+    for arguments in [
+        &["frobnicate"][..],
+        &["demo", "--order", "telepathy"],
+        &["demo", "--members", "1"],
+        &["demo", "--lab"],
+        &["listen", "x", "--config", config],
+        &["listen", "x", "--config", "absent.toml"],
+        &["listen", "x", "--key", key],
+        &["listen", "x", "--bind", "nonsense"],
+        &["explain", "no-such-file"],
+    ] {
+        let output = unisono(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
+    }
+}
+
+#[test]
+fn the_environment_counts_and_a_flag_beats_it() {
+    let run = |flags: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_unisono"))
+            .args(["listen", "x"])
+            .args(flags)
+            .env("UNISONO_BIND", "nonsense")
+            .env("UNISONO_KEY", "absent.key")
+            .output()
+            .unwrap()
+    };
+    assert!(String::from_utf8_lossy(&run(&[]).stderr).contains("nonsense"));
+    assert!(String::from_utf8_lossy(&run(&["--bind", "127.0.0.1"]).stderr).contains("absent.key"));
+}
+
+#[test]
+fn a_key_is_for_its_owner_and_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = unisono_in(folder.path(), ["keygen", "group.key", "--json"]);
+    assert_eq!(json(&first)["file"], "group.key");
+    let file = folder.path().join("group.key");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = std::fs::read(&file).unwrap();
+    assert_eq!(unisono_in(folder.path(), ["keygen", "group.key"]).status.code(), Some(1));
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    unisono_in(folder.path(), ["keygen", "other.key"]);
+    assert_ne!(std::fs::read(folder.path().join("other.key")).unwrap(), before);
+}
+
+#[test]
+fn datagrams_are_explained_and_bad_ones_too() {
+    let output = unisono(["explain", "00:11:22", "--json"]);
+    let words = json(&output)["words"].to_string();
+    assert!(words.contains("3 bytes") && words.contains("not one of ours"), "{words}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty.pcap");
+    let mut capture = vec![0xd4, 0xc3, 0xb2, 0xa1];
+    capture.resize(20, 0);
+    capture.extend([1, 0, 0, 0]);
+    std::fs::write(&file, capture).unwrap();
+    let output = unisono(["explain", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no UDP datagram"));
+}
+
+/// A worker of this process, driven by hand.
+struct Worker {
+    process: Child,
+    reports: BufReader<std::process::ChildStdout>,
+}
+
+impl Worker {
+    fn start(parent: u32) -> Worker {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
+            .args(["worker", &parent.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let reports = BufReader::new(process.stdout.take().unwrap());
+        Worker { process, reports }
+    }
+
+    fn ask(&mut self, order: &str) -> serde_json::Value {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{order}").unwrap();
+        let mut line = String::new();
+        self.reports.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{order} was answered '{line}': {error}"))
+    }
+
+    fn end(mut self) -> Option<i32> {
+        drop(self.process.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::yield_now();
+        }
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        panic!("a worker outlived its orders");
+    }
+}
+
+#[test]
+fn a_worker_ends_with_its_orders_and_serves_only_its_parent() {
+    assert_eq!(Worker::start(std::process::id()).end(), Some(0));
+    assert_eq!(Worker::start(1).end(), Some(1));
+}
+
+#[test]
+fn the_bare_path_is_measured_by_datagrams_and_by_multicast() {
+    let address = |worker: &mut Worker| {
+        worker.ask(r#"{"Floor":{"processor":null,"bytes":100}}"#)["At"].as_str().unwrap().to_string()
+    };
+    for multicast in [false, true] {
+        let [mut relay, mut sender, mut other] = [(); 3].map(|()| Worker::start(std::process::id()));
+        let [to_relay, to_sender, to_other] = [&mut relay, &mut sender, &mut other].map(address);
+        let group =
+            format!("\"239.255.77.{}:{}\"", std::process::id() % 250, to_relay.rsplit(':').next().unwrap());
+        let group = if multicast { group } else { "null".to_string() };
+        let to = if multicast { group.clone() } else { format!("\"{to_sender}\",\"{to_other}\"") };
+        assert_eq!(relay.ask(&format!(r#"{{"Relay":{{"to":[{to}]}}}}"#)), "Ready");
+        assert_eq!(other.ask(&format!(r#"{{"Receive":{{"multicast":{group}}}}}"#)), "Ready");
+        for path in ["rpc", "relay"] {
+            let took = sender.ask(&format!(
+                r#"{{"Send":{{"relay":"{to_relay}","multicast":{group},"path":"{path}","untimed":2,"timed":30}}}}"#
+            ));
+            let took = took["Took"].as_array().unwrap().clone();
+            assert_eq!(took.len(), 30, "{path}, multicast {multicast}");
+            assert!(took.iter().all(|ns| (1..10_000_000_000).contains(&ns.as_u64().unwrap())));
+        }
+        let used = [&mut relay, &mut sender, &mut other]
+            .map(|worker| worker.ask(r#""Usage""#)["Used"].as_u64().unwrap());
+        assert!(used.iter().all(|&ns| ns > 0));
+        for worker in [relay, sender, other] {
+            assert_eq!(worker.end(), Some(0));
+        }
+    }
+}
