@@ -149,11 +149,6 @@ impl History {
         self.slots.len()
     }
 
-    /// Some number is known whose data is not.
-    pub(crate) fn lacks_data(&self) -> bool {
-        self.dataless > 0
-    }
-
     pub(crate) fn get(&self, seqno: Seqno) -> Option<&Entry> {
         let index = usize::try_from(seqno.checked_sub(self.base + 1)?).ok()?;
         self.slots.get(index)?.as_ref()
@@ -223,7 +218,7 @@ impl History {
         while self.slots.len() <= index {
             self.slots.push_back(None);
         }
-        let filed = match (&mut self.slots[index], entry) {
+        match (&mut self.slots[index], entry) {
             (slot @ None, entry) => {
                 if let Entry::Message(message) = &entry {
                     match &message.data {
@@ -243,9 +238,8 @@ impl History {
                 *known = told;
                 Filed::New
             }
-            (Some(_), _) => return Filed::Known,
-        };
-        filed
+            (Some(_), _) => Filed::Known,
+        }
     }
 
     /// Gives a message that has its number but no data its data. True if some entry took it.

@@ -107,10 +107,6 @@ impl Peers {
         self.table.get_or_insert_with(uid, || unreachable!("inserted above"))
     }
 
-    pub(crate) fn remove(&mut self, uid: Uid) -> Option<Peer> {
-        self.table.remove(uid)
-    }
-
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Peer) -> bool) {
         self.table.retain(|_, peer| keep(peer));
     }

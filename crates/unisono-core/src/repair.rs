@@ -58,10 +58,6 @@ impl Repair {
     pub(crate) fn clear(&mut self) {
         *self = Repair::default();
     }
-
-    pub(crate) fn target(&self) -> Seqno {
-        self.target
-    }
 }
 
 impl Group {
@@ -120,7 +116,7 @@ impl Group {
         let holders: Vec<Uid> =
             self.peers.iter().filter(|peer| peer.received >= next).map(|peer| peer.member.uid).collect();
         let anyone: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
-        let choice = if holders.is_empty() || self.repair.asked % 2 == 0 { anyone } else { holders };
+        let choice = if holders.is_empty() || self.repair.asked.is_multiple_of(2) { anyone } else { holders };
         choice.get(self.random.below(choice.len() as u64) as usize).copied()
     }
 

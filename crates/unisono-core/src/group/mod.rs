@@ -50,7 +50,6 @@ pub(crate) use output::Serve;
 /// Time must never go back from one call to the next.
 pub struct Group {
     pub(crate) me: Member,
-    pub(crate) port: Port,
     pub(crate) tag: GroupTag,
     pub(crate) settings: Settings,
     pub(crate) protection: Box<dyn Protection>,
@@ -139,7 +138,6 @@ impl Group {
         let nowhere = LogBase { seqno: 0, members: Vec::new(), term: (0, Uid(0)), last_numbers: Vec::new() };
         let mut group = Group {
             tag: port.tag(),
-            port,
             phase: Phase::Locating,
             config: GroupConfig::default(),
             instance: Instance(0),

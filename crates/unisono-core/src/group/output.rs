@@ -130,7 +130,7 @@ impl Group {
     }
 
     /// Writes the header and seals.
-    fn finish(&mut self, under: EpochTag, out: &mut Vec<u8>) {
+    fn finish(&mut self, under: EpochTag, out: &mut [u8]) {
         self.packet_number += 1;
         let header = Header {
             protection: self.protection.kind(),

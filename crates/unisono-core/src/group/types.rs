@@ -32,35 +32,49 @@ pub enum Destination {
 /// Who hears a datagram for the whole group: one multicast if that is set, and one copy to each of the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audience {
+    /// One copy goes to the group's multicast address.
     pub multicast: bool,
+    /// One copy goes to each of these.
     pub addresses: Vec<SocketAddr>,
 }
 
 /// What a timeout is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// A founder that is alone looks for others.
     Locate,
+    /// Looking for the group, or asking to be let in.
     Join,
+    /// Asking to leave, or leaving without a farewell.
     Leave,
+    /// A heartbeat, or telling a successor of its role.
     Heartbeat,
+    /// Asking for what is lacking.
     Nack,
+    /// Sending again what got no number.
     Resend,
-    Acknowledge,
+    /// Looking at who has been silent.
     Detector,
+    /// The next step of a reset.
     Reset,
+    /// An excluded member asking whether it may go.
     Linger,
 }
 
 /// What [`Group::info`] tells (GetInfoGroup).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
+    /// Where this member stands.
     pub phase: Phase,
+    /// The epoch.
     pub epoch: EpochId,
     /// In rank order.
     pub members: Vec<Member>,
+    /// This member.
     pub me: Uid,
     /// My rank, if I am a member.
     pub rank: Option<usize>,
+    /// Who orders.
     pub orderer: Uid,
     /// The next place to be given to the application.
     pub expected: Seqno,
@@ -74,6 +88,7 @@ pub struct Info {
     pub under_way: usize,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
+    /// Resets lived through.
     pub resets: u64,
 }
 
@@ -99,6 +114,7 @@ pub enum Phase {
 /// Where a member stands (see [`Group::marks`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
+    /// The epoch.
     pub epoch: EpochTag,
     /// The place of the event that named the orderer under whom this member stands.
     pub term: Seqno,
@@ -106,11 +122,14 @@ pub struct Marks {
     pub acting: bool,
     /// The highest number known without a gap, data included: what it has, tentative entries too.
     pub received: Seqno,
+    /// Everything through here is accepted.
     pub accepted: Seqno,
+    /// Everything through here was given to the application.
     pub delivered: Seqno,
     /// Everything through here has left the history.
     pub purged: Seqno,
     /// Entries in the history.
     pub history: usize,
+    /// It has promised a ballot: a reset is under way.
     pub promised: bool,
 }

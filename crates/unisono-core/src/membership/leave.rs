@@ -49,11 +49,6 @@ impl Group {
         self.leave_timeout(now);
     }
 
-    /// The last one turns off the light: nobody is left to serve.
-    fn is_alone(&self) -> bool {
-        self.history.view().len() <= 1
-    }
-
     pub(crate) fn leave_timeout(&mut self, now: Time) {
         let Some(leaving) = &self.leaving else { return };
         if leaving.go_at.is_some_and(|at| at <= now) {
