@@ -1,131 +1,237 @@
 //! A member's handle for asynchronous programs, on any executor.
 
+use crate::commands::{self, Message};
+use crate::engine::Shared;
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::opening::{Opening, Owner};
 use crate::options::Options;
+use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
 use futures_core::Stream;
+use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use unisono_core::look::{Counters, Report};
-use unisono_core::{Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid};
+use unisono_core::{
+    Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+};
 
 /// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be dropped at
 /// any time: no event is lost, and a message is either under way or was never taken. When the last clone is dropped
 /// the member leaves in the background.
+///
+/// ```no_run
+/// use unisono::{AsyncGroup, Event, GroupConfig, Options};
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = AsyncGroup::join_or_create("orders", GroupConfig::default(), "hi", &Options::default()).await?;
+/// let ticket = group.submit("two of these").await?;
+/// if let Event::Message { seqno, payload, .. } = group.receive().await? {
+///     println!("{seqno}: {payload:?}");
+/// }
+/// println!("mine is at {}", ticket.await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
-pub struct AsyncGroup {}
+pub struct AsyncGroup {
+    owner: Arc<Owner>,
+}
 
 impl AsyncGroup {
     /// As [`Group::create`](crate::Group::create).
-    pub async fn create(
-        _name: &str,
-        _config: GroupConfig,
-        _options: &Options,
-    ) -> Result<AsyncGroup, OpenError> {
-        unimplemented!()
+    pub async fn create(name: &str, config: GroupConfig, options: &Options) -> Result<AsyncGroup, OpenError> {
+        AsyncGroup::open(name, Entry::Found(config), Bytes::new(), options).await
     }
 
     /// As [`Group::join`](crate::Group::join).
     pub async fn join(
-        _name: &str,
-        _hello: impl Into<Bytes>,
-        _options: &Options,
+        name: &str,
+        hello: impl Into<Bytes>,
+        options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        unimplemented!()
+        AsyncGroup::open(name, Entry::Join, hello.into(), options).await
     }
 
     /// As [`Group::join_or_create`](crate::Group::join_or_create).
     pub async fn join_or_create(
-        _name: &str,
-        _config: GroupConfig,
-        _hello: impl Into<Bytes>,
-        _options: &Options,
+        name: &str,
+        config: GroupConfig,
+        hello: impl Into<Bytes>,
+        options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        unimplemented!()
+        AsyncGroup::open(name, Entry::JoinOrFound(config), hello.into(), options).await
+    }
+
+    async fn open(
+        name: &str,
+        entry: Entry,
+        hello: Bytes,
+        options: &Options,
+    ) -> Result<AsyncGroup, OpenError> {
+        let seeds = Seeds::new(&options.seeds);
+        let known = resolve(&seeds).await;
+        let shared = Opening { name, entry, hello, options }.begin(seeds, known)?;
+        let group = AsyncGroup { owner: Arc::new(Owner { shared: Arc::new(shared), waits: false }) };
+        poll_fn(|context| group.shared().poll(context, |slot, _| commands::enter(slot))).await?;
+        Ok(group)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
     }
 
     /// As [`Group::send`](crate::Group::send). If the future is dropped the message may be under way all the same.
-    pub async fn send(&self, _payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
-        unimplemented!()
+    pub async fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
+        self.send_message(Message { payload: payload.into(), resilience: None }).await
     }
 
     /// As [`Group::send_resilient`](crate::Group::send_resilient).
     pub async fn send_resilient(
         &self,
-        _payload: impl Into<Bytes>,
-        _resilience: u8,
+        payload: impl Into<Bytes>,
+        resilience: u8,
     ) -> Result<Seqno, SendFailure> {
-        unimplemented!()
+        self.send_message(Message { payload: payload.into(), resilience: Some(resilience) }).await
+    }
+
+    async fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
+        self.submit_message(&message).await?.await
     }
 
     /// As [`Group::submit`](crate::Group::submit).
-    pub async fn submit(&self, _payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        unimplemented!()
+    pub async fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
+        self.submit_message(&Message { payload: payload.into(), resilience: None }).await
     }
 
-    /// As [`Group::submit_all`](crate::Group::submit_all).
-    pub async fn submit_all<I>(&self, _payloads: I) -> Result<Batch, (Batch, SendError)>
+    async fn submit_message(&self, message: &Message) -> Result<Ticket, SendError> {
+        let submitted =
+            poll_fn(|context| self.shared().poll(context, |slot, now| message.submit(slot, now))).await;
+        Ok(Ticket::new(self.shared().clone(), submitted?))
+    }
+
+    /// As [`Group::submit_all`](crate::Group::submit_all). If the future is dropped, those messages that the window
+    /// had room for are under way.
+    pub async fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
-        unimplemented!()
+        let (mut next, mut rest) = (None, payloads.into_iter().map(Into::into));
+        let mut given = Vec::new();
+        let result = poll_fn(|context| {
+            self.shared()
+                .poll(context, |slot, now| commands::submit_all(slot, now, &mut next, &mut rest, &mut given))
+        })
+        .await;
+        let batch = Batch::new(self.shared(), given);
+        match result {
+            Err(error) => Err((batch, error)),
+            Ok(()) => Ok(batch),
+        }
     }
 
-    /// The next event.
+    /// The next event. Several tasks may receive: each event goes to one of them.
     pub async fn receive(&self) -> Result<Event, Ended> {
-        unimplemented!()
+        poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Result<Event, Ended>> {
+        self.shared().poll(context, |slot, _| commands::receive(slot))
     }
 
     /// The events as a stream, which ends after the last one.
     pub fn events(&self) -> Events {
-        unimplemented!()
+        Events(self.clone())
+    }
+
+    /// As [`Group::ignore_events`](crate::Group::ignore_events).
+    pub fn ignore_events(&self) {
+        self.shared().with(|slot, _| slot.ignoring = true);
     }
 
     /// As [`Group::reset`](crate::Group::reset).
-    pub fn reset(&self, _min_members: usize) -> Result<(), ResetError> {
-        unimplemented!()
+    pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
+        self.shared().with(|slot, now| slot.group.reset(now, min_members))
     }
 
     /// As [`Group::leave`](crate::Group::leave).
-    pub async fn leave(&self, _goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
-        unimplemented!()
+    pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
+        let mut goodbye = Some(goodbye.into());
+        poll_fn(|context| self.shared().poll(context, |slot, now| commands::leave(slot, now, &mut goodbye)))
+            .await
     }
 
     /// As [`Group::hand_over`](crate::Group::hand_over).
-    pub fn hand_over(&self, _to: Uid) -> Result<(), HandOverError> {
-        unimplemented!()
+    pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
+        self.shared().with(|slot, now| slot.group.hand_over(now, to))
     }
 
     /// As [`Group::info`](crate::Group::info).
     pub fn info(&self) -> Info {
-        unimplemented!()
+        self.shared().with(|slot, _| slot.group.info())
     }
 
     /// As [`Group::members`](crate::Group::members).
     pub fn members(&self) -> Vec<Member> {
-        unimplemented!()
+        self.info().members
     }
 
     /// As [`Group::report`](crate::Group::report).
     pub fn report(&self) -> Report {
-        unimplemented!()
+        self.shared().with(|slot, now| slot.group.report(now))
     }
 
     /// As [`Group::counters`](crate::Group::counters).
     pub fn counters(&self) -> Counters {
-        unimplemented!()
+        self.shared().with(|slot, _| slot.group.counters())
     }
 }
 
 /// See [`AsyncGroup::events`].
 #[derive(Debug)]
-pub struct Events {}
+pub struct Events(AsyncGroup);
 
 impl Stream for Events {
     type Item = Event;
-    fn poll_next(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Event>> {
-        unimplemented!()
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.0.poll_receive(context).map(Result::ok)
     }
+}
+
+/// [`Seeds::resolve`] by a thread of its own if that can take long.
+async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
+    if !seeds.has_names() {
+        return seeds.resolve();
+    }
+    #[derive(Default)]
+    struct Exchange {
+        result: Option<Result<Vec<SocketAddr>, OpenError>>,
+        waker: Option<Waker>,
+    }
+    let exchange = Arc::new(Mutex::new(Exchange::default()));
+    let (theirs, seeds) = (exchange.clone(), seeds.clone());
+    let work = move || {
+        let result = seeds.resolve();
+        let mut exchange = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        exchange.result = Some(result);
+        exchange.waker.take()
+    };
+    thread::Builder::new()
+        .name("unisono-names".into())
+        .spawn(move || work().map(Waker::wake))
+        .map_err(|source| OpenError::Socket { what: "start a thread", source })?;
+    poll_fn(|context| {
+        let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        match exchange.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                exchange.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
-use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError, Seqno};
+use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 
 /// A group was not entered. Nothing changed in it, unless the join itself says so.
 #[derive(Debug, Error)]
@@ -190,6 +190,3 @@ pub enum KeyError {
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
 }
-
-/// How far a batch of messages came.
-pub(crate) type Placed = Result<Seqno, SendFailure>;

@@ -1,126 +1,195 @@
 //! A member's handle for threads that may block.
 
+use crate::commands::{self, Message};
+use crate::engine::Shared;
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::opening::{Opening, Owner};
 use crate::options::Options;
+use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
-use unisono_core::{Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid};
+use unisono_core::{
+    Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+};
 
 /// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for that for
 /// at most a second).
+///
+/// What one member sends is received by all members, itself included, in one order. Receive what comes: a member
+/// that does not takes no part in the order, and after a window of messages everybody waits for it, its own `send`
+/// too. Who wants to send only says so with [`Group::ignore_events`].
+///
+/// ```
+/// use unisono::{Event, Group, GroupConfig, Options};
+/// # let name = &format!("group-docs-{}", std::process::id());
+/// let group = Group::create(name, GroupConfig::default(), &Options::default())?;
+/// let seqno = group.send("hello")?;
+/// loop {
+///     if let Event::Message { seqno: place, payload, .. } = group.receive()? {
+///         assert_eq!((place, &payload[..]), (seqno, &b"hello"[..]));
+///         break;
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Group {}
+pub struct Group {
+    owner: Arc<Owner>,
+}
 
 impl Group {
     /// Founds the group of this name, whether or not there is one.
-    pub fn create(_name: &str, _config: GroupConfig, _options: &Options) -> Result<Group, OpenError> {
-        unimplemented!()
+    pub fn create(name: &str, config: GroupConfig, options: &Options) -> Result<Group, OpenError> {
+        Group::open(name, Entry::Found(config), Bytes::new(), options)
     }
 
     /// Joins the group of this name. The others receive `hello` (at most 512 bytes) with the join.
-    pub fn join(_name: &str, _hello: impl Into<Bytes>, _options: &Options) -> Result<Group, OpenError> {
-        unimplemented!()
+    pub fn join(name: &str, hello: impl Into<Bytes>, options: &Options) -> Result<Group, OpenError> {
+        Group::open(name, Entry::Join, hello.into(), options)
     }
 
     /// Joins the group of this name, or founds it if nobody answers.
     pub fn join_or_create(
-        _name: &str,
-        _config: GroupConfig,
-        _hello: impl Into<Bytes>,
-        _options: &Options,
+        name: &str,
+        config: GroupConfig,
+        hello: impl Into<Bytes>,
+        options: &Options,
     ) -> Result<Group, OpenError> {
-        unimplemented!()
+        Group::open(name, Entry::JoinOrFound(config), hello.into(), options)
+    }
+
+    fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
+        let seeds = Seeds::new(&options.seeds);
+        let known = seeds.resolve();
+        let shared = Opening { name, entry, hello, options }.begin(seeds, known)?;
+        let group = Group { owner: Arc::new(Owner { shared: Arc::new(shared), waits: true }) };
+        group.shared().block(None, |slot, _| commands::enter(slot)).unwrap_or(Ok(()))?;
+        Ok(group)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
     }
 
     /// Sends a message to all members, this one included, and blocks until it has its place in the order and is
-    /// accepted: then it survives as many crashes as the group's resilience.
-    pub fn send(&self, _payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
-        unimplemented!()
+    /// accepted: then it survives as many crashes as the group's resilience. Returns the place.
+    pub fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
+        self.send_message(Message { payload: payload.into(), resilience: None })
     }
 
     /// As [`Group::send`], for a message that is to survive `resilience` crashes if that is more than the group's.
-    pub fn send_resilient(&self, _payload: impl Into<Bytes>, _resilience: u8) -> Result<Seqno, SendFailure> {
-        unimplemented!()
+    pub fn send_resilient(&self, payload: impl Into<Bytes>, resilience: u8) -> Result<Seqno, SendFailure> {
+        self.send_message(Message { payload: payload.into(), resilience: Some(resilience) })
     }
 
-    /// Sends a message without waiting for its place. Waits only while the window is full.
-    pub fn submit(&self, _payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        unimplemented!()
+    fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
+        let mut number = None;
+        let sent = self.shared().block(None, |slot, now| message.send(slot, now, &mut number));
+        sent.unwrap_or(Err(SendFailure::Unknown))
+    }
+
+    /// Sends a message without waiting for its place. Waits only while the window is full or the group is being
+    /// reset. While others are under way it may wait for those that follow, to go along with them.
+    pub fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
+        self.submit_message(payload.into(), None)
     }
 
     /// As [`Group::submit`], but fails with [`SendError::WindowFull`] instead of waiting.
-    pub fn try_submit(&self, _payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        unimplemented!()
+    pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
+        self.submit_message(payload.into(), Some(Duration::ZERO))
+    }
+
+    fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {
+        let message = Message { payload, resilience: None };
+        let number = self.shared().block(timeout, |slot, now| message.submit(slot, now));
+        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(SendError::WindowFull))?))
     }
 
     /// Sends many messages, packed into as few datagrams as possible. Waits only while the window is full. If one
-    /// is refused, those before it are under way and those after it were not sent; the error says how many those
-    /// before it are.
-    pub fn submit_all<I>(&self, _payloads: I) -> Result<Batch, (Batch, SendError)>
+    /// is refused, those before it are under way, as the batch that comes with the error, and those after it were
+    /// not sent.
+    pub fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
-        unimplemented!()
+        let (mut next, mut rest) = (None, payloads.into_iter().map(Into::into));
+        let mut given = Vec::new();
+        let result = self
+            .shared()
+            .block(None, |slot, now| commands::submit_all(slot, now, &mut next, &mut rest, &mut given));
+        let batch = Batch::new(self.shared(), given);
+        match result {
+            Some(Err(error)) => Err((batch, error)),
+            _ => Ok(batch),
+        }
     }
 
     /// The next event; blocks until there is one. Several threads may receive: each event goes to one of them.
     pub fn receive(&self) -> Result<Event, Ended> {
-        unimplemented!()
+        self.shared().block(None, |slot, _| commands::receive(slot)).unwrap_or(Err(Ended::Left))
     }
 
     /// The next event, or nothing if there is none for so long.
-    pub fn receive_timeout(&self, _timeout: Duration) -> Result<Option<Event>, Ended> {
-        unimplemented!()
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Event>, Ended> {
+        self.shared().block(Some(timeout), |slot, _| commands::receive(slot)).transpose()
     }
 
     /// The next event, if there is one now.
     pub fn try_receive(&self) -> Result<Option<Event>, Ended> {
-        unimplemented!()
+        self.receive_timeout(Duration::ZERO)
     }
 
     /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024. Returns
     /// how many.
-    pub fn receive_many(&self, _events: &mut Vec<Event>) -> Result<usize, Ended> {
-        unimplemented!()
+    pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
+        let received = self.shared().block(None, |slot, _| commands::receive_many(slot, events));
+        received.unwrap_or(Err(Ended::Left))
+    }
+
+    /// From now on nobody here wants events: they are taken and dropped, so that nobody waits for this member.
+    pub fn ignore_events(&self) {
+        self.shared().with(|slot, _| slot.ignoring = true);
     }
 
     /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is): the
     /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`].
-    pub fn reset(&self, _min_members: usize) -> Result<(), ResetError> {
-        unimplemented!()
+    pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
+        self.shared().with(|slot, now| slot.group.reset(now, min_members))
     }
 
     /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512 bytes)
     /// with the leave. What was not received yet can be received afterwards.
-    pub fn leave(&self, _goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
-        unimplemented!()
+    pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
+        let mut goodbye = Some(goodbye.into());
+        self.shared().block(None, |slot, now| commands::leave(slot, now, &mut goodbye)).unwrap_or(Ok(()))
     }
 
-    /// Gives the role of orderer to another member; only the orderer can.
-    pub fn hand_over(&self, _to: Uid) -> Result<(), HandOverError> {
-        unimplemented!()
+    /// Gives the role of orderer to another member; only the orderer can. It is done with an [`Event::HandedOver`].
+    pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
+        self.shared().with(|slot, now| slot.group.hand_over(now, to))
     }
 
     /// Where this member and its group stand.
     pub fn info(&self) -> Info {
-        unimplemented!()
+        self.shared().with(|slot, _| slot.group.info())
     }
 
     /// The members now, in rank order.
     pub fn members(&self) -> Vec<Member> {
-        unimplemented!()
+        self.info().members
     }
 
     /// This member's account of the group: who is how far, and who waits for whom.
     pub fn report(&self) -> Report {
-        unimplemented!()
+        self.shared().with(|slot, now| slot.group.report(now))
     }
 
     /// What this member has counted.
     pub fn counters(&self) -> Counters {
-        unimplemented!()
+        self.shared().with(|slot, _| slot.group.counters())
     }
 }

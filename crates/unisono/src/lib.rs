@@ -3,11 +3,15 @@
 #![allow(clippy::unimplemented, clippy::unused_async)]
 
 mod asynchronous;
+mod commands;
+mod engine;
 mod error;
 mod group;
 mod key;
+mod opening;
 mod options;
 mod outside;
+mod reach;
 mod sealed;
 mod ticket;
 

@@ -43,7 +43,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            name: Name::default(),
+            name: default_name(),
             bind: None,
             multicast_interface: None,
             key: None,
@@ -53,4 +53,12 @@ impl Default for Options {
             settings: Settings::default(),
         }
     }
+}
+
+/// The name of the host and the number of the process; the number alone if that is too long.
+fn default_name() -> Name {
+    let (host, process) = (rustix::system::uname(), std::process::id());
+    Name::new(&format!("{}-{process}", host.nodename().to_string_lossy()))
+        .or_else(|| Name::new(&process.to_string()))
+        .unwrap_or_default()
 }

@@ -1,47 +1,61 @@
 //! Receipts for messages that were submitted without waiting for their places.
 
-use crate::error::{Placed, SendFailure};
+use crate::commands::{outcome, place};
+use crate::engine::Shared;
+use crate::error::SendFailure;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use unisono_core::{MessageNumber, Seqno};
 
 /// A message under way. Wait for its place with [`Ticket::wait`] or by awaiting it; dropping the ticket changes
 /// nothing for the message.
 #[derive(Debug)]
-pub struct Ticket {}
+#[must_use = "a ticket is how one learns what became of the message; drop it if that does not matter"]
+pub struct Ticket(Receipt);
 
 impl Ticket {
+    pub(crate) fn new(shared: Arc<Shared>, number: MessageNumber) -> Ticket {
+        Ticket(Receipt { shared, number, asked: false })
+    }
+
     /// The message's number among those of this member: the `number` of its event.
     pub fn number(&self) -> MessageNumber {
-        unimplemented!()
+        self.0.number
     }
 
     /// Blocks until the message has its place and is accepted, or never will be.
-    pub fn wait(self) -> Result<Seqno, SendFailure> {
-        unimplemented!()
+    pub fn wait(mut self) -> Result<Seqno, SendFailure> {
+        place(self.0.wait())
     }
 
-    /// What is known now; nothing while the message is under way.
+    /// What is known now; nothing while the message is under way. What was told once is not told again.
     pub fn try_wait(&mut self) -> Option<Result<Seqno, SendFailure>> {
-        unimplemented!()
+        self.0.try_wait().map(place)
     }
 }
 
 impl Future for Ticket {
-    type Output = Placed;
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Placed> {
-        unimplemented!()
+    type Output = Result<Seqno, SendFailure>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(context).map(place)
     }
 }
 
 /// Messages under way that were submitted together.
 #[derive(Debug)]
-pub struct Batch {}
+#[must_use = "a batch is how one learns what became of the messages; drop it if that does not matter"]
+pub struct Batch {
+    /// Of messages that the core took together, each to be waited for until it is known.
+    receipts: VecDeque<Receipt>,
+    known: BatchOutcome,
+}
 
 /// What became of a batch. Messages of one sender keep their order, so those accepted are the first ones of the
-/// batch, as long as it was not cut in two by a reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// batch, unless a reset fell upon it: then some in its middle may have failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchOutcome {
     /// How many of its messages have their places.
     pub accepted: usize,
@@ -51,16 +65,77 @@ pub struct BatchOutcome {
     pub failure: Option<SendFailure>,
 }
 
+impl BatchOutcome {
+    fn add(&mut self, next: BatchOutcome) {
+        self.accepted += next.accepted;
+        self.last = self.last.max(next.last);
+        self.failure = self.failure.or(next.failure);
+    }
+}
+
 impl Batch {
-    /// Blocks until something is known of every message of the batch.
-    pub fn wait(self) -> BatchOutcome {
-        unimplemented!()
+    pub(crate) fn new(shared: &Arc<Shared>, numbers: Vec<MessageNumber>) -> Batch {
+        let receipt = |number| Receipt { shared: shared.clone(), number, asked: false };
+        Batch { receipts: numbers.into_iter().map(receipt).collect(), known: BatchOutcome::default() }
+    }
+
+    /// Blocks until it is known what became of every message of the batch.
+    pub fn wait(mut self) -> BatchOutcome {
+        for mut receipt in self.receipts.drain(..) {
+            self.known.add(receipt.wait());
+        }
+        self.known
     }
 }
 
 impl Future for Batch {
     type Output = BatchOutcome;
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<BatchOutcome> {
-        unimplemented!()
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BatchOutcome> {
+        while let Some(receipt) = self.receipts.front_mut() {
+            let Poll::Ready(outcome) = receipt.poll(context) else { return Poll::Pending };
+            self.receipts.pop_front();
+            self.known.add(outcome);
+        }
+        Poll::Ready(self.known)
+    }
+}
+
+/// The right to ask once what became of messages.
+#[derive(Debug)]
+struct Receipt {
+    shared: Arc<Shared>,
+    /// Of the last of them.
+    number: MessageNumber,
+    asked: bool,
+}
+
+impl Receipt {
+    fn wait(&mut self) -> BatchOutcome {
+        let number = self.number;
+        let known = self.shared.block(None, |slot, _| outcome(slot, number));
+        self.asked = true;
+        known.unwrap_or_default()
+    }
+
+    fn try_wait(&mut self) -> Option<BatchOutcome> {
+        let number = self.number;
+        let known = self.shared.with(|slot, _| slot.outcomes.take(number));
+        self.asked |= known.is_some();
+        known
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<BatchOutcome> {
+        let number = self.number;
+        let polled = self.shared.poll(context, |slot, _| outcome(slot, number));
+        self.asked |= polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if !self.asked {
+            self.shared.forget(self.number);
+        }
     }
 }

@@ -1,0 +1,173 @@
+//! What can be done with a member, apart from how one waits for it: each is an attempt that the handles repeat, one
+//! by blocking, the other by polling.
+
+use crate::engine::{Attempt, Interest, Slot};
+use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::ticket::BatchOutcome;
+use bytes::Bytes;
+use unisono_core::{Event, MessageNumber, Phase, SendError, Seqno, Time};
+
+/// Most events that one call takes.
+pub(crate) const EVENTS_MAX: usize = 1024;
+/// So many bytes may wait for more to go along while others of theirs are under way.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// Waits until the member is in.
+pub(crate) fn enter(slot: &mut Slot) -> Attempt<Result<(), OpenError>> {
+    let failure = match slot.peek() {
+        Some(Event::JoinFailed { reason }) => *reason,
+        Some(_) => return Attempt::Done(Ok(())),
+        None => return Attempt::Wait(Interest::Event),
+    };
+    Attempt::Done(Err(OpenError::Join(failure)))
+}
+
+/// Waits for an event.
+pub(crate) fn receive(slot: &mut Slot) -> Attempt<Result<Event, Ended>> {
+    match (slot.event(), slot.end()) {
+        (Some(event), _) => Attempt::Done(Ok(event)),
+        (None, Some(ended)) => Attempt::Done(Err(ended)),
+        (None, None) => Attempt::Wait(Interest::Event),
+    }
+}
+
+/// Waits for an event and takes all that are there.
+pub(crate) fn receive_many(slot: &mut Slot, events: &mut Vec<Event>) -> Attempt<Result<usize, Ended>> {
+    let before = events.len();
+    events.extend(std::iter::from_fn(|| slot.event()).take(EVENTS_MAX));
+    match (events.len() - before, slot.end()) {
+        (0, Some(ended)) => Attempt::Done(Err(ended)),
+        (0, None) => Attempt::Wait(Interest::Event),
+        (count, _) => Attempt::Done(Ok(count)),
+    }
+}
+
+/// A message that waits for room in the window.
+pub(crate) struct Message {
+    pub(crate) payload: Bytes,
+    pub(crate) resilience: Option<u8>,
+}
+
+impl Message {
+    /// Gives the message to the core. An error that more room, or the end of a reset, will cure is none: nothing.
+    fn give(&self, slot: &mut Slot, now: Time) -> Option<Result<MessageNumber, SendError>> {
+        let payload = self.payload.clone();
+        let given = match self.resilience {
+            None => slot.group.send(now, payload),
+            Some(resilience) => slot.group.send_resilient(now, payload, resilience),
+        };
+        (!matches!(given, Err(SendError::WindowFull | SendError::Resetting))).then_some(given)
+    }
+
+    /// Waits for room.
+    pub(crate) fn submit(&self, slot: &mut Slot, now: Time) -> Attempt<Result<MessageNumber, SendError>> {
+        let alone = !slot.outcomes.any_under_way();
+        match self.give(slot, now) {
+            None => Attempt::Wait(Interest::Progress),
+            Some(Err(error)) => Attempt::Done(Err(error)),
+            Some(Ok(number)) => {
+                slot.outcomes.expect(number, number);
+                slot.gathered_bytes += self.payload.len();
+                // What is under way brings an answer, and with it the occasion to send these along with others.
+                if alone || slot.gathered_bytes > GATHERED_BYTES_MAX {
+                    Attempt::Done(Ok(number))
+                } else {
+                    Attempt::Gathered(Ok(number))
+                }
+            }
+        }
+    }
+
+    /// Waits for room, then for the message's place. `number` is where it stands in between.
+    pub(crate) fn send(
+        &self,
+        slot: &mut Slot,
+        now: Time,
+        number: &mut Option<MessageNumber>,
+    ) -> Attempt<Result<Seqno, SendFailure>> {
+        let known = match *number {
+            Some(number) => number,
+            None => match self.give(slot, now) {
+                None => return Attempt::Wait(Interest::Progress),
+                Some(Err(error)) => return Attempt::Done(Err(error.into())),
+                Some(Ok(given)) => {
+                    slot.outcomes.expect(given, given);
+                    *number.insert(given)
+                }
+            },
+        };
+        match outcome(slot, known) {
+            Attempt::Done(outcome) | Attempt::Gathered(outcome) => Attempt::Done(place(outcome)),
+            Attempt::Wait(interest) => Attempt::Wait(interest),
+        }
+    }
+}
+
+/// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers those that
+/// were given together, each time, by the last.
+pub(crate) fn submit_all(
+    slot: &mut Slot,
+    now: Time,
+    next: &mut Option<Message>,
+    rest: &mut impl Iterator<Item = Bytes>,
+    given: &mut Vec<MessageNumber>,
+) -> Attempt<Result<(), SendError>> {
+    let mut span = None;
+    let result = loop {
+        let waiting =
+            next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
+        let Some(message) = waiting else { break Attempt::Done(Ok(())) };
+        match message.give(slot, now) {
+            None => {
+                *next = Some(message);
+                break Attempt::Wait(Interest::Progress);
+            }
+            Some(Err(error)) => break Attempt::Done(Err(error)),
+            Some(Ok(number)) => span = Some((span.map_or(number, |(first, _)| first), number)),
+        }
+    };
+    if let Some((first, last)) = span {
+        slot.outcomes.expect(first, last);
+        given.push(last);
+    }
+    result
+}
+
+/// Waits until it is known what became of the messages that end with this number.
+pub(crate) fn outcome(slot: &mut Slot, last: MessageNumber) -> Attempt<BatchOutcome> {
+    match slot.outcomes.take(last) {
+        Some(outcome) => Attempt::Done(outcome),
+        None => Attempt::Wait(Interest::Outcome(last)),
+    }
+}
+
+/// What became of a single message.
+pub(crate) fn place(outcome: BatchOutcome) -> Result<Seqno, SendFailure> {
+    outcome.failure.map_or(Ok(outcome.last), Err)
+}
+
+/// Leaves, and waits until nobody needs this member any more. `goodbye` is nothing once the leave has begun.
+pub(crate) fn leave(
+    slot: &mut Slot,
+    now: Time,
+    goodbye: &mut Option<Bytes>,
+) -> Attempt<Result<(), LeaveFailure>> {
+    if let Some(goodbye) = goodbye.take()
+        && let Err(error) = slot.group.leave(now, goodbye)
+    {
+        return Attempt::Done(Err(error.into()));
+    }
+    match slot.phase() {
+        Phase::Gone => Attempt::Done(Ok(())),
+        Phase::Excluded => Attempt::Done(Err(LeaveFailure::Excluded)),
+        _ => Attempt::Wait(Interest::Progress),
+    }
+}
+
+/// Waits until a member that was abandoned is out.
+pub(crate) fn departed(slot: &mut Slot, _now: Time) -> Attempt<()> {
+    match slot.phase() {
+        Phase::Member | Phase::Resetting | Phase::Leaving => Attempt::Wait(Interest::Progress),
+        Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Attempt::Done(()),
+    }
+}

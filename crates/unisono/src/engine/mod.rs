@@ -1,0 +1,405 @@
+//! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have the
+//! same address, and a listener for each multicast address they use.
+//!
+//! There is one **seat**. Whoever has it waits for the sockets, the timers and the bell, gives the core what comes,
+//! and sends what the core has to say, for all groups. It goes to a thread of the application that waits in
+//! `receive` or `send` anyway, so that in a receive loop no second thread stands between the wire and the
+//! application. When such a thread leaves it wakes nobody: it sets an alarm, and if the seat is still free when that
+//! goes off, the engine's **background thread** sits down. A thread that wants the seat from the background thread
+//! rings the **bell**; from another thread of the application it does not take it, but waits for what it wants to be
+//! brought to it. Tasks of an executor never sit: for them the background thread does.
+//!
+//! | | |
+//! |---|---|
+//! | `state` | everything behind the lock |
+//! | `slot` | one member: the core's state, and who waits for what |
+//! | `outcomes` | what becomes of messages under way |
+//! | `outbox` | what is sent, in runs |
+//! | `seat`, `turn` | what is received, and by whom |
+//! | `park` | waiting, for threads and tasks |
+//! | `background` | the thread that sits when nobody else does |
+
+mod background;
+mod outbox;
+mod outcomes;
+mod park;
+mod seat;
+mod slot;
+mod state;
+mod turn;
+
+pub(crate) use outbox::Reach;
+pub(crate) use slot::{Interest, Slot};
+
+use crate::error::OpenError;
+use crate::reach::{Place, Seeds, multicast_address};
+use park::Parker;
+use seat::Seat;
+use state::State;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use turn::Next;
+use unisono_core::{ConfigError, Group, GroupTag, MessageNumber, Time};
+use unisono_udp::{Alarm, Bell, Socket};
+
+/// How long a member that was abandoned may take to leave.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub(crate) struct Engine {
+    state: Mutex<State>,
+    /// Rung to make whoever sits look at the state.
+    bell: Bell,
+    /// Calls the background thread.
+    alarm: Alarm,
+    place: Place,
+    address: SocketAddr,
+    origin: Instant,
+}
+
+/// The engines of this process.
+static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+/// What an attempt came to.
+pub(crate) enum Attempt<T> {
+    /// That is it.
+    Done(T),
+    /// That is it, and what it gave the core may wait for more to go along.
+    Gathered(T),
+    /// Try again when there is this.
+    Wait(Interest),
+}
+
+/// A member's slot in its engine, kept as long as anyone may ask for something.
+pub(crate) struct Shared {
+    engine: Arc<Engine>,
+    index: usize,
+    spin: Duration,
+}
+
+impl Engine {
+    /// Enters a member of the group of this tag, which `make` makes for the address it is given, into an engine at
+    /// this place.
+    pub(crate) fn enter(
+        place: Place,
+        seeds: Seeds,
+        spin: Duration,
+        tag: GroupTag,
+        make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
+    ) -> Result<Shared, OpenError> {
+        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        engines.retain(|engine| engine.strong_count() > 0);
+        for engine in engines.iter().filter_map(Weak::upgrade) {
+            if engine.place != place {
+                continue;
+            }
+            let state = engine.lock();
+            if state.closed {
+                continue;
+            }
+            if !state.has(tag) {
+                return engine.admit(state, seeds, spin, tag, make);
+            }
+            if place.bind.port() != 0 {
+                return Err(OpenError::AlreadyMember { address: engine.address });
+            }
+        }
+        let engine = Arc::new(Engine::new(place)?);
+        let shared = engine.admit(engine.lock(), seeds, spin, tag, make)?;
+        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
+        engines.push(Arc::downgrade(&engine));
+        Ok(shared)
+    }
+
+    fn new(place: Place) -> Result<Engine, OpenError> {
+        let unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
+            io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
+            _ => socket_error("open a socket", source),
+        })?;
+        if let Some(interface) = place.interface {
+            // Where this fails, listening does too, and says so.
+            let _ = unicast.send_multicast_by(interface, 1);
+        }
+        Ok(Engine {
+            address: (place.advertised, unicast.address().port()).into(),
+            state: Mutex::new(State::new(Arc::new(unicast))),
+            bell: Bell::new().map_err(|source| socket_error("make an event counter", source))?,
+            alarm: Alarm::new().map_err(|source| socket_error("make a timer", source))?,
+            place,
+            origin: Instant::now(),
+        })
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        seeds: Seeds,
+        spin: Duration,
+        tag: GroupTag,
+        make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
+    ) -> Result<Shared, OpenError> {
+        let now = self.now();
+        let group = make(now, self.address)?;
+        let address = multicast_address(tag);
+        let listens = match self.place.interface {
+            Some(interface) => state.listen(address, interface),
+            None => Err(io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")),
+        };
+        let multicast = match listens {
+            Ok(()) => Some(address.into()),
+            Err(source) if seeds.is_empty() => {
+                return Err(OpenError::NoMulticast { address: self.address, source });
+            }
+            Err(_) => None,
+        };
+        let index = state.insert(group, Reach { multicast, seeds });
+        self.settle(&mut state, now);
+        self.arrange(&mut state, now, false);
+        self.unlock(state);
+        Ok(Shared { engine: self.clone(), index, spin })
+    }
+
+    /// Nanoseconds since a little before the engine began.
+    fn now(&self) -> Time {
+        Time::from_nanos(1) + self.origin.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in the middle of the protocol leaves nothing that could be relied on.
+        self.lock_unless_broken()
+            .unwrap_or_else(|| panic!("unisono's engine was stopped by a panic elsewhere"))
+    }
+
+    fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.lock().ok()
+    }
+
+    /// Releases the lock and wakes who has to be woken.
+    fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let wakes = std::mem::take(&mut state.wakes);
+        if !wakes.is_empty() {
+            state.turn.tasks_woken();
+        }
+        drop(state);
+        wakes.into_iter().for_each(Waker::wake);
+    }
+
+    /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the consequences.
+    fn settle(&self, state: &mut State, now: Time) {
+        state.settle(now);
+        if state.calls() {
+            self.ring(state);
+        }
+    }
+
+    fn ring(&self, state: &mut State) {
+        if !state.rung {
+            state.rung = true;
+            self.bell.ring();
+        }
+    }
+
+    /// Sees to it that somebody sits, now or soon.
+    fn arrange(&self, state: &mut State, now: Time, at_once: bool) {
+        match state.turn.next(now, at_once) {
+            Next::Nothing => {}
+            Next::Wake(parker) => state.wakes.push(parker.into()),
+            Next::Alarm(after) => self.alarm.set(after),
+        }
+    }
+
+    /// Sleeps on the seat until something comes, until a timer is due, or until then; and takes in what came. Nothing
+    /// if another thread broke the engine meanwhile.
+    fn sit<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        seat: &mut Seat,
+        until: Time,
+        spin: Duration,
+    ) -> Option<MutexGuard<'a, State>> {
+        let until = state.deadline().min(until);
+        let sockets = state.sockets.clone();
+        state.turn.sleep(seat, &sockets, until);
+        self.unlock(state);
+        let rang = seat.wait(&self.bell, self.timeout(until), spin);
+        let mut state = self.lock_unless_broken()?;
+        if rang {
+            self.bell.silence();
+            state.rung = false;
+        }
+        state.turn.rise();
+        state.take_in(self.now(), &mut seat.inbox);
+        Some(state)
+    }
+
+    /// Sleeps until woken or until then, while somebody else sits.
+    fn stand<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        index: usize,
+        interest: Interest,
+        until: Time,
+    ) -> Option<MutexGuard<'a, State>> {
+        let (parker, waker) = Parker::mine();
+        state.slot(index).register(interest, &waker);
+        state.turn.claim(parker.clone());
+        if state.turn.background_sits() {
+            self.ring(&mut state);
+        }
+        self.unlock(state);
+        parker.park(self.timeout(until));
+        let mut state = self.lock_unless_broken()?;
+        state.turn.unclaim(&parker);
+        Some(state)
+    }
+
+    fn timeout(&self, until: Time) -> Option<Duration> {
+        (until != Time::NEVER).then(|| until.since(self.now()))
+    }
+
+    /// Tries once, and once more after the core was served, which may have brought what was lacking.
+    fn attempt<T>(
+        &self,
+        state: &mut State,
+        index: usize,
+        now: Time,
+        attempt: &mut impl FnMut(&mut Slot, Time) -> Attempt<T>,
+    ) -> Result<T, Interest> {
+        self.settle(state, now);
+        let mut tried = attempt(state.slot(index), now);
+        state.touch(index);
+        if let Attempt::Gathered(done) = tried {
+            return Ok(done);
+        }
+        self.settle(state, now);
+        if let Attempt::Wait(_) = tried {
+            tried = attempt(state.slot(index), now);
+            state.touch(index);
+            self.settle(state, now);
+        }
+        match tried {
+            Attempt::Done(done) | Attempt::Gathered(done) => Ok(done),
+            Attempt::Wait(interest) => Err(interest),
+        }
+    }
+
+    fn finish(&self, mut state: MutexGuard<'_, State>, index: usize, now: Time) {
+        state.touch(index);
+        self.settle(&mut state, now);
+        self.arrange(&mut state, now, false);
+        self.unlock(state);
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "member {} at {}", self.index, self.engine.address)
+    }
+}
+
+impl Shared {
+    /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits for the one who does.
+    pub(crate) fn block<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut Slot, Time) -> Attempt<T>,
+    ) -> Option<T> {
+        let engine = &*self.engine;
+        let mut now = engine.now();
+        let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
+        let mut state = engine.lock();
+        let mut seat = None;
+        let result = loop {
+            match engine.attempt(&mut state, self.index, now, &mut attempt) {
+                Ok(done) => break Some(done),
+                Err(_) if until <= now => break None,
+                Err(interest) => {
+                    seat = seat.or_else(|| state.turn.take(now, false));
+                    let risen = match &mut seat {
+                        Some(seat) => engine.sit(state, seat, until, self.spin),
+                        None => engine.stand(state, self.index, interest, until),
+                    };
+                    state = risen.unwrap_or_else(|| engine.lock());
+                    now = engine.now();
+                }
+            }
+        };
+        if let Some(seat) = seat {
+            state.turn.leave(now, seat);
+        }
+        engine.arrange(&mut state, now, false);
+        engine.unlock(state);
+        result
+    }
+
+    /// Tries now; if that is not it, `context` is woken when it may be.
+    pub(crate) fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut(&mut Slot, Time) -> Attempt<T>,
+    ) -> Poll<T> {
+        let engine = &*self.engine;
+        let now = engine.now();
+        let mut state = engine.lock();
+        let polled = match engine.attempt(&mut state, self.index, now, &mut attempt) {
+            Ok(done) => Poll::Ready(done),
+            Err(interest) => {
+                state.slot(self.index).register(interest, context.waker());
+                state.turn.await_as_task();
+                Poll::Pending
+            }
+        };
+        engine.arrange(&mut state, now, false);
+        engine.unlock(state);
+        polled
+    }
+
+    /// Does something with the member that needs no waiting.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Slot, Time) -> T) -> T {
+        let engine = &*self.engine;
+        let now = engine.now();
+        let mut state = engine.lock();
+        let result = act(state.slot(self.index), now);
+        engine.finish(state, self.index, now);
+        result
+    }
+
+    /// No handle is left: the member leaves in the background. False if the engine is broken.
+    pub(crate) fn abandon(&self) -> bool {
+        self.end(|slot, now| {
+            slot.abandoned.get_or_insert(now + LEAVE_MAX);
+        })
+    }
+
+    /// Nobody will ask what became of the messages that end with this number.
+    pub(crate) fn forget(&self, number: MessageNumber) {
+        if let Some(mut state) = self.engine.lock_unless_broken() {
+            state.slot(self.index).outcomes.forget(number);
+        }
+    }
+
+    fn end(&self, act: impl FnOnce(&mut Slot, Time)) -> bool {
+        let Some(mut state) = self.engine.lock_unless_broken() else { return false };
+        let now = self.engine.now();
+        act(state.slot(self.index), now);
+        self.engine.finish(state, self.index, now);
+        true
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end(|slot, now| {
+            slot.abandoned.get_or_insert(now + LEAVE_MAX);
+            slot.unreferenced = true;
+        });
+    }
+}
+
+fn socket_error(what: &'static str, source: io::Error) -> OpenError {
+    OpenError::Socket { what, source }
+}

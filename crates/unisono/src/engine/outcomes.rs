@@ -1,0 +1,220 @@
+//! What becomes of messages under way: the senders' side of [`Ticket`](crate::Ticket)s and
+//! [`Batch`](crate::Batch)es.
+
+use crate::error::SendFailure;
+use crate::ticket::BatchOutcome;
+use std::collections::VecDeque;
+use std::task::Waker;
+use unisono_core::{MessageNumber, Outcome};
+
+/// Messages sent together, for as long as somebody may ask what became of them.
+#[derive(Debug)]
+struct Span {
+    first: MessageNumber,
+    last: MessageNumber,
+    outcome: BatchOutcome,
+    state: State,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not everything is known yet.
+    UnderWay,
+    /// The same, and nobody will ask.
+    Forgotten,
+    /// Everything is known.
+    Known,
+    /// Everything is known and was told.
+    Told,
+}
+
+/// All spans of one member, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    spans: VecDeque<Span>,
+    under_way: usize,
+}
+
+impl Outcomes {
+    /// Messages `first` to `last`, numbers as the core gave them, are under way as one.
+    pub(crate) fn expect(&mut self, first: MessageNumber, last: MessageNumber) {
+        let outcome = BatchOutcome { accepted: 0, last: 0, failure: None };
+        self.spans.push_back(Span { first, last, outcome, state: State::UnderWay, waker: None });
+        self.under_way += 1;
+    }
+
+    /// Something is under way.
+    pub(crate) fn any_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// What became of one message. Returns whom to wake, if that was the last of a span.
+    pub(crate) fn resolve(&mut self, number: MessageNumber, outcome: Outcome) -> Option<Waker> {
+        let index = self.spans.partition_point(|span| span.last < number);
+        let span = self.spans.get_mut(index).filter(|span| span.first <= number)?;
+        match outcome {
+            Outcome::Ok { seqno } => {
+                span.outcome.accepted += 1;
+                span.outcome.last = seqno;
+            }
+            Outcome::Failed => span.outcome.failure = span.outcome.failure.or(Some(SendFailure::Failed)),
+            Outcome::Unknown => span.outcome.failure = span.outcome.failure.or(Some(SendFailure::Unknown)),
+        }
+        if number < span.last {
+            return None;
+        }
+        let waker = span.waker.take();
+        span.state = if span.state == State::UnderWay { State::Known } else { State::Told };
+        self.under_way -= 1;
+        self.trim();
+        waker
+    }
+
+    /// Nothing more will be known: what is under way is unknown for ever. Adds to `wakes` whom to wake.
+    pub(crate) fn give_up(&mut self, wakes: &mut Vec<Waker>) {
+        for span in &mut self.spans {
+            let told = match span.state {
+                State::UnderWay => State::Known,
+                State::Forgotten => State::Told,
+                State::Known | State::Told => continue,
+            };
+            span.state = told;
+            span.outcome.failure = span.outcome.failure.or(Some(SendFailure::Unknown));
+            wakes.extend(span.waker.take());
+        }
+        self.under_way = 0;
+        self.trim();
+    }
+
+    /// What became of the span that ends with `last`, once that is known; from then on nobody may ask again.
+    pub(crate) fn take(&mut self, last: MessageNumber) -> Option<BatchOutcome> {
+        let span = self.find(last)?;
+        if span.state != State::Known {
+            return None;
+        }
+        span.state = State::Told;
+        let outcome = span.outcome;
+        self.trim();
+        Some(outcome)
+    }
+
+    /// Wakes `waker` when it is known what became of the span that ends with `last`.
+    pub(crate) fn register(&mut self, last: MessageNumber, waker: &Waker) {
+        if let Some(span) = self.find(last) {
+            match &mut span.waker {
+                Some(present) => present.clone_from(waker),
+                empty => *empty = Some(waker.clone()),
+            }
+        }
+    }
+
+    /// Nobody will ask for the span that ends with `last`.
+    pub(crate) fn forget(&mut self, last: MessageNumber) {
+        if let Some(span) = self.find(last) {
+            span.waker = None;
+            span.state = match span.state {
+                State::UnderWay | State::Forgotten => State::Forgotten,
+                State::Known | State::Told => State::Told,
+            };
+            self.trim();
+        }
+    }
+
+    fn find(&mut self, last: MessageNumber) -> Option<&mut Span> {
+        let index = self.spans.partition_point(|span| span.last < last);
+        self.spans.get_mut(index).filter(|span| span.last == last)
+    }
+
+    fn trim(&mut self) {
+        while self.spans.front().is_some_and(|span| span.state == State::Told) {
+            self.spans.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: Outcome = Outcome::Ok { seqno: 70 };
+
+    fn accepted(count: usize, last: u64) -> BatchOutcome {
+        BatchOutcome { accepted: count, last, failure: None }
+    }
+
+    #[test]
+    fn each_asks_for_its_own() {
+        let mut outcomes = Outcomes::default();
+        for number in 1..=3 {
+            outcomes.expect(number, number);
+        }
+        outcomes.resolve(1, Outcome::Ok { seqno: 10 });
+        outcomes.resolve(2, Outcome::Failed);
+        assert_eq!(outcomes.take(3), None);
+        assert_eq!(outcomes.take(2).unwrap().failure, Some(SendFailure::Failed));
+        assert_eq!(outcomes.take(1), Some(accepted(1, 10)));
+        assert_eq!(outcomes.take(1), None);
+        assert!(outcomes.any_under_way());
+        outcomes.resolve(3, Outcome::Unknown);
+        assert!(!outcomes.any_under_way());
+        assert_eq!(outcomes.take(3).unwrap().failure, Some(SendFailure::Unknown));
+        assert!(outcomes.spans.is_empty());
+    }
+
+    #[test]
+    fn a_batch_is_known_with_its_last_message() {
+        let mut outcomes = Outcomes::default();
+        // Messages that take several numbers each; the core names each by its last.
+        outcomes.expect(3, 12);
+        outcomes.resolve(3, Outcome::Ok { seqno: 40 });
+        outcomes.resolve(8, Outcome::Ok { seqno: 45 });
+        assert_eq!(outcomes.take(12), None);
+        outcomes.resolve(12, Outcome::Failed);
+        let expected = BatchOutcome { accepted: 2, last: 45, failure: Some(SendFailure::Failed) };
+        assert_eq!(outcomes.take(12), Some(expected));
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_not_kept() {
+        let mut outcomes = Outcomes::default();
+        for number in 1..=4 {
+            outcomes.expect(number, number);
+        }
+        outcomes.forget(1);
+        outcomes.resolve(1, OK);
+        outcomes.resolve(2, OK);
+        outcomes.forget(2);
+        assert_eq!(outcomes.spans.len(), 2);
+        outcomes.forget(4);
+        outcomes.resolve(3, OK);
+        outcomes.resolve(4, OK);
+        assert_eq!(outcomes.take(3), Some(accepted(1, 70)));
+        assert!(outcomes.spans.is_empty());
+        assert_eq!(outcomes.resolve(4, OK).map(drop), None);
+    }
+
+    #[test]
+    fn giving_up_leaves_nothing_under_way() {
+        let mut outcomes = Outcomes::default();
+        for number in 1..=5 {
+            outcomes.expect(number, number);
+        }
+        outcomes.resolve(1, OK);
+        outcomes.forget(2);
+        outcomes.forget(4);
+        outcomes.give_up(&mut Vec::new());
+        assert!(!outcomes.any_under_way());
+        assert_eq!(outcomes.take(1), Some(accepted(1, 70)));
+        for number in [3, 5] {
+            assert_eq!(outcomes.take(number).unwrap().failure, Some(SendFailure::Unknown));
+        }
+        assert!(outcomes.spans.is_empty());
+        for number in 6..=8 {
+            outcomes.expect(number, number);
+            outcomes.forget(number);
+        }
+        outcomes.give_up(&mut Vec::new());
+        assert!(outcomes.spans.is_empty() && !outcomes.any_under_way());
+    }
+}

@@ -1,0 +1,172 @@
+//! One member of one group, as the engine holds it: the core's state, and who in this process waits for what.
+
+use super::outbox::{Outbox, Reach};
+use super::outcomes::Outcomes;
+use super::park::WaitList;
+use crate::error::Ended;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::task::Waker;
+use unisono_core::{Event, Group, GroupTag, MessageNumber, Phase, Time};
+
+/// Something a thread or a task can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// An event, or the end of them.
+    Event,
+    /// Room in the window, or another phase.
+    Progress,
+    /// What became of the messages that end with this number.
+    Outcome(MessageNumber),
+}
+
+/// See the module.
+pub(crate) struct Slot {
+    pub(crate) group: Group,
+    pub(crate) tag: GroupTag,
+    pub(crate) reach: Reach,
+    /// Events taken from the core to see whether there are any; at most two.
+    peeked: VecDeque<Event>,
+    ended: Option<Ended>,
+    pub(crate) outcomes: Outcomes,
+    events: WaitList,
+    progress: WaitList,
+    phase: Phase,
+    /// The core changed since it was last served.
+    pub(crate) dirty: bool,
+    /// Bytes submitted and not yet sent, so that more may go along.
+    pub(crate) gathered_bytes: usize,
+    /// When the engine's timer for this slot is set.
+    pub(crate) armed: Time,
+    /// Nobody here wants events.
+    pub(crate) ignoring: bool,
+    /// No handle is left: the member leaves, and is dropped at this time at the latest.
+    pub(crate) abandoned: Option<Time>,
+    /// Neither handles nor tickets are left.
+    pub(crate) unreferenced: bool,
+}
+
+impl Slot {
+    pub(crate) fn new(group: Group, reach: Reach) -> Slot {
+        Slot {
+            tag: group.tag(),
+            phase: group.phase(),
+            group,
+            reach,
+            peeked: VecDeque::new(),
+            ended: None,
+            outcomes: Outcomes::default(),
+            events: WaitList::default(),
+            progress: WaitList::default(),
+            dirty: false,
+            gathered_bytes: 0,
+            armed: Time::NEVER,
+            ignoring: false,
+            abandoned: None,
+            unreferenced: false,
+        }
+    }
+
+    /// The next event; nothing if there is none now. What the core says beside the stream is noted here.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        let event = self.peeked.pop_front().or_else(|| self.group.poll_event())?;
+        match event {
+            Event::Gone => {
+                self.ended.get_or_insert(Ended::Left);
+                return None;
+            }
+            Event::Excluded { epoch } => {
+                self.ended.get_or_insert(Ended::Excluded { epoch });
+            }
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// Why there are no more events, if there are none.
+    pub(crate) fn end(&self) -> Option<Ended> {
+        self.ended.or((self.phase == Phase::Gone).then_some(Ended::Left))
+    }
+
+    /// The next event, which stays where it is.
+    pub(crate) fn peek(&mut self) -> Option<&Event> {
+        if self.peeked.is_empty() {
+            self.peeked.extend(self.group.poll_event());
+        }
+        self.peeked.front()
+    }
+
+    /// Sends what there is to send, and finds out who need not wait any longer.
+    pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
+        self.gathered_bytes = 0;
+        outbox.drain(&mut self.group, &self.reach, now);
+        let mut progress = false;
+        while let Some((number, outcome)) = self.group.poll_sent() {
+            wakes.extend(self.outcomes.resolve(number, outcome));
+            progress = true;
+        }
+        let phase = self.group.phase();
+        if phase != self.phase {
+            self.phase = phase;
+            progress = true;
+            if phase == Phase::Gone {
+                self.outcomes.give_up(wakes);
+                self.events.wake(wakes);
+            }
+        }
+        if progress {
+            self.progress.wake(wakes);
+        }
+        if self.take_for_others(now, wakes) {
+            outbox.drain(&mut self.group, &self.reach, now);
+        }
+    }
+
+    /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of them, and
+    /// the leave, for a member that was abandoned. Returns whether that was anything.
+    fn take_for_others(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
+        let mut taken = self.abandoned.is_some() && self.depart(now);
+        if self.abandoned.is_some() || self.ignoring {
+            while self.event().is_some() {
+                taken = true;
+            }
+        } else if !self.events.is_empty() && self.peeked.is_empty() && self.peek().is_some() {
+            self.events.wake(wakes);
+            taken = true;
+        }
+        taken
+    }
+
+    /// An abandoned member leaves as soon as it can.
+    fn depart(&mut self, now: Time) -> bool {
+        let inside = matches!(self.phase, Phase::Member | Phase::Resetting);
+        inside && self.group.leave(now, Bytes::new()).is_ok()
+    }
+
+    /// Wakes `waker` when what it waits for may be there.
+    pub(crate) fn register(&mut self, interest: Interest, waker: &Waker) {
+        match interest {
+            Interest::Event => self.events.register(waker),
+            Interest::Progress => self.progress.register(waker),
+            Interest::Outcome(number) => self.outcomes.register(number, waker),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// When the core wants to be called, or the member's patience ends.
+    pub(crate) fn deadline(&self) -> Time {
+        let core = self.group.poll_timeout().map_or(Time::NEVER, |(time, _)| time);
+        core.min(self.abandoned.unwrap_or(Time::NEVER))
+    }
+
+    /// Nobody needs it, here or elsewhere.
+    pub(crate) fn finished(&self, now: Time) -> bool {
+        self.unreferenced
+            && self.abandoned.is_some_and(|limit| {
+                self.phase == Phase::Gone || self.phase == Phase::Locating || now >= limit
+            })
+    }
+}

@@ -1,0 +1,214 @@
+//! What an engine knows, behind its lock: the members, their timers, and who sits.
+
+use super::outbox::{Outbox, Reach};
+use super::seat::{Received, Seat};
+use super::slot::Slot;
+use super::turn::Turn;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::task::Waker;
+use unisono_core::{Group, GroupTag, Phase, Time, wire};
+use unisono_udp::Socket;
+
+/// See the module.
+pub(crate) struct State {
+    slots: Vec<Option<Slot>>,
+    by_tag: HashMap<GroupTag, usize>,
+    /// Never later than the deadline of the slot; found out when it is over.
+    timers: BTreeSet<(Time, usize)>,
+    dirty: Vec<usize>,
+    outbox: Outbox,
+    own_address: SocketAddr,
+    listeners: BTreeMap<Ipv4Addr, Listener>,
+    /// Who must be woken once the lock is released.
+    pub(crate) wakes: Vec<Waker>,
+    /// All sockets, the unicast one first; replaced when one comes or goes.
+    pub(crate) sockets: Arc<[Arc<Socket>]>,
+    /// Who sits.
+    pub(crate) turn: Turn,
+    /// The bell was rung and nobody has silenced it yet.
+    pub(crate) rung: bool,
+    /// Slots in use.
+    members: usize,
+    /// The background thread has ended.
+    pub(crate) closed: bool,
+}
+
+struct Listener {
+    socket: Arc<Socket>,
+    groups: usize,
+}
+
+impl State {
+    pub(crate) fn new(unicast: Arc<Socket>) -> State {
+        let sockets: Arc<[Arc<Socket>]> = Arc::new([unicast.clone()]);
+        State {
+            slots: Vec::new(),
+            by_tag: HashMap::new(),
+            timers: BTreeSet::new(),
+            dirty: Vec::new(),
+            own_address: unicast.address(),
+            outbox: Outbox::new(unicast),
+            listeners: BTreeMap::new(),
+            wakes: Vec::new(),
+            turn: Turn::new(Seat::new(sockets.clone())),
+            sockets,
+            rung: false,
+            members: 0,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn has(&self, tag: GroupTag) -> bool {
+        self.by_tag.contains_key(&tag)
+    }
+
+    /// No members, not even ones on their way out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members == 0
+    }
+
+    /// Whoever sits has to look at this again before it would by itself.
+    pub(crate) fn calls(&self) -> bool {
+        self.is_empty() || self.turn.sleeps_past(self.deadline()) || self.turn.lacks(&self.sockets)
+    }
+
+    /// Listens to the address for one group more.
+    pub(crate) fn listen(&mut self, address: SocketAddrV4, interface: Ipv4Addr) -> std::io::Result<()> {
+        if let Some(listener) = self.listeners.get_mut(address.ip()) {
+            listener.groups += 1;
+            return Ok(());
+        }
+        let own = match self.own_address {
+            SocketAddr::V4(own) if !own.ip().is_unspecified() => Some(own),
+            _ => None,
+        };
+        let socket = Arc::new(Socket::listen(address, interface, own)?);
+        self.listeners.insert(*address.ip(), Listener { socket, groups: 1 });
+        self.renew_sockets();
+        Ok(())
+    }
+
+    fn hush(&mut self, address: Option<SocketAddr>) {
+        let Some(SocketAddr::V4(address)) = address else { return };
+        let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
+        listener.groups -= 1;
+        if listener.groups == 0 {
+            self.listeners.remove(address.ip());
+            self.renew_sockets();
+        }
+    }
+
+    fn renew_sockets(&mut self) {
+        let unicast = self.sockets[0].clone();
+        self.sockets = std::iter::once(unicast)
+            .chain(self.listeners.values().map(|listener| listener.socket.clone()))
+            .collect();
+    }
+
+    /// Takes a member in; returns its index.
+    pub(crate) fn insert(&mut self, group: Group, reach: Reach) -> usize {
+        let slot = Slot::new(group, reach);
+        let index = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.by_tag.insert(slot.tag, index);
+        self.slots[index] = Some(slot);
+        self.members += 1;
+        self.touch(index);
+        index
+    }
+
+    /// The slot of a handle, which keeps it alive.
+    pub(crate) fn slot(&mut self, index: usize) -> &mut Slot {
+        self.slots[index].as_mut().unwrap_or_else(|| unreachable!("a handle keeps its slot"))
+    }
+
+    /// Its core was given something: it has to be served.
+    pub(crate) fn touch(&mut self, index: usize) {
+        if let Some(slot) = &mut self.slots[index]
+            && !slot.dirty
+        {
+            slot.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Gives each datagram to the member it is for.
+    pub(crate) fn take_in(&mut self, now: Time, inbox: &mut Vec<Received>) {
+        for Received { from, by_multicast, datagram } in inbox.drain(..) {
+            let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
+            else {
+                continue;
+            };
+            if from == self.own_address {
+                continue;
+            }
+            if let Some(slot) = &mut self.slots[index] {
+                match by_multicast {
+                    true => slot.group.handle_multicast(now, from, datagram),
+                    false => slot.group.handle_datagram(now, from, datagram),
+                }
+            }
+            self.touch(index);
+        }
+    }
+
+    /// Lets due timers run and serves everybody who was touched.
+    pub(crate) fn settle(&mut self, now: Time) {
+        while let Some((time, index)) = self.timers.first().copied()
+            && time <= now
+        {
+            self.timers.pop_first();
+            if let Some(slot) = &mut self.slots[index] {
+                slot.armed = Time::NEVER;
+                if slot.deadline() <= now {
+                    slot.group.handle_timeout(now);
+                }
+            }
+            self.touch(index);
+        }
+        while let Some(index) = self.dirty.pop() {
+            if let Some(slot) = &mut self.slots[index] {
+                slot.dirty = false;
+                slot.serve(now, &mut self.outbox, &mut self.wakes);
+            }
+            self.arm(index);
+            self.retire(now, index);
+        }
+    }
+
+    /// Sets the slot's timer if it has to run earlier than it is set.
+    fn arm(&mut self, index: usize) {
+        if let Some(slot) = &mut self.slots[index] {
+            let deadline = slot.deadline();
+            if deadline < slot.armed {
+                self.timers.remove(&(slot.armed, index));
+                self.timers.insert((deadline, index));
+                slot.armed = deadline;
+            }
+        }
+    }
+
+    /// Lets go of a member whose life is over, and of its slot when no handle is left.
+    pub(crate) fn retire(&mut self, now: Time, index: usize) {
+        let Some(slot) = &mut self.slots[index] else { return };
+        let finished = slot.finished(now);
+        if (finished || slot.phase() == Phase::Gone) && self.by_tag.get(&slot.tag) == Some(&index) {
+            self.by_tag.remove(&slot.tag);
+            let address = slot.reach.multicast.take();
+            self.hush(address);
+        }
+        if finished && let Some(slot) = self.slots[index].take() {
+            self.timers.remove(&(slot.armed, index));
+            self.members -= 1;
+        }
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn deadline(&self) -> Time {
+        self.timers.first().map_or(Time::NEVER, |(time, _)| *time)
+    }
+}

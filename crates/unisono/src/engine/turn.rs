@@ -1,0 +1,278 @@
+//! Whose turn it is to sit: the rules by which the seat passes between threads, apart from any thread.
+
+use super::park::Parker;
+use super::seat::Seat;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use unisono_core::Time;
+use unisono_udp::Socket;
+
+/// How long the seat stays free before the background thread takes it.
+const VACANCY_MAX: Duration = Duration::from_millis(2);
+/// The same while threads wait for what only the one who sits can bring.
+const VACANCY_AWAITED_MAX: Duration = Duration::from_micros(200);
+/// A seat that is usually free for less than this is not worth waking a thread for.
+const VACANCY_SHORT: Duration = Duration::from_micros(50);
+
+/// See the module.
+pub(crate) struct Turn {
+    /// Nothing while somebody sits.
+    seat: Option<Box<Seat>>,
+    /// The sockets that whoever sits waits for.
+    sockets: Arc<[Arc<Socket>]>,
+    /// Whoever sits sleeps until then, unless the bell wakes it.
+    sleeps_until: Time,
+    background_sits: bool,
+    /// When the alarm calls the background thread.
+    alarm: Option<Time>,
+    left_at: Time,
+    /// How long the seat is usually free: an average.
+    usual_vacancy: Duration,
+    /// Threads that wait for something, and would take the seat.
+    claimants: VecDeque<Arc<Parker>>,
+    /// Tasks wait, which never sit.
+    tasks_wait: bool,
+}
+
+/// What to do about a free seat.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Nothing: somebody sits, or will.
+    Nothing,
+    /// Wake this one to take it.
+    Wake(Arc<Parker>),
+    /// Set the alarm, in so long.
+    Alarm(Duration),
+}
+
+impl Turn {
+    pub(crate) fn new(seat: Seat) -> Turn {
+        Turn {
+            sockets: seat.sockets.clone(),
+            seat: Some(Box::new(seat)),
+            sleeps_until: Time::ZERO,
+            background_sits: false,
+            alarm: None,
+            left_at: Time::ZERO,
+            usual_vacancy: Duration::ZERO,
+            claimants: VecDeque::new(),
+            tasks_wait: false,
+        }
+    }
+
+    /// Takes the seat, if it is free.
+    pub(crate) fn take(&mut self, now: Time, background: bool) -> Option<Box<Seat>> {
+        let seat = self.seat.take()?;
+        self.background_sits = background;
+        self.usual_vacancy = (3 * self.usual_vacancy + now.since(self.left_at).min(VACANCY_MAX)) / 4;
+        Some(seat)
+    }
+
+    /// Leaves it. Somebody has to see to [`Turn::next`] then.
+    pub(crate) fn leave(&mut self, now: Time, seat: Box<Seat>) {
+        self.seat = Some(seat);
+        self.left_at = now;
+        self.background_sits = false;
+    }
+
+    /// The one who sits goes to sleep, waiting for its sockets.
+    pub(crate) fn sleep(&mut self, seat: &mut Seat, sockets: &Arc<[Arc<Socket>]>, until: Time) {
+        if !Arc::ptr_eq(&seat.sockets, sockets) {
+            seat.sockets = sockets.clone();
+            self.sockets = sockets.clone();
+        }
+        self.sleeps_until = until;
+    }
+
+    /// The one who sits is up again.
+    pub(crate) fn rise(&mut self) {
+        self.sleeps_until = Time::ZERO;
+    }
+
+    /// Somebody sits who would sleep past `deadline`.
+    pub(crate) fn sleeps_past(&self, deadline: Time) -> bool {
+        self.seat.is_none() && deadline < self.sleeps_until
+    }
+
+    /// Somebody sits who waits for other sockets than these.
+    pub(crate) fn lacks(&self, sockets: &Arc<[Arc<Socket>]>) -> bool {
+        self.seat.is_none() && !Arc::ptr_eq(&self.sockets, sockets)
+    }
+
+    pub(crate) fn background_sits(&self) -> bool {
+        self.background_sits
+    }
+
+    /// A thread waits for something.
+    pub(crate) fn claim(&mut self, parker: Arc<Parker>) {
+        self.claimants.push_back(parker);
+    }
+
+    /// It waits no longer.
+    pub(crate) fn unclaim(&mut self, parker: &Arc<Parker>) {
+        self.claimants.retain(|claimant| !Arc::ptr_eq(claimant, parker));
+    }
+
+    /// A thread waits that nobody has woken yet.
+    pub(crate) fn claimed(&self) -> bool {
+        self.claimants.iter().any(|claimant| !claimant.woken())
+    }
+
+    /// A task waits for something.
+    pub(crate) fn await_as_task(&mut self) {
+        self.tasks_wait = true;
+    }
+
+    /// Waiting tasks may have what they waited for; those that do not will say so again.
+    pub(crate) fn tasks_woken(&mut self) {
+        self.tasks_wait = false;
+    }
+
+    /// What to do about the seat if it is free. `at_once`: its last owner will not be back soon.
+    pub(crate) fn next(&mut self, now: Time, at_once: bool) -> Next {
+        if self.seat.is_none() {
+            return Next::Nothing;
+        }
+        if (at_once || self.usual_vacancy >= VACANCY_SHORT)
+            && let Some(claimant) = self.claimants.iter().find(|claimant| !claimant.woken())
+        {
+            return Next::Wake(claimant.clone());
+        }
+        let due = self.due();
+        if self.alarm.is_some_and(|alarm| alarm <= due.max(now)) {
+            return Next::Nothing;
+        }
+        self.alarm = Some(due.max(now));
+        Next::Alarm(due.since(now))
+    }
+
+    /// The alarm went off. Whether the background thread is to take the seat now.
+    pub(crate) fn alarmed(&mut self, now: Time) -> bool {
+        self.alarm = None;
+        self.seat.is_some() && self.due() <= now
+    }
+
+    /// When the background thread is to take the seat if nobody else does.
+    fn due(&self) -> Time {
+        if self.tasks_wait {
+            self.left_at
+        } else if self.claimed() {
+            self.left_at + VACANCY_AWAITED_MAX
+        } else {
+            self.left_at + VACANCY_MAX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
+
+    fn turn() -> Turn {
+        let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Turn::new(Seat::new(Arc::new([Arc::new(socket)])))
+    }
+
+    fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1000)
+    }
+
+    /// Sits down and leaves again.
+    fn sit(turn: &mut Turn, from: u64, until: u64) {
+        let seat = turn.take(at(from), false).unwrap();
+        turn.leave(at(until), seat);
+    }
+
+    /// A thread that waits, and what wakes it.
+    fn claim(turn: &mut Turn) -> (Arc<Parker>, Waker) {
+        let (parker, waker) = std::thread::spawn(Parker::mine).join().unwrap();
+        turn.claim(parker.clone());
+        (parker, waker)
+    }
+
+    #[test]
+    fn leaving_sets_one_alarm_and_coming_back_costs_nothing() {
+        let mut turn = turn();
+        sit(&mut turn, 1000, 1010);
+        assert!(matches!(turn.next(at(1010), false), Next::Alarm(after) if after == VACANCY_MAX));
+        for round in 0..50 {
+            sit(&mut turn, 1020 + round * 10, 1025 + round * 10);
+            assert!(matches!(turn.next(at(1025 + round * 10), false), Next::Nothing));
+        }
+        // It goes off too early, since the seat was taken meanwhile, and is set for the rest.
+        assert!(!turn.alarmed(at(3010)));
+        assert!(
+            matches!(turn.next(at(3010), false), Next::Alarm(after) if after == Duration::from_micros(505))
+        );
+        assert!(turn.alarmed(at(3515)));
+    }
+
+    #[test]
+    fn an_alarm_finds_the_seat_taken_and_the_next_to_leave_sets_it_again() {
+        let mut turn = turn();
+        sit(&mut turn, 1000, 1010);
+        turn.next(at(1010), false);
+        let seat = turn.take(at(3000), false).unwrap();
+        assert!(!turn.alarmed(at(3010)));
+        assert!(matches!(turn.next(at(3010), false), Next::Nothing));
+        turn.leave(at(5000), seat);
+        assert!(matches!(turn.next(at(5000), false), Next::Alarm(after) if after == VACANCY_MAX));
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_the_seat_is_usually_free_for_long() {
+        let mut turn = turn();
+        for round in 1..10 {
+            sit(&mut turn, round * 1000, round * 1000 + 10);
+        }
+        let (parker, waker) = claim(&mut turn);
+        assert!(matches!(turn.next(at(9010), false), Next::Wake(woken) if Arc::ptr_eq(&woken, &parker)));
+        waker.wake();
+        // Woken once is enough.
+        assert!(matches!(turn.next(at(9010), false), Next::Alarm(_)));
+        turn.unclaim(&parker);
+        assert!(!turn.claimed());
+    }
+
+    #[test]
+    fn who_waits_is_left_alone_for_a_moment_when_the_seat_is_usually_taken_soon() {
+        let mut turn = turn();
+        for round in 100..200 {
+            sit(&mut turn, round * 20, round * 20 + 10);
+        }
+        let (parker, _waker) = claim(&mut turn);
+        assert!(matches!(turn.next(at(3990), false), Next::Alarm(after) if after == VACANCY_AWAITED_MAX));
+        // The background thread that gives the seat up will not be back.
+        assert!(matches!(turn.next(at(3990), true), Next::Wake(woken) if Arc::ptr_eq(&woken, &parker)));
+    }
+
+    #[test]
+    fn for_tasks_the_background_thread_sits_at_once() {
+        let mut turn = turn();
+        sit(&mut turn, 1000, 1010);
+        assert!(matches!(turn.next(at(1010), false), Next::Alarm(_)));
+        turn.await_as_task();
+        assert!(matches!(turn.next(at(1020), false), Next::Alarm(Duration::ZERO)));
+        assert!(matches!(turn.next(at(1020), false), Next::Nothing));
+        assert!(turn.alarmed(at(1021)));
+    }
+
+    #[test]
+    fn a_sleeper_is_called_for_what_comes_before_it_wakes_or_from_elsewhere() {
+        let mut turn = turn();
+        assert!(!turn.sleeps_past(at(1)));
+        let mut seat = turn.take(at(1), false).unwrap();
+        let same = seat.sockets.clone();
+        turn.sleep(&mut seat, &same, at(100));
+        assert!(turn.sleeps_past(at(99)) && !turn.sleeps_past(at(100)));
+        let other: Arc<[Arc<Socket>]> = same.iter().cloned().collect();
+        assert!(!turn.lacks(&same) && turn.lacks(&other));
+        turn.rise();
+        assert!(!turn.sleeps_past(at(1)));
+        turn.sleep(&mut seat, &other, at(100));
+        assert!(!turn.lacks(&other));
+    }
+}

@@ -1,0 +1,87 @@
+//! The way into a group, for both kinds of handles: from a name and options to a member that has begun to enter.
+
+use crate::engine::{Engine, Shared};
+use crate::error::OpenError;
+use crate::options::Options;
+use crate::reach::{Place, Seeds};
+use crate::sealed::Sealed;
+use bytes::Bytes;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use unisono_core::wire::{Checksum, Protection};
+use unisono_core::{Entry, Group, Member, Port, Random, Uid};
+
+/// How long the last handle of a blocking program waits for its leave.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// A member that is about to enter.
+pub(crate) struct Opening<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) entry: Entry,
+    pub(crate) hello: Bytes,
+    pub(crate) options: &'a Options,
+}
+
+impl Opening<'_> {
+    /// Puts the member into an engine, where it begins. `known` are the addresses of the seeds.
+    pub(crate) fn begin(
+        self,
+        seeds: Seeds,
+        known: Result<Vec<SocketAddr>, OpenError>,
+    ) -> Result<Shared, OpenError> {
+        let known = match self.entry {
+            // Nobody may be there yet.
+            Entry::Found(_) | Entry::JoinOrFound(_) => known.unwrap_or_default(),
+            Entry::Join => known?,
+        };
+        let options = self.options;
+        let place = Place::choose(options, &known)?;
+        let port = Port::from_name(self.name);
+        let uid = Uid(u64::from_ne_bytes(random()?));
+        let random = Random::from_seed(random()?);
+        let make = |now, address| {
+            let me = Member { uid, name: options.name.clone(), address };
+            let settings = options.settings.clone();
+            Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
+        };
+        Engine::enter(place, seeds, options.spin, port.tag(), make)
+    }
+}
+
+/// Bits that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
+    let mut bytes = [0; N];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(OpenError::Socket {
+            what: "get random numbers from the system",
+            source: io::Error::other(error),
+        }),
+    }
+}
+
+/// A seal if there is a key, else a checksum.
+pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
+    match &options.key {
+        Some(key) => Box::new(Sealed::new(key)),
+        None => Box::new(Checksum),
+    }
+}
+
+/// A member for as long as there are handles; then it leaves.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    /// Whether dropping it may block.
+    pub(crate) waits: bool,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.shared.abandon() && self.waits && !std::thread::panicking() {
+            self.shared.block(Some(LEAVE_WAIT), crate::commands::departed);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Addresses: which of this machine's to use, which multicast address a group has, and whom to ask for it.
+
+use crate::error::OpenError;
+use crate::options::{DEFAULT_PORT, Options};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono_core::GroupTag;
+use unisono_udp::address_toward;
+
+/// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those that
+/// have one address.
+const MULTICAST_PORT: u16 = 7196;
+/// How many multicast addresses all groups share: 239.195.117.1 and the next ones, administratively scoped.
+const MULTICAST_ADDRESSES: u64 = 32;
+/// How soon a name is looked up again.
+const NAME_FRESH: Duration = Duration::from_secs(1);
+
+/// Where all members of a group listen, and where a joiner looks for it.
+pub(crate) fn multicast_address(tag: GroupTag) -> SocketAddrV4 {
+    let host = 1 + (tag.0 % MULTICAST_ADDRESSES) as u8;
+    SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, host), MULTICAST_PORT)
+}
+
+/// The addresses that a process uses, checked against what its options permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// What to bind.
+    pub(crate) bind: SocketAddr,
+    /// What to tell others; its port is that of `bind`, so 0 until it is bound.
+    pub(crate) advertised: IpAddr,
+    /// The interface for multicast; nothing with IPv6.
+    pub(crate) interface: Option<Ipv4Addr>,
+}
+
+impl Place {
+    /// Which addresses to use, for a process that will ask `seeds`.
+    pub(crate) fn choose(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
+        let home = options.key.is_none() && !options.insecure;
+        if home {
+            let outside = seeds.iter().chain(&options.bind).find(|address| !address.ip().is_loopback());
+            if let Some(address) = outside {
+                return Err(OpenError::Unprotected { address: *address });
+            }
+        }
+        let toward = seeds.first().copied().unwrap_or_else(|| multicast_address(GroupTag(0)).into());
+        let bind = match options.bind {
+            Some(address) => address,
+            None if home => (Ipv4Addr::LOCALHOST, 0).into(),
+            None => (outward(toward)?, 0).into(),
+        };
+        let advertised = if bind.ip().is_unspecified() { outward(toward)? } else { bind.ip() };
+        let interface = options.multicast_interface.or(match advertised {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        });
+        match interface.filter(|interface| home && !interface.is_loopback()) {
+            Some(interface) => Err(OpenError::Unprotected { address: (interface, 0).into() }),
+            None => Ok(Place { bind, advertised, interface }),
+        }
+    }
+}
+
+/// The address from which `toward` is reached; without a route, the only address that leads anywhere.
+fn outward(toward: SocketAddr) -> Result<IpAddr, OpenError> {
+    if let Ok(address) = address_toward(toward) {
+        return Ok(address);
+    }
+    let interfaces = if_addrs::get_if_addrs().map_err(|_| OpenError::NoAddress)?;
+    let mut addresses =
+        interfaces.iter().map(|interface| interface.ip()).filter(|ip| ip.is_ipv4() && !ip.is_loopback());
+    match (addresses.next(), addresses.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(OpenError::NoAddress),
+    }
+}
+
+/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being looked for,
+/// by a thread of their own, since that can take seconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seeds {
+    fixed: Vec<SocketAddr>,
+    names: Vec<String>,
+    found: Arc<Mutex<Found>>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    addresses: Vec<SocketAddr>,
+    at: Option<Instant>,
+    looking: bool,
+}
+
+impl Seeds {
+    /// Sorts what the user gave into addresses and names.
+    pub(crate) fn new(given: &[String]) -> Seeds {
+        let mut seeds = Seeds::default();
+        for seed in given {
+            if let Ok(address) = seed.parse::<SocketAddr>() {
+                seeds.fixed.push(address);
+            } else if let Ok(address) = seed.parse::<IpAddr>() {
+                seeds.fixed.push((address, DEFAULT_PORT).into());
+            } else {
+                seeds.names.push(seed.clone());
+            }
+        }
+        seeds
+    }
+
+    /// Nobody to ask: the group is looked for by multicast.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.names.is_empty()
+    }
+
+    /// Some have to be looked up, which may block.
+    pub(crate) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Looks all names up and returns every address known. Blocks. Fails if there are none.
+    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, OpenError> {
+        let (addresses, error) = look_up(&self.names);
+        *self.found() = Found { addresses, at: Some(Instant::now()), looking: false };
+        let known = self.known();
+        match error {
+            Some(source) if known.is_empty() => {
+                Err(OpenError::Seeds { seeds: self.names.join(", "), source })
+            }
+            _ => Ok(known),
+        }
+    }
+
+    /// Every address known now. Names not looked up lately are, in the background.
+    pub(crate) fn refresh(&self) -> Vec<SocketAddr> {
+        let mut found = self.found();
+        if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
+            let (names, shared) = (self.names.clone(), self.found.clone());
+            let look = move || {
+                let (addresses, error) = look_up(&names);
+                let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if error.is_none() || !addresses.is_empty() {
+                    found.addresses = addresses;
+                }
+                (found.at, found.looking) = (Some(Instant::now()), false);
+            };
+            found.looking = thread::Builder::new().name("unisono-names".into()).spawn(look).is_ok();
+        }
+        drop(found);
+        self.known()
+    }
+
+    fn known(&self) -> Vec<SocketAddr> {
+        self.fixed.iter().chain(&self.found().addresses).copied().collect()
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All addresses of all names, and what was said of the last one that has none.
+fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
+    let (mut addresses, mut error) = (Vec::new(), None);
+    for name in names {
+        let resolved = match name.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => name.to_socket_addrs(),
+            _ => (name.as_str(), DEFAULT_PORT).to_socket_addrs(),
+        };
+        match resolved {
+            Ok(found) => addresses.extend(found),
+            Err(said) => error = Some(said),
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    (addresses, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    fn options(bind: Option<&str>) -> Options {
+        Options { bind: bind.map(|address| address.parse().unwrap()), ..Options::default() }
+    }
+
+    #[test]
+    fn without_a_key_nothing_leaves_the_machine() {
+        let place = Place::choose(&options(None), &[]).unwrap();
+        assert_eq!(place.bind, (Ipv4Addr::LOCALHOST, 0).into());
+        assert_eq!(place.interface, Some(Ipv4Addr::LOCALHOST));
+        let refused = |options: &Options, seeds: &[SocketAddr]| {
+            matches!(Place::choose(options, seeds), Err(OpenError::Unprotected { .. }))
+        };
+        let abroad: SocketAddr = "192.0.2.7:7195".parse().unwrap();
+        assert!(refused(&options(Some("192.0.2.7:0")), &[]));
+        assert!(refused(&options(Some("0.0.0.0:0")), &[]));
+        assert!(refused(&options(None), &[abroad]));
+        let interface = Some(Ipv4Addr::new(192, 0, 2, 7));
+        assert!(refused(&Options { multicast_interface: interface, ..options(None) }, &[]));
+        assert!(!refused(&Options { insecure: true, ..options(Some("192.0.2.7:0")) }, &[abroad]));
+        let key = Some(Key::from_bytes([1; 32]));
+        assert!(!refused(&Options { key, ..options(Some("192.0.2.7:0")) }, &[abroad]));
+    }
+
+    #[test]
+    fn a_wildcard_is_never_told_to_others() {
+        let open = Options { insecure: true, ..options(Some("0.0.0.0:7000")) };
+        let place = Place::choose(&open, &["127.0.0.1:1".parse().unwrap()]).unwrap();
+        assert_eq!((place.bind.port(), place.advertised), (7000, Ipv4Addr::LOCALHOST.into()));
+    }
+
+    #[test]
+    fn seeds_are_addresses_or_names_with_or_without_a_port() {
+        let given = ["127.0.0.1:9", "127.0.0.2", "[::1]:9", "::1", "localhost:9", "localhost"];
+        let seeds = Seeds::new(&given.map(String::from));
+        assert_eq!((seeds.fixed.len(), seeds.names.len()), (4, 2));
+        let known = seeds.resolve().unwrap();
+        for expected in ["127.0.0.1:9", "127.0.0.2:7195", "[::1]:9", "[::1]:7195", "127.0.0.1:7195"] {
+            assert!(known.contains(&expected.parse().unwrap()), "{expected} in {known:?}");
+        }
+        assert_eq!(seeds.refresh(), known);
+    }
+
+    #[test]
+    fn names_without_an_address_are_said_to_have_none_unless_others_have() {
+        let nowhere = Seeds::new(&["nowhere.invalid".into()]);
+        assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
+        let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]);
+        assert_eq!(partly.resolve().unwrap(), ["127.0.0.1:9".parse().unwrap()]);
+    }
+
+    #[test]
+    fn groups_share_a_bounded_set_of_scoped_addresses() {
+        for tag in 0..1000 {
+            let address = multicast_address(GroupTag(tag));
+            assert!(address.ip().is_multicast() && address.ip().octets()[..2] == [239, 195]);
+            assert!((1..=32).contains(&address.ip().octets()[3]));
+        }
+    }
+}
