@@ -185,7 +185,7 @@ impl Plan {
     fn quiet(random: &mut Random) -> Plan {
         let members = 5;
         let settings = Settings {
-            datagram_bytes_max: random.pick(&[1472, 1472, 1472, 576, 900, 4000]),
+            datagram_bytes_max: random.pick(&[1472, 1472, 1472, 700, 900, 4000]),
             transport: random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast]),
             silence: random.duration(60, 300),
             patience: random.duration(60, 300),
