@@ -1,5 +1,6 @@
 //! The tree of commands, and the flags that all commands on the network share.
 
+use crate::look;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,6 +27,13 @@ pub(crate) enum Command {
     Demo(crate::demo::Demo),
     Listen(crate::listen::Listen),
     Send(crate::send::Send),
+    Chat(crate::chat::Chat),
+    Members(look::Members),
+    Status(look::Status),
+    Why(look::Why),
+    Stats(look::Stats),
+    Links(look::Links),
+    Doctor(crate::doctor::Doctor),
     Bench(crate::bench::Bench),
     Explain(crate::explain::Explain),
     Keygen(crate::keygen::Keygen),
@@ -39,7 +47,14 @@ impl Command {
         Some(match self {
             Command::Listen(command) => &command.common,
             Command::Send(command) => &command.common,
+            Command::Chat(command) => &command.common,
+            Command::Members(command) => &command.look.common,
+            Command::Status(command) => &command.look.common,
+            Command::Why(command) => &command.look.common,
+            Command::Stats(command) => &command.look.common,
+            Command::Links(command) => &command.look.common,
             Command::Demo(command) => &command.common,
+            Command::Doctor(command) => &command.common,
             Command::Bench(command) => command.common(),
             Command::Explain(command) => &command.common,
             Command::Keygen(command) => &command.common,

@@ -7,14 +7,18 @@
 
 mod arguments;
 mod bench;
+mod chat;
 mod connection;
 mod demo;
+mod doctor;
 mod explain;
 mod keygen;
 mod listen;
+mod look;
 mod outbox;
 mod output;
 mod pcap;
+mod printer;
 mod problem;
 mod processes;
 mod progress;
@@ -27,6 +31,7 @@ mod worker;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use look::View;
 use output::Output;
 use problem::Problem;
 use settings::Settings;
@@ -47,6 +52,13 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Listen(command) => listen::run(command, &settings, &output),
         Command::Send(command) => send::run(command, &settings, &output),
         Command::Demo(command) => demo::run(command, &settings, &output),
+        Command::Chat(command) => chat::run(command, &settings, &output),
+        Command::Members(command) => look::run(View::Members, command.look, &settings, &output),
+        Command::Status(command) => look::run(View::Status, command.look, &settings, &output),
+        Command::Why(command) => look::run(View::Why, command.look, &settings, &output),
+        Command::Stats(command) => look::run(View::Stats, command.look, &settings, &output),
+        Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
+        Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),

@@ -5,8 +5,12 @@
 //! the failed ones again, in their order, before anything that came later.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 use thiserror::Error;
 use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
+
+/// Between two tries while the group is being reset.
+pub(crate) const PULSE: Duration = Duration::from_millis(2);
 
 /// Messages on their way into the group.
 pub(crate) struct Outbox {
@@ -107,6 +111,20 @@ impl Outbox {
         match self.under_way.pop_front() {
             Some((payload, ticket)) => self.settle(payload, ticket.wait()),
             None => Ok(()),
+        }
+    }
+
+    /// Waits until every message has its place.
+    pub(crate) fn flush(&mut self) -> Result<(), Stuck> {
+        loop {
+            self.advance()?;
+            if self.under_way() > 0 {
+                self.wait()?;
+            } else if self.waiting() > 0 {
+                std::thread::sleep(PULSE);
+            } else {
+                return Ok(());
+            }
         }
     }
 

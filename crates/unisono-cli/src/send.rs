@@ -3,10 +3,11 @@
 use crate::arguments::Common;
 use crate::connection;
 use crate::listen::{RESILIENCE, leave};
-use crate::outbox::{Outbox, Stuck};
+use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 use std::io::{BufRead, Read};
@@ -18,8 +19,6 @@ use unisono::{Bytes, Ended, Group, LookError};
 const LINES_AHEAD: usize = 4096;
 /// The longest line.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// How often the outbox looks for outcomes when nothing else wakes it.
-const PULSE: Duration = Duration::from_millis(2);
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -53,7 +52,7 @@ pub(crate) struct Send {
 }
 
 /// What wakes the sender.
-enum Input {
+pub(crate) enum Input {
     Line(Bytes),
     /// There are no more lines; or the rest cannot be read.
     End(std::io::Result<()>),
@@ -125,7 +124,7 @@ fn receive_and_forget(
 }
 
 /// The texts given, or the lines of standard input as they come.
-fn read(texts: Vec<String>) -> Result<Receiver<Input>, Problem> {
+pub(crate) fn read(texts: Vec<String>) -> Result<Receiver<Input>, Problem> {
     let (to, lines) = mpsc::sync_channel(LINES_AHEAD);
     std::thread::Builder::new().name("lines".into()).spawn(move || {
         // Nobody listens any more: the sender has given up.
@@ -160,22 +159,21 @@ fn read_lines(to: &SyncSender<Input>) -> Option<()> {
 
 /// Sends lines until there are no more, and sees each to its place.
 fn send_all(outbox: &mut Outbox, lines: &Receiver<Input>) -> Result<(), Problem> {
-    let mut end = None;
-    loop {
+    let end = loop {
         outbox.advance()?;
-        if outbox.waiting() > 0 {
-            // The group takes no more at present: lines can wait where they are.
-            if outbox.under_way() > 0 { outbox.wait()? } else { std::thread::sleep(PULSE) }
-        } else if end.is_none() {
-            end = take_lines(outbox, lines);
+        if outbox.waiting() == 0 {
+            if let Some(end) = take_lines(outbox, lines) {
+                break end;
+            }
         } else if outbox.under_way() > 0 {
+            // The group takes no more at present: lines can wait where they are.
             outbox.wait()?;
-        } else if let Some(Err(error)) = end {
-            return Err(anyhow::Error::from(error).context("cannot read standard input").into());
         } else {
-            return Ok(());
+            std::thread::sleep(PULSE);
         }
-    }
+    };
+    outbox.flush()?;
+    Ok(end.context("cannot read standard input")?)
 }
 
 /// Puts the lines that are there into the outbox; waits for one if nothing is under way. Returns how the lines

@@ -12,6 +12,13 @@ const COMMANDS: &[&[&str]] = &[
     &["demo"],
     &["listen"],
     &["send"],
+    &["chat"],
+    &["members"],
+    &["status"],
+    &["why"],
+    &["stats"],
+    &["links"],
+    &["doctor"],
     &["explain"],
     &["keygen"],
     &["bench", "latency"],
@@ -101,6 +108,28 @@ fn datagrams_are_explained_and_bad_ones_too() {
     let output = unisono(["explain", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no UDP datagram"));
+}
+
+#[test]
+fn the_doctor_says_good_or_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("open.key"), "whatever").unwrap();
+    let mine = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = mine.local_addr().unwrap().to_string();
+    let run = ["doctor", "--json", "--key", "open.key", "--bind", &taken];
+    let output = unisono_in(folder.path(), run);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let checks: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let check = |name: &str| checks.iter().find(|check| check["check"] == name).unwrap();
+    for bad in ["key", "port"] {
+        assert_eq!(check(bad)["good"], false, "{text}");
+        assert!(check(bad)["advice"].is_string(), "{text}");
+    }
+    assert_eq!(check("datagrams")["good"], true, "{text}");
+    assert!(["seeds", "multicast", "buffers", "clock"].iter().all(|name| check(name)["good"].is_boolean()));
+    assert!(json(&output)["bad"].as_u64().unwrap() >= 2);
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// A worker of this process, driven by hand.

@@ -1,0 +1,56 @@
+//! `unisono chat`: listening and sending at once, for two hands.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::listen::{self, RESILIENCE};
+use crate::outbox::Outbox;
+use crate::output::Output;
+use crate::printer::Printer;
+use crate::problem::Problem;
+use crate::send::{self, Input};
+use crate::settings::Settings;
+use crate::signals;
+use clap::Args;
+use std::sync::mpsc::Receiver;
+use unisono::Group;
+
+/// Talk in a group: what you type goes to all, and all see it in the same order
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono chat kitchen --name Ann\n\nEnds on ctrl-d or ctrl-c.")]
+pub(crate) struct Chat {
+    /// Name of the group
+    group: String,
+
+    /// What the others call you [default: the host and the process number]
+    #[arg(long, value_name = "ME")]
+    name: Option<String>,
+
+    /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
+    #[arg(long, value_name = "R")]
+    resilience: Option<u8>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let resilience = command.resilience.unwrap_or(RESILIENCE);
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
+    signals::leave_on_interrupt(&group)?;
+    let (speaking, lines) = (group.clone(), send::read(Vec::new())?);
+    std::thread::Builder::new().name("speaker".into()).spawn(move || speak(&speaking, &lines))?;
+    listen::print_events(&group, Printer::new(output, 1), command.resilience, None, output)
+}
+
+/// Sends what is typed, line by line, and leaves when there is no more.
+fn speak(group: &Group, lines: &Receiver<Input>) {
+    let mut outbox = Outbox::new(group.clone());
+    while let Ok(Input::Line(line)) = lines.recv() {
+        outbox.push(line);
+        if let Err(stuck) = outbox.flush() {
+            eprintln!("unisono: {stuck}");
+            break;
+        }
+    }
+    listen::leave(group);
+}

@@ -1,0 +1,253 @@
+//! `unisono doctor`: what stops people, checked one by one. Each line says good, or what to type.
+
+use crate::arguments::Common;
+use crate::output::{Output, Tone};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use anyhow::Context;
+use clap::Args;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use serde_json::json;
+use socket2::{Domain, SockRef, Socket, Type};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::time::{Duration, Instant};
+use unisono::{DEFAULT_PORT, Key};
+
+/// A datagram to oneself that takes longer is lost.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The receive buffer that a busy member wants, in bytes.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// The largest datagram that members send by default.
+const DATAGRAM_BYTES: usize = 1472;
+/// A member that is woken so late will be suspected without reason before long.
+const LATE: Duration = Duration::from_millis(50);
+
+/// Check what stops people: multicast, buffers, datagram size, clock, port, key
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What a check found.
+enum Finding {
+    Good(String),
+    /// What is wrong, and what to do.
+    Bad(String, String),
+}
+
+use Finding::{Bad, Good};
+
+pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let address = address(settings);
+    let checks: [(&str, &dyn Fn() -> Finding); 7] = [
+        ("key", &|| key(settings)),
+        ("port", &|| port(settings, address)),
+        ("seeds", &|| seeds(settings)),
+        ("multicast", &|| multicast(address)),
+        ("buffers", &|| buffers()),
+        ("datagrams", &|| datagrams(address)),
+        ("clock", &|| clock()),
+    ];
+    let mut bad = 0;
+    for (name, check) in checks {
+        let (good, finding, advice) = match check() {
+            Good(finding) => (true, finding, None),
+            Bad(finding, advice) => (false, finding, Some(advice)),
+        };
+        bad += u32::from(!good);
+        let mark = if good { output.tone(Tone::Good, "good") } else { output.tone(Tone::Bad, "bad ") };
+        output.say(format_args!("{mark}  {name:10} {finding}"))?;
+        if let Some(advice) = &advice {
+            output.say(format_args!("                 {advice}"))?;
+        }
+        output.object(&json!({"check": name, "good": good, "finding": finding, "advice": advice}))?;
+    }
+    output.object(&json!({"command": "doctor", "bad": bad}))?;
+    match bad {
+        0 => Ok(()),
+        bad => Err(Problem::failed(format!("{bad} of the checks found something to mend"))),
+    }
+}
+
+/// The address whose interface the group would use: the one given, loopback without a key, otherwise the one that
+/// leads out.
+fn address(settings: &Settings) -> IpAddr {
+    if let Some(bind) = settings.bind {
+        return bind.ip();
+    }
+    let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+    if settings.key.is_none() && !settings.insecure {
+        return loopback;
+    }
+    // Connecting a datagram socket sends nothing; it only asks for the route.
+    let toward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).and_then(|()| socket.local_addr())
+    });
+    toward.map_or(loopback, |address| address.ip())
+}
+
+fn key(settings: &Settings) -> Finding {
+    match &settings.key {
+        None => Good("none: everything stays on this machine (`unisono keygen FILE` makes one)".into()),
+        Some(path) => match Key::load(path) {
+            Ok(_) => Good(format!("{} can be read, and by nobody else", path.display())),
+            Err(error) => Bad("the key cannot be used".into(), error.to_string()),
+        },
+    }
+}
+
+fn port(settings: &Settings, address: IpAddr) -> Finding {
+    let wanted = settings.bind.unwrap_or(SocketAddr::new(address, 0));
+    match UdpSocket::bind(wanted) {
+        Ok(_) if wanted.port() == 0 => Good(format!(
+            "{address} can be used, at any free port; give seeds a fixed one (such as {DEFAULT_PORT})"
+        )),
+        Ok(_) => Good(format!("{wanted} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let port = wanted.port();
+            Bad(
+                format!("{wanted} is in use"),
+                format!("type `ss -ulpn 'sport = :{port}'` to see by whom, or choose another port"),
+            )
+        }
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Bad(
+            format!("{address} is not an address of this machine"),
+            "type `ip address` to see those it has".into(),
+        ),
+        Err(error) => Bad(format!("{wanted} cannot be used"), error.to_string()),
+    }
+}
+
+fn seeds(settings: &Settings) -> Finding {
+    if settings.seeds.is_empty() {
+        return Good("none: the group is looked for by multicast".into());
+    }
+    let mut found = Vec::new();
+    for seed in &settings.seeds {
+        let with_port = seed.to_socket_addrs().or_else(|_| (seed.as_str(), DEFAULT_PORT).to_socket_addrs());
+        match with_port {
+            Ok(addresses) => found.extend(addresses.map(|address| address.to_string())),
+            Err(error) => {
+                return Bad(
+                    format!("{seed} has no address: {error}"),
+                    format!("type `getent hosts {seed}`, and check the spelling"),
+                );
+            }
+        }
+    }
+    Good(found.join(", "))
+}
+
+/// A datagram to a multicast group on the interface of this address, and whether it came.
+fn multicast(address: IpAddr) -> Finding {
+    let without = "name members to ask with --seeds HOST:PORT, and use --transport unicast".to_string();
+    let IpAddr::V4(interface) = address else {
+        return Bad("checked for IPv4 only".into(), without);
+    };
+    match hear_oneself(interface) {
+        Ok(true) => Good(format!("sent and received on the interface of {interface}")),
+        Ok(false) => Bad(format!("sent on the interface of {interface}, but not received"), without),
+        Err(error) => Bad(format!("does not work on the interface of {interface}: {error:#}"), without),
+    }
+}
+
+fn hear_oneself(interface: Ipv4Addr) -> anyhow::Result<bool> {
+    let group = Ipv4Addr::new(239, 255, 71, 95);
+    let receiver = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    receiver.set_reuse_address(true)?;
+    receiver.bind(&SocketAddrV4::new(group, 0).into())?;
+    receiver.join_multicast_v4(&group, &interface).context("cannot join")?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    let receiver = UdpSocket::from(receiver);
+    let sender = UdpSocket::bind((interface, 0))?;
+    SockRef::from(&sender).set_multicast_if_v4(&interface)?;
+    let words = format!("unisono doctor {}", std::process::id());
+    sender.send_to(words.as_bytes(), (group, receiver.local_addr()?.port())).context("cannot send")?;
+    hears(&receiver, words.as_bytes())
+}
+
+/// Whether these words come; others may come before them.
+fn hears(receiver: &UdpSocket, words: &[u8]) -> anyhow::Result<bool> {
+    let mut buffer = [0; 2 * DATAGRAM_BYTES];
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        match receiver.recv(&mut buffer) {
+            Ok(bytes) if &buffer[..bytes] == words => return Ok(true),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+fn buffers() -> Finding {
+    let granted = || -> std::io::Result<usize> {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+        socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+        // The system answers with twice what it grants: half is for its own bookkeeping.
+        Ok(socket.recv_buffer_size()? / 2)
+    };
+    match granted() {
+        Ok(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Good(format!("{} KiB for what arrives", bytes >> 10)),
+        Ok(bytes) => Bad(
+            format!("only {} KiB for what arrives: bursts will be lost and sent again", bytes >> 10),
+            format!("type `sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}` as root"),
+        ),
+        Err(error) => {
+            Bad(format!("cannot be set: {error}"), "receive buffers stay as the system gives them".into())
+        }
+    }
+}
+
+fn datagrams(address: IpAddr) -> Finding {
+    let whole = || -> anyhow::Result<bool> {
+        let any = if address.is_ipv4() {
+            IpAddr::from(Ipv4Addr::UNSPECIFIED)
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let receiver = UdpSocket::bind((address, 0)).or_else(|_| UdpSocket::bind((any, 0)))?;
+        receiver.set_read_timeout(Some(PATIENCE))?;
+        let sender = UdpSocket::bind((address, 0))?;
+        if address.is_ipv4() {
+            set_ip_mtu_discover(&sender, Ipv4PathMtuDiscovery::DO)?;
+        }
+        let words = [b'u'; DATAGRAM_BYTES];
+        sender.send_to(&words, (address, receiver.local_addr()?.port()))?;
+        hears(&receiver, &words)
+    };
+    match whole() {
+        Ok(true) => Good(format!("{DATAGRAM_BYTES} bytes pass whole on this machine")),
+        Ok(false) => Bad(
+            format!("{DATAGRAM_BYTES} bytes do not pass"),
+            "type `ip link` and look for an interface with an mtu below 1500".into(),
+        ),
+        Err(error) => Bad(
+            format!("{DATAGRAM_BYTES} bytes cannot be sent: {error:#}"),
+            "type `ip link` and look at the mtu".into(),
+        ),
+    }
+}
+
+/// Members measure silence: a machine that wakes them late makes them suspect each other.
+fn clock() -> Finding {
+    let mut latest = Duration::ZERO;
+    for _ in 0..20 {
+        let begin = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        latest = latest.max(begin.elapsed().saturating_sub(Duration::from_millis(1)));
+    }
+    let micros = latest.as_micros();
+    if latest < LATE {
+        Good(format!("runs, and wakes a sleeper at most {micros} us late"))
+    } else {
+        Bad(
+            format!("wakes a sleeper {micros} us late: members will be suspected without reason"),
+            "this machine is overloaded: type `top` to see by whom".into(),
+        )
+    }
+}

@@ -1,0 +1,367 @@
+//! Looking at a group from outside: `members`, `status`, `why`, `stats`, `links`. Any member answers; nobody joins.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, Tone, rounded, visible};
+use crate::problem::Problem;
+use crate::roster;
+use crate::settings::Settings;
+use clap::Args;
+use serde_json::{Value, json};
+use std::time::Duration;
+use unisono::{Counters, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
+
+/// How long a member may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which group to look at, and how often.
+#[derive(Args, Debug)]
+pub(crate) struct Look {
+    /// Name of the group
+    group: String,
+
+    /// Look again every so many seconds, until ctrl-c
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|seconds| !seconds.is_zero()).ok_or_else(|| "a number of seconds above 0".to_string())
+}
+
+/// List the members of a group: who is where, and how far
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono members news --watch 1")]
+pub(crate) struct Members {
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// Tell whether a group can go on: status 0 if it can, 3 if not
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono status news || echo 'news stands still'")]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// Name the member and the place that anyone waits for, and since when
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono why news")]
+pub(crate) struct Why {
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// Show what each member has counted
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono stats news --json --watch 10")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// Show how each member reaches each other one, and when it last heard it
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono links news")]
+pub(crate) struct Links {
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// What of a group to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Members,
+    Status,
+    Why,
+    Stats,
+    Links,
+}
+
+pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = connection::options(settings, None)?;
+    let Some(interval) = look.watch else {
+        return once(view, &look.group, &options, output);
+    };
+    loop {
+        // The group may come back: a person who watches wants to see that, too.
+        if let Err(problem) = once(view, &look.group, &options, output) {
+            problem.report();
+        }
+        std::thread::sleep(interval);
+        output.say("")?;
+    }
+}
+
+fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(), Problem> {
+    let report = unisono::look(group, options, PATIENCE)?;
+    match view {
+        View::Members => members(group, &report, output)?,
+        View::Status => {
+            status(group, &report, output)?;
+            if !report.primary {
+                return Err(Problem::not_primary(format!(
+                    "{group} stands still: too few of its members reach each other; `unisono why {group}` names who is waited for"
+                )));
+            }
+        }
+        View::Why => why(group, &everyone(group, &report, options), output)?,
+        View::Stats => stats(group, &everyone(group, &report, options), output)?,
+        View::Links => links(group, &everyone(group, &report, options), output)?,
+    }
+    Ok(())
+}
+
+/// What every member of a group says, and who did not answer.
+struct Everyone {
+    reports: Vec<Report>,
+    silent: Vec<Member>,
+    first: Report,
+}
+
+/// Asks each member that the first report names.
+fn everyone(group: &str, first: &Report, options: &Options) -> Everyone {
+    let answers: Vec<Option<Report>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = first
+            .members
+            .iter()
+            .map(|member| {
+                let uid = member.member.uid;
+                let options = Options { seeds: vec![member.member.address.to_string()], ..options.clone() };
+                scope.spawn(move || {
+                    let report = unisono::look(group, &options, PATIENCE).ok();
+                    report.filter(|report| report.reporter == uid)
+                })
+            })
+            .collect();
+        asking.into_iter().map(|asked| asked.join().ok().flatten()).collect()
+    });
+    let unanswered = first.members.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+    let silent = unanswered.map(|(member, _)| member.member.clone()).collect();
+    Everyone { reports: answers.into_iter().flatten().collect(), silent, first: first.clone() }
+}
+
+impl Everyone {
+    /// Tells people who did not answer.
+    fn tell_silent(&self, output: &Output) -> std::io::Result<()> {
+        for member in &self.silent {
+            let words = format!("{} ({}) does not answer", name(&self.first, member.uid), member.address);
+            output.say(output.tone(Tone::Bad, words))?;
+        }
+        Ok(())
+    }
+
+    fn silent_names(&self) -> Vec<String> {
+        self.silent.iter().map(|member| name(&self.first, member.uid)).collect()
+    }
+}
+
+fn name(report: &Report, uid: Uid) -> String {
+    let found = report.members.iter().find(|member| member.member.uid == uid);
+    match found.map(|member| member.member.name.as_str()) {
+        Some(name) if !name.is_empty() => visible(name).into_owned(),
+        _ => uid.to_string(),
+    }
+}
+
+fn view(report: &Report) -> String {
+    let members: Vec<Member> = report.members.iter().map(|member| member.member.clone()).collect();
+    roster::view(&report.epoch, report.orderer, &members)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    rounded(duration.as_secs_f64() * 1000.0)
+}
+
+/// The object that `members` and `status` have in common.
+fn object(group: &str, report: &Report) -> Value {
+    let member = |(rank, member): (usize, &MemberReport)| {
+        json!({
+            "name": member.member.name.as_str(),
+            "uid": member.member.uid.to_string(),
+            "rank": rank,
+            "address": member.member.address.to_string(),
+            "received": member.received,
+            "delivered": member.delivered,
+            "suspected": member.suspected,
+            "silent_ms": milliseconds(member.silent),
+        })
+    };
+    json!({
+        "group": group,
+        "view": view(report),
+        "epoch": report.epoch.to_string(),
+        "primary": report.primary,
+        "orderer": name(report, report.orderer),
+        "term": report.term,
+        "resilience": report.resilience,
+        "end": report.end,
+        "accepted": report.accepted,
+        "stable": report.stable,
+        "reporter": name(report, report.reporter),
+        "members": report.members.iter().enumerate().map(member).collect::<Vec<_>>(),
+    })
+}
+
+fn members(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
+    output.object(&object(group, report))?;
+    output.say(output.tone(Tone::Strong, view(report)))?;
+    output.say(format_args!(
+        "{:>4}  {:24} {:22} {:>12} {:>12}",
+        "rank", "name", "address", "received", "delivered"
+    ))?;
+    for (rank, member) in report.members.iter().enumerate() {
+        let mut remarks = String::new();
+        if member.member.uid == report.orderer {
+            remarks += "  orders";
+        }
+        if member.suspected {
+            remarks += &output.tone(Tone::Bad, "  suspected");
+        }
+        output.say(format_args!(
+            "{rank:>4}  {:24} {:22} {:>12} {:>12}{remarks}",
+            name(report, member.member.uid),
+            member.member.address.to_string(),
+            member.received,
+            member.delivered
+        ))?;
+    }
+    Ok(())
+}
+
+fn status(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
+    output.object(&object(group, report))?;
+    let (tone, words) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
+    output.say(format_args!("{}  {}", output.tone(tone, words), view(report)))?;
+    output.say(format_args!(
+        "accepted through {}, held by everybody through {}, resilience {}",
+        report.accepted, report.stable, report.resilience
+    ))
+}
+
+/// What is waited for, in a word.
+fn word(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Ack => "ack",
+        WaitReason::Window => "window",
+        WaitReason::Token => "token",
+        WaitReason::Flush => "flush",
+        WaitReason::State => "state",
+        WaitReason::Reset => "reset",
+    }
+}
+
+/// The same in words.
+fn phrase(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Ack => "an acknowledgement",
+        WaitReason::Window => "room in the history",
+        WaitReason::Token => "the role to be taken",
+        WaitReason::Flush => "missing messages",
+        WaitReason::State => "state",
+        WaitReason::Reset => "the end of a reset",
+    }
+}
+
+fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
+    let waiting: Vec<&Waiting> = everyone.reports.iter().flat_map(|report| &report.waiting).collect();
+    let first = &everyone.first;
+    let object = |waiting: &&Waiting| {
+        json!({
+            "who": name(first, waiting.who),
+            "for": word(waiting.reason),
+            "member": waiting.member.map(|uid| name(first, uid)),
+            "seq": waiting.seqno,
+            "since_ms": milliseconds(waiting.since),
+        })
+    };
+    output.object(&json!({
+        "group": group,
+        "waiting": waiting.iter().map(object).collect::<Vec<_>>(),
+        "silent": everyone.silent_names(),
+    }))?;
+    for waiting in &waiting {
+        let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", name(first, uid)));
+        output.say(format_args!(
+            "{} waits for {}{whom} at {}, for {} ms",
+            name(first, waiting.who),
+            phrase(waiting.reason),
+            waiting.seqno,
+            milliseconds(waiting.since)
+        ))?;
+    }
+    if waiting.is_empty() {
+        output.say("nobody waits for anybody")?;
+    }
+    everyone.tell_silent(output)
+}
+
+/// The counters by name.
+fn counted(counters: &Counters) -> [(&'static str, u64); 12] {
+    [
+        ("datagrams_sent", counters.datagrams_sent),
+        ("datagrams_received", counters.datagrams_received),
+        ("malformed", counters.malformed),
+        ("replayed", counters.replayed),
+        ("stale", counters.stale),
+        ("messages_sent", counters.messages_sent),
+        ("messages_delivered", counters.messages_delivered),
+        ("nacks_sent", counters.nacks_sent),
+        ("repairs_sent", counters.repairs_sent),
+        ("resends", counters.resends),
+        ("resets", counters.resets),
+        ("suspicions", counters.suspicions),
+    ]
+}
+
+fn stats(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
+    let first = &everyone.first;
+    let object = |report: &Report| {
+        let mut object = json!({"name": name(first, report.reporter), "uid": report.reporter.to_string()});
+        for (what, count) in counted(&report.counters) {
+            object[what] = count.into();
+        }
+        object
+    };
+    output.object(&json!({
+        "group": group,
+        "members": everyone.reports.iter().map(object).collect::<Vec<_>>(),
+        "silent": everyone.silent_names(),
+    }))?;
+    let names = everyone.reports.iter().map(|report| format!("{:>16}", name(first, report.reporter)));
+    output.say(format_args!("{:24}{}", "", names.collect::<String>()))?;
+    let columns: Vec<_> = everyone.reports.iter().map(|report| counted(&report.counters)).collect();
+    for (row, (what, _)) in counted(&Counters::default()).iter().enumerate() {
+        let counts = columns.iter().map(|column| format!("{:>16}", column[row].1));
+        output.say(format_args!("{:24}{}", what.replace('_', " "), counts.collect::<String>()))?;
+    }
+    everyone.tell_silent(output)
+}
+
+fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
+    let first = &everyone.first;
+    let mut objects = Vec::new();
+    for report in &everyone.reports {
+        for to in report.members.iter().filter(|member| member.member.uid != report.reporter) {
+            let by = if to.multicast { "multicast" } else { "unicast" };
+            let (from, to_name) = (name(first, report.reporter), name(first, to.member.uid));
+            let silent_ms = milliseconds(to.silent);
+            output.say(format_args!(
+                "{from} reaches {to_name} ({}) by {by}, heard it {silent_ms} ms ago{}",
+                to.member.address,
+                if to.suspected { output.tone(Tone::Bad, ", suspects it") } else { String::new() }
+            ))?;
+            objects.push(json!({
+                "from": from, "to": to_name, "address": to.member.address.to_string(), "by": by,
+                "silent_ms": silent_ms, "suspected": to.suspected,
+            }));
+        }
+    }
+    output.object(&json!({"group": group, "links": objects, "silent": everyone.silent_names()}))?;
+    everyone.tell_silent(output)
+}
