@@ -89,7 +89,7 @@ pub enum Transport {
 /// What a member chooses for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The most bytes in a datagram, headers of ours included. 700 to 16,000; 1,472 fits an Ethernet.
+    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 fits an Ethernet.
     pub datagram_bytes_max: usize,
     /// How the group is reached.
     pub transport: Transport,
@@ -166,7 +166,7 @@ impl Settings {
     /// Names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let bytes = self.datagram_bytes_max as u64;
-        check_between("datagram_bytes_max", bytes, 700, 16_000, "700 to 16,000")?;
+        check_between("datagram_bytes_max", bytes, 576, 16_000, "576 to 16,000")?;
         let hour = Duration::from_secs(3600);
         for (parameter, value) in
             [("silence", self.silence), ("patience", self.patience), ("locate", self.locate)]

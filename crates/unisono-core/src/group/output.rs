@@ -188,7 +188,10 @@ impl Group {
             if let Some(ballot) = serve.level {
                 writer.frame(&Frame::Level { ballot });
             }
-            let next = self.write_entries(&mut writer, serve.next, serve.last, true);
+            let mut next = self.write_entries(&mut writer, serve.next, serve.last, true);
+            if next == serve.next {
+                next = self.write_oversized(out, serve.next);
+            }
             let written = next > serve.next;
             self.counters.repairs_sent += next - serve.next;
             serve.next = next;
@@ -226,6 +229,13 @@ impl Group {
             next = after;
         }
         next
+    }
+
+    /// A piece cut by a member whose datagrams are larger than this one's goes in a larger one, by itself: better
+    /// that the network cuts it than that nobody gets it.
+    fn write_oversized(&self, out: &mut Vec<u8>, seqno: Seqno) -> Seqno {
+        let limit = out.len() + crate::wire::PIECE_BYTES_MAX + crate::wire::run_overhead();
+        self.write_entries(&mut Writer::new(out, limit), seqno, seqno, true)
     }
 
     /// Consecutive messages of one sender, with data.
@@ -280,6 +290,8 @@ impl Group {
 
     /// What this member numbered, and its heartbeat, to everybody.
     fn pack_numbered(&mut self, _now: Time, out: &mut Vec<u8>) -> bool {
+        // What every member holds needs no announcing.
+        self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
         let news = first <= last;
         if !news && !self.order.heartbeat_due {
@@ -300,7 +312,10 @@ impl Group {
         }
         if news {
             let mut writer = Writer::new(out, limit);
-            let next = self.write_entries(&mut writer, first, last, false);
+            let mut next = self.write_entries(&mut writer, first, last, false);
+            if next == first && !heartbeat_sent {
+                next = self.write_oversized(out, first);
+            }
             self.order.announced = next - 1;
         }
         if heartbeat_sent {
