@@ -39,6 +39,8 @@ impl Epoch {
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     lives: Vec<Uid>,
+    /// The same in the order of uids.
+    sorted: Vec<(Uid, Life)>,
     epochs: Vec<EpochId>,
     tags: Vec<(EpochTag, Epoch)>,
 }
@@ -46,16 +48,20 @@ pub struct Names {
 impl Names {
     /// The life of this uid.
     pub fn life(&mut self, uid: Uid) -> Life {
-        let index = self.lives.iter().position(|known| *known == uid).unwrap_or_else(|| {
-            self.lives.push(uid);
-            self.lives.len() - 1
-        });
-        Life(index as u32)
+        match self.sorted.binary_search_by_key(&uid, |(known, _)| *known) {
+            Ok(place) => self.sorted[place].1,
+            Err(place) => {
+                let life = Life(self.lives.len() as u32);
+                self.lives.push(uid);
+                self.sorted.insert(place, (uid, life));
+                life
+            }
+        }
     }
 
     /// The epoch of this id.
     pub fn epoch(&mut self, id: EpochId) -> Epoch {
-        let index = self.epochs.iter().position(|known| *known == id).unwrap_or_else(|| {
+        let index = self.epochs.iter().rposition(|known| *known == id).unwrap_or_else(|| {
             self.epochs.push(id);
             self.epochs.len() - 1
         });
@@ -83,7 +89,8 @@ impl Names {
     pub fn view(&mut self, view: &unisono_core::View) -> View {
         View {
             epoch: self.epoch(view.epoch),
-            id: view.epoch,
+            counter: view.epoch.counter,
+            coordinator: self.life(view.epoch.coordinator),
             members: view.members.iter().map(|member| self.life(member.uid)).collect(),
             orderer: self.life(view.orderer),
             resilience: view.resilience,
@@ -262,18 +269,7 @@ pub enum What {
     /// It met another group of the same port.
     Conflict,
 
-    // --- how marks moved (white box) ---
-    /// An acting member's end grew: it gave out these numbers.
-    Numbered {
-        /// In this epoch.
-        epoch: Epoch,
-        /// The place of the event that named it.
-        term: Seqno,
-        /// First of them.
-        from: Seqno,
-        /// Last of them.
-        to: Seqno,
-    },
+    // --- how marks moved (white box), in this order after an input ---
     /// What it holds without a gap, data included, now ends here. It shrinks only where an epoch begins.
     Stored {
         /// In this epoch.
@@ -287,6 +283,17 @@ pub enum What {
         epoch: Epoch,
         /// The end.
         through: Seqno,
+    },
+    /// An acting member's end grew: it gave out these numbers.
+    Numbered {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The place of the event that named it.
+        term: Seqno,
+        /// First of them.
+        from: Seqno,
+        /// Last of them.
+        to: Seqno,
     },
     /// Everything through here has left its history.
     Purged {
@@ -323,8 +330,10 @@ pub enum What {
         /// Its name.
         fault: &'static str,
     },
-    /// From here on nothing disturbs these lives: each hears each, none crashes or pauses. Whatever else lives is
-    /// cut off from them for good. They must come to one view, and whatever else they started must end.
+    /// From here on nothing disturbs these lives: each hears each, none crashes or pauses, applications take their
+    /// events. Whatever else lives cannot take part for good (it hears nobody, or nobody hears it). They must come
+    /// to one view, and whatever else they began must end. So the runner lets them begin nothing new for as long as
+    /// ending takes before it ends the run.
     Healed {
         /// The lives.
         core: Box<[Life]>,
@@ -362,7 +371,7 @@ macro_rules! kinds {
 kinds! {
     Started, Sent, LeaveAsked, ResetAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
-    Numbered, Stored, Accepted, Purged, HistoryUsed, Promised,
+    Stored, Accepted, Numbered, Purged, HistoryUsed, Promised,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
 }
 
@@ -371,8 +380,10 @@ kinds! {
 pub struct View {
     /// Its epoch.
     pub epoch: Epoch,
-    /// The same as members name it.
-    pub id: EpochId,
+    /// Resets since the group was founded, as the epoch's name says.
+    pub counter: u64,
+    /// Who brought the epoch about, as its name says.
+    pub coordinator: Life,
     /// In rank order.
     pub members: Vec<Life>,
     /// Who orders.
@@ -432,6 +443,9 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
     if !same_epoch || before.received != after.received {
         tell(What::Stored { epoch, through: after.received });
     }
+    if !same_epoch || before.accepted != after.accepted {
+        tell(What::Accepted { epoch, through: after.accepted });
+    }
     // Whoever acts holds everything through the event that named it, and what lies beyond it gave out itself.
     if after.acting {
         let known = if same_epoch { before.received.max(after.term) } else { after.term };
@@ -442,9 +456,6 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
         // It handed the role on in this very input: its last number is the event that says so.
         let last = if after.term > before.received { after.term } else { after.received };
         tell(What::Numbered { epoch, term: before.term, from: before.received + 1, to: last });
-    }
-    if !same_epoch || before.accepted != after.accepted {
-        tell(What::Accepted { epoch, through: after.accepted });
     }
     if before.purged != after.purged {
         tell(What::Purged { epoch, through: after.purged });

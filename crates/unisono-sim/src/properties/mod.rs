@@ -7,6 +7,42 @@
 //! Runs are long and there are many, so judging must be cheap: a [`Judge`] hands each record only to those who ask
 //! for its kind, and properties keep what they know in vectors indexed by life, epoch, place or number.
 
+mod acknowledged_durable;
+mod causal_order;
+mod change_quorum;
+mod gap_free;
+mod ground;
+mod integrity;
+mod keeping;
+mod membership_precision;
+#[cfg(test)]
+mod mutations;
+mod no_creation_after_failure;
+mod no_duplication;
+mod old_epoch_silence;
+mod ordered_changes;
+mod quorum;
+mod reset_atomicity;
+mod resources;
+mod same_prefix;
+mod sender_order;
+mod sending_view;
+mod sends_resolved;
+mod separate_lineages;
+mod single_lineage;
+mod single_orderer;
+mod stability;
+#[cfg(test)]
+mod story;
+mod streams;
+mod tables;
+mod termination;
+mod total_order;
+mod uniformity;
+mod views;
+mod virtual_synchrony;
+mod watermarks;
+
 use crate::record::{End, Kind, Record};
 use std::fmt;
 use unisono_core::{GroupConfig, Time};
@@ -56,8 +92,41 @@ pub struct Terms {
 }
 
 /// Every property there is.
-pub fn all(_terms: &Terms) -> Vec<Box<dyn Property>> {
-    Vec::new()
+pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
+    vec![
+        Box::<integrity::Integrity>::default(),
+        Box::<no_duplication::NoDuplication>::default(),
+        Box::<no_creation_after_failure::NoCreationAfterFailure>::default(),
+        Box::<sender_order::SenderOrder>::default(),
+        Box::<total_order::TotalOrder>::default(),
+        Box::<gap_free::GapFree>::default(),
+        Box::<same_prefix::SamePrefix>::default(),
+        Box::<causal_order::CausalOrder>::default(),
+        Box::new(uniformity::Uniformity::new(terms)),
+        Box::new(acknowledged_durable::AcknowledgedDurable::new(terms)),
+        Box::new(views::Views::new(terms)),
+        Box::new(single_lineage::SingleLineage::new(terms)),
+        Box::<separate_lineages::SeparateLineages>::default(),
+        Box::<virtual_synchrony::VirtualSynchrony>::default(),
+        Box::<sending_view::SendingView>::default(),
+        Box::<old_epoch_silence::OldEpochSilence>::default(),
+        Box::<ordered_changes::OrderedChanges>::default(),
+        Box::new(reset_atomicity::ResetAtomicity::new(terms)),
+        Box::<single_orderer::SingleOrderer>::default(),
+        Box::new(stability::Stability::new(terms)),
+        Box::<watermarks::Watermarks>::default(),
+        Box::new(change_quorum::ChangeQuorum::new(terms)),
+        Box::new(membership_precision::MembershipPrecision::new(terms)),
+        Box::<termination::Termination>::default(),
+        Box::<sends_resolved::SendsResolved>::default(),
+        Box::<resources::Resources>::default(),
+    ]
+}
+
+/// The promise of `property` is broken, as `record` shows. The words are made only then.
+fn broken(property: &impl Property, record: &Record, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    let what = format!("{:?} {:?}: {}", record.life, record.what, what());
+    Err(Violation { property: property.name(), at: record.at, what })
 }
 
 /// Shows records to properties.

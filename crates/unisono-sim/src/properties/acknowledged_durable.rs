@@ -1,0 +1,299 @@
+//! G10, acknowledged is durable: a message reported *ok* is at that place, was held by r + 1 members of the view
+//! below it when it was reported, and is in every later view's log unless more members are missing than its
+//! resilience covers.
+//!
+//! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum.
+
+use super::keeping::{Hold, Keeping};
+use super::streams::{Lineage, MARKS, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
+use super::{Property, Terms, Violation, broken};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use unisono_core::{Outcome, Seqno};
+
+/// A message reported *ok*, for which too few holders were found so far.
+#[derive(Clone, Debug)]
+struct Doubt {
+    record: Record,
+    epoch: Epoch,
+    seqno: Seqno,
+    resilience: u8,
+    /// Who held it then.
+    holders: Vec<Life>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct AcknowledgedDurable {
+    resilience: u8,
+    asked: Messages<u8>,
+    /// Where each message was reported or delivered; zero for nowhere.
+    places: Messages<Seqno>,
+    keeping: Keeping,
+    streams: Streams,
+    lineage: Lineage,
+    views: Views,
+    marks: MarkTable,
+    lives: u32,
+    /// Reports of an epoch of which nobody was told yet.
+    early: Vec<(Epoch, Seqno, Record)>,
+    /// To be asked again when all joins and leaves are known.
+    doubts: Vec<Doubt>,
+    checked: u64,
+}
+
+impl AcknowledgedDurable {
+    pub(super) fn new(terms: &Terms) -> AcknowledgedDurable {
+        AcknowledgedDurable {
+            resilience: terms.config.resilience,
+            asked: Messages::default(),
+            places: Messages::default(),
+            keeping: Keeping::default(),
+            streams: Streams::default(),
+            lineage: Lineage::default(),
+            views: Views::default(),
+            marks: MarkTable::default(),
+            lives: 0,
+            early: Vec::new(),
+            doubts: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    /// Whether so many members of the view below the place are among the holders.
+    fn enough(&self, epoch: Epoch, seqno: Seqno, resilience: u8, held: impl Fn(Life) -> bool) -> bool {
+        let Some(view) = self.views.at(epoch, seqno.saturating_sub(1)) else { return true };
+        let needed = (usize::from(resilience) + 1).min(view.len());
+        view.iter().filter(|member| held(**member)).count() >= needed
+    }
+
+    fn report(&mut self, record: &Record, epoch: Epoch, seqno: Seqno) -> Result<(), Violation> {
+        let Some(start) = self.lineage.start(epoch) else {
+            self.early.push((epoch, seqno, record.clone()));
+            return Ok(());
+        };
+        let What::SendResult { number, .. } = record.what else { return Ok(()) };
+        if seqno < start {
+            return Ok(());
+        }
+        let asked = self.asked.get(record.life, number).copied().unwrap_or_default();
+        let resilience = asked.max(self.resilience);
+        if !self.enough(epoch, seqno, resilience, |m| self.marks.held(m, epoch, seqno, &self.lineage)) {
+            let holders = (0..self.lives).map(Life);
+            let holders =
+                holders.filter(|life| self.marks.held(*life, epoch, seqno, &self.lineage)).collect();
+            self.doubts.push(Doubt { record: record.clone(), epoch, seqno, resilience, holders });
+        }
+        let members = self.views.at(epoch, seqno).map_or(1, <[Life]>::len);
+        let hold = Hold::Resilience(resilience.min(members.saturating_sub(1) as u8));
+        match self.keeping.seen(epoch, seqno, hold) {
+            Some(start) => broken(self, record, || format!("a reset at {start} lost it")),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the doubts again that lie below a place that somebody's events have passed.
+    fn settle(&mut self, through: impl Fn(Epoch) -> Seqno) -> Result<(), Violation> {
+        let doubts = std::mem::take(&mut self.doubts);
+        for doubt in doubts {
+            let Doubt { record, epoch, seqno, resilience, holders } = &doubt;
+            if through(*epoch) + 1 < *seqno {
+                self.doubts.push(doubt);
+            } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member)) {
+                return broken(self, record, || {
+                    format!("place {seqno} was held by {holders:?} alone, with resilience {resilience}")
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Property for AcknowledgedDurable {
+    fn name(&self) -> &'static str {
+        "acknowledged_durable"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES | MARKS
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.lives = self.lives.max(record.life.0.wrapping_add(1));
+        match &record.what {
+            What::Sent { number, resilience, .. } => {
+                if *resilience > 0
+                    && let Some(asked) = self.asked.at(record.life, *number)
+                {
+                    *asked = *resilience;
+                }
+            }
+            What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
+                self.checked += 1;
+                if let Some(place) = self.places.at(record.life, *number) {
+                    let known = std::mem::replace(place, *seqno);
+                    if known != 0 && known != *seqno {
+                        return broken(self, record, || format!("it was delivered at {known}"));
+                    }
+                }
+                let epoch = self.marks.of(record.life).epoch;
+                return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno));
+            }
+            What::SendResult { .. } => {}
+            What::Delivered { seqno, sender, number, .. } => {
+                self.streams.follow(record);
+                // The sender's own delivery is enough to compare with: others' are total_order's business.
+                if *sender == record.life
+                    && let Some(place) = self.places.at(*sender, *number)
+                {
+                    let known = std::mem::replace(place, *seqno);
+                    if known != 0 && known != *seqno {
+                        return broken(self, record, || format!("it was reported ok at {known}"));
+                    }
+                }
+                if !self.doubts.is_empty() {
+                    let stream = self.streams.of(record.life);
+                    let (epoch, last) = (stream.epoch, stream.last);
+                    return self.settle(|asked| if Some(asked) == epoch { last } else { 0 });
+                }
+            }
+            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::Reset(reset) => {
+                let stream = self.streams.of(record.life);
+                let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
+                let (parent, missing) = (stream.epoch, missing.count());
+                self.lineage.follow(record, &mut self.streams);
+                self.streams.follow(record);
+                self.views.follow(record, &mut self.streams);
+                let child = reset.view.epoch;
+                let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
+                if let Some(lost) = lost {
+                    return broken(self, record, || {
+                        format!("place {lost} was reported ok and is lost with {missing} members")
+                    });
+                }
+                let early = std::mem::take(&mut self.early);
+                for (epoch, seqno, report) in early {
+                    self.report(&report, epoch, seqno)?;
+                }
+            }
+            _ => {
+                self.lineage.follow(record, &mut self.streams);
+                self.streams.follow(record);
+                self.views.follow(record, &mut self.streams);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _end: &End) -> Result<(), Violation> {
+        let mut through = super::tables::Table::<Seqno>::default();
+        for life in (0..self.lives).map(Life) {
+            let stream = self.streams.of(life);
+            if let Some(epoch) = stream.epoch {
+                let most = through.at(epoch);
+                *most = (*most).max(stream.last);
+            }
+        }
+        self.settle(|epoch| through.get(epoch).copied().unwrap_or_default())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(AcknowledgedDurable::new(&story.terms))
+    }
+
+    /// Life 1's message is numbered by life 0, stored by `holders`, and reported.
+    fn reported(resilience: u8, holders: &[u32]) -> Story {
+        let mut story = Story::of(4, resilience);
+        let number = story.send(Life(1));
+        let place = story.order(Life(1), number);
+        holders.iter().for_each(|life| story.store(Life(*life), place));
+        story.accept(Life(1), place);
+        story
+    }
+
+    #[test]
+    fn takes_what_enough_hold() {
+        assert!(judge(&reported(1, &[1])).unwrap() > 0);
+        assert!(judge(&reported(2, &[1, 3])).unwrap() > 0);
+        assert!(judge(&reported(0, &[1])).unwrap() > 0);
+    }
+
+    #[test]
+    fn takes_what_came_through_a_reset() {
+        let mut story = Story::of(3, 2);
+        let number = story.send(Life(1));
+        let place = story.order(Life(1), number);
+        story.store(Life(1), place);
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        assert!(judge(&story).unwrap() > 0);
+    }
+
+    #[test]
+    fn rejects_a_report_with_one_holder_less() {
+        let story = reported(2, &[1]);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_report_with_a_holder_from_outside() {
+        let mut story = Story::of(3, 1);
+        let (one, two) = (story.send(Life(0)), story.send(Life(0)));
+        story.order(Life(0), one);
+        let joiner = story.join();
+        story.order(Life(0), two);
+        story.everyone();
+        assert!(judge(&story).is_ok());
+        // Only the joiner, which is no member below the first message, held it with its orderer then.
+        let stored = |record: &Record| {
+            matches!(record.what, What::Stored { .. }) && record.life != joiner && record.life != Life(0)
+        };
+        story.records.retain(|record| !stored(record));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_reset_that_loses_it() {
+        let mut story = reported(1, &[1]);
+        story.crash(Life(0));
+        story.crash(Life(1));
+        let mut told = story.clone();
+        told.reset(&[Life(2), Life(3)]);
+        assert!(judge(&told).is_ok(), "two are missing: degraded, and it says so");
+        let mut story = reported(1, &[1]);
+        story.crash(Life(1));
+        story.reset(&[Life(2), Life(3), Life(0)]);
+        assert!(judge(&story).is_ok(), "life 0 holds it");
+        let mut story = reported(1, &[1]);
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        let first = story.position(|record| matches!(record.what, What::Promised { .. }));
+        for record in &mut story.records[first..] {
+            if let What::Reset(reset) = &mut record.what {
+                reset.seqno -= 1;
+            }
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_another_place_than_the_delivered_one() {
+        let mut story = reported(1, &[1]);
+        if let What::SendResult { outcome, .. } =
+            &mut story.last(|record| matches!(record.what, What::SendResult { .. })).what
+        {
+            *outcome = Outcome::Ok { seqno: 2 };
+        }
+        assert!(judge(&story).is_err());
+    }
+}

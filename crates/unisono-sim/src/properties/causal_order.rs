@@ -1,0 +1,88 @@
+//! G8, causal order: who delivers a message and then sends another sends it to a later place.
+
+use super::streams::{Messages, PLACED, Streams};
+use super::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+use unisono_core::Seqno;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct CausalOrder {
+    /// The place that its sender had seen when it sent each message, plus one; zero for none.
+    after: Messages<Seqno>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for CausalOrder {
+    fn name(&self) -> &'static str {
+        "causal_order"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED | Kind::Sent.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let What::Sent { number, .. } = record.what {
+            let last = self.streams.of(record.life).last;
+            if let Some(after) = self.after.at(record.life, number) {
+                *after = last + 1;
+            }
+            return Ok(());
+        }
+        self.streams.follow(record);
+        if let What::Delivered { seqno, sender, number, .. } = record.what {
+            self.checked += 1;
+            let after = self.after.get(sender, number).copied().unwrap_or_default();
+            if seqno < after {
+                let seen = after - 1;
+                return broken(self, record, || format!("its sender had seen place {seen} when it sent it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.message(Life(2));
+        story
+    }
+
+    #[test]
+    fn takes_answers_after_questions() {
+        good().good(CausalOrder::default());
+    }
+
+    #[test]
+    fn rejects_an_answer_at_an_earlier_place() {
+        let mut story = good();
+        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(0))).what {
+            *seqno = 3;
+        }
+        story.bad(CausalOrder::default());
+    }
+
+    #[test]
+    fn rejects_what_its_sender_had_delivered_before_it_sent() {
+        let mut story = good();
+        let sent = story.position(|record| matches!(record.what, What::Sent { .. }));
+        let sent = story.records.remove(sent);
+        story.records.push(sent);
+        let late = story.last(delivery(Life(0))).clone();
+        story.records.push(late);
+        story.bad(CausalOrder::default());
+    }
+}

@@ -1,0 +1,161 @@
+//! G6, no gaps: the places of a stream go up one by one, through resets too. Only pieces of messages that travel in
+//! several leave places out, and there are never more places left out than such pieces. A join falls into no
+//! message, so a joiner sees whole messages only.
+//!
+//! That members leave out the same places is [`super::same_prefix`]'s business.
+
+use super::streams::{Messages, PLACED, Streams};
+use super::tables::Table;
+use super::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+use unisono_core::MessageNumber;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct GapFree {
+    /// How many pieces each message has before its last.
+    pieces: Messages<u32>,
+    /// Each sender's last number, and the most such pieces that a message of its had.
+    senders: Table<(MessageNumber, i64)>,
+    /// The most pieces of messages that may be open at a time.
+    open_max: i64,
+    /// The places that each life has left out, less the pieces of the messages that it delivered.
+    open: Table<i64>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for GapFree {
+    fn name(&self) -> &'static str {
+        "gap_free"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED | Kind::Sent.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        let seqno = match record.what {
+            What::Sent { number, .. } => {
+                let (last, most) = self.senders.at(record.life);
+                let pieces = number.saturating_sub(*last).saturating_sub(1) as i64;
+                *last = number;
+                self.open_max += (pieces - *most).max(0);
+                *most = (*most).max(pieces);
+                if pieces > 0
+                    && let Some(known) = self.pieces.at(record.life, number)
+                {
+                    *known = pieces as u32;
+                }
+                return Ok(());
+            }
+            What::Entered { .. } => {
+                self.streams.follow(record);
+                return Ok(());
+            }
+            What::Delivered { seqno, .. }
+            | What::Joined { seqno, .. }
+            | What::Left { seqno, .. }
+            | What::HandedOver { seqno, .. } => seqno,
+            What::Reset(ref reset) => reset.seqno,
+            _ => return Ok(()),
+        };
+        self.checked += 1;
+        let last = self.streams.of(record.life).last;
+        self.streams.follow(record);
+        if seqno <= last {
+            return broken(self, record, || format!("place {seqno} after place {last}"));
+        }
+        let mut open = *self.open.at(record.life) + (seqno - last - 1) as i64;
+        if let What::Delivered { sender, number, .. } = record.what
+            && self.open_max > 0
+        {
+            open -= self.pieces.get(sender, number).map_or(0, |pieces| i64::from(*pieces));
+        }
+        if !(0..=self.open_max).contains(&open) {
+            return broken(self, record, || {
+                format!("place {seqno} after place {last}: no pieces fill the gap")
+            });
+        }
+        // Messages of which only some pieces were numbered end with the epoch.
+        let is_reset = matches!(record.what, What::Reset(_));
+        *self.open.at(record.life) = if is_reset { 0 } else { open };
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::record::Life;
+
+    /// A message in three pieces with another in between, a joiner, and a message of which a reset left one piece.
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        let large = story.send_pieces(Life(1), 3);
+        let pieces = story.numbers(Life(1), large);
+        story.order_piece(Life(1), large, pieces[0]);
+        story.message(Life(2));
+        story.order_piece(Life(1), large, pieces[1]);
+        story.order_piece(Life(1), large, pieces[2]);
+        story.everyone();
+        story.join();
+        let unfinished = story.send_pieces(Life(0), 2);
+        story.order_piece(Life(0), unfinished, unfinished - 1);
+        story.everyone();
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.message(Life(3));
+        story
+    }
+
+    #[test]
+    fn takes_pieces_for_places() {
+        good().good(GapFree::default());
+    }
+
+    #[test]
+    fn rejects_a_gap_that_everybody_has() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.message(Life(2));
+        story.message(Life(1));
+        story.records.retain(|record| !matches!(record.what, What::Delivered { sender: Life(2), .. }));
+        story.bad(GapFree::default());
+    }
+
+    #[test]
+    fn rejects_a_gap_before_a_reset() {
+        let mut story = good();
+        for life in [Life(1), Life(2), Life(3)] {
+            change_reset(story.last(reset_of(life)), |reset| reset.seqno += 9);
+        }
+        story.bad(GapFree::default());
+    }
+
+    #[test]
+    fn rejects_a_joiner_that_sees_the_end_of_a_message() {
+        let mut story = Story::of(3, 1);
+        let large = story.send_pieces(Life(1), 2);
+        story.order_piece(Life(1), large, large - 1);
+        story.join();
+        story.order_piece(Life(1), large, large);
+        story.everyone();
+        story.bad(GapFree::default());
+    }
+
+    #[test]
+    fn rejects_going_back() {
+        let mut story = good();
+        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
+            *seqno = 2;
+        }
+        story.bad(GapFree::default());
+    }
+}

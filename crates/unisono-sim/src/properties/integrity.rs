@@ -1,0 +1,121 @@
+//! G1, integrity: what is delivered was sent before, by whom it is said to come from, as it was sent, and its
+//! sender is a member of the view at that place.
+
+use super::streams::{Messages, Streams, VIEW_CHANGES};
+use super::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Integrity {
+    /// The hash of each message; zero for none.
+    sent: Messages<u64>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for Integrity {
+    fn name(&self) -> &'static str {
+        "integrity"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Sent { number, hash, .. } => match self.sent.at(record.life, number) {
+                Some(known) if *known == 0 => {
+                    *known = hash.max(1);
+                    Ok(())
+                }
+                _ => broken(self, record, || format!("{:?} took number {number} twice", record.life)),
+            },
+            What::Delivered { sender, number, hash, .. } => {
+                self.checked += 1;
+                match self.sent.get(sender, number) {
+                    Some(sent) if *sent == hash.max(1) => {}
+                    None | Some(0) => return broken(self, record, || "nobody sent this".into()),
+                    Some(_) => return broken(self, record, || "this is not what was sent".into()),
+                }
+                if !self.streams.of(record.life).members.contains(sender) {
+                    return broken(self, record, || "its sender is no member there".into());
+                }
+                Ok(())
+            }
+            _ => {
+                self.streams.follow(record);
+                Ok(())
+            }
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.message(Life(2));
+        story
+    }
+
+    #[test]
+    fn takes_what_was_sent() {
+        good().good(Integrity::default());
+    }
+
+    #[test]
+    fn rejects_other_words() {
+        let mut story = good();
+        if let What::Delivered { hash, .. } = &mut story.last(delivery(Life(1))).what {
+            *hash += 1;
+        }
+        story.bad(Integrity::default());
+    }
+
+    #[test]
+    fn rejects_what_nobody_sent() {
+        let mut story = good();
+        if let What::Delivered { number, .. } = &mut story.last(delivery(Life(1))).what {
+            *number += 1;
+        }
+        story.bad(Integrity::default());
+    }
+
+    #[test]
+    fn rejects_what_is_sent_only_later() {
+        let mut story = good();
+        let sent = story.position(|record| matches!(record.what, What::Sent { .. }));
+        let sent = story.records.remove(sent);
+        story.records.push(sent);
+        story.bad(Integrity::default());
+    }
+
+    #[test]
+    fn rejects_senders_from_outside() {
+        let mut story = Story::of(3, 1);
+        let number = story.send(Life(2));
+        story.leave(Life(2));
+        story.order(Life(2), number);
+        story.everyone();
+        story.bad(Integrity::default());
+    }
+
+    #[test]
+    fn rejects_a_number_given_twice() {
+        let mut story = good();
+        let again = story.last(|record| matches!(record.what, What::Sent { .. })).clone();
+        story.records.push(again);
+        story.bad(Integrity::default());
+    }
+}

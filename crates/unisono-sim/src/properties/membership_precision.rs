@@ -1,0 +1,182 @@
+//! L1, membership precision: when faults are over, every life of the core that is not over becomes a member, and
+//! each member's view is exactly the living members, in one order. No more than a few resets bring that about.
+//! Under a majority rule that is one view.
+//!
+//! L5 is the same where the core is only a majority and all else stays broken.
+
+use super::ground::Ground;
+use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::{Property, Terms, Violation, broken};
+use crate::record::{End, Epoch, Kind, Record, Standing, What};
+use unisono_core::{Phase, Quorum};
+
+/// More resets than this after the faults are over are no convergence: one may be under way, one finds the rest of
+/// what was broken, one more takes back a suspicion that came too early.
+const RESETS_MAX: usize = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct MembershipPrecision {
+    /// There is one line of views.
+    is_single: bool,
+    ground: Ground,
+    streams: Streams,
+    lineage: Lineage,
+    /// Epochs that began after the faults were over.
+    late: Vec<Epoch>,
+    checked: u64,
+}
+
+impl MembershipPrecision {
+    pub(super) fn new(terms: &Terms) -> MembershipPrecision {
+        MembershipPrecision {
+            is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
+            ground: Ground::default(),
+            streams: Streams::default(),
+            lineage: Lineage::default(),
+            late: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    /// What is wrong with where a life of the core stands.
+    fn fault(&self, standing: &Standing, members: &[&Standing]) -> Option<String> {
+        let life = standing.life;
+        if standing.phase == Phase::Gone {
+            return None;
+        }
+        if standing.phase != Phase::Member {
+            return Some(format!("{life:?} still is {:?}", standing.phase));
+        }
+        let mut together: Vec<_> =
+            members.iter().filter(|other| other.epoch == standing.epoch).map(|other| other.life).collect();
+        let mut view = standing.members.clone();
+        together.sort_unstable();
+        view.sort_unstable();
+        if view != together {
+            return Some(format!("{life:?} has the view {view:?}, and its members are {together:?}"));
+        }
+        let other = members.iter().find(|other| {
+            other.epoch == standing.epoch && other.members != standing.members
+                || self.is_single && self.root(other) == self.root(standing) && other.epoch != standing.epoch
+        })?;
+        Some(format!("{life:?} and {:?} have different views", other.life))
+    }
+
+    /// The epoch with which a member's group was founded.
+    fn root(&self, standing: &Standing) -> Option<Epoch> {
+        standing.epoch.and_then(|epoch| self.lineage.line(epoch).last())
+    }
+}
+
+impl Property for MembershipPrecision {
+    fn name(&self) -> &'static str {
+        "membership_precision"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::Healed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.ground.follow(record);
+        self.lineage.follow(record, &mut self.streams);
+        self.streams.follow(record);
+        if let What::Reset(reset) = &record.what
+            && self.ground.has(record.life)
+            && !self.late.contains(&reset.view.epoch)
+        {
+            self.late.push(reset.view.epoch);
+            if self.is_single && self.late.len() > RESETS_MAX {
+                let resets = self.late.len();
+                return broken(self, record, || format!("{resets} resets since the faults are over"));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        let members: Vec<_> = self.ground.members(end).collect();
+        let core: Vec<_> = self.ground.core(end).collect();
+        self.checked += core.len() as u64;
+        match core.iter().find_map(|standing| self.fault(standing, &members)) {
+            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(4, 1);
+        story.crash(Life(0));
+        story.heal();
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.leave(Life(3));
+        story
+    }
+
+    fn judge(story: &Story, end: &End) -> Result<u64, Violation> {
+        story.judge_with_end(MembershipPrecision::new(&story.terms), end)
+    }
+
+    #[test]
+    fn takes_one_exact_view() {
+        let story = good();
+        assert_eq!(judge(&story, &story.ending()).unwrap(), 3);
+    }
+
+    #[test]
+    fn takes_anything_while_faults_go_on() {
+        let mut story = good();
+        story.records.retain(|record| !matches!(record.what, What::Healed { .. }));
+        let mut end = story.ending();
+        end.standings[0].phase = Phase::Resetting;
+        assert_eq!(judge(&story, &end).unwrap(), 0);
+    }
+
+    #[test]
+    fn rejects_a_view_with_the_dead() {
+        let mut story = Story::of(4, 1);
+        story.crash(Life(0));
+        story.heal();
+        assert!(judge(&story, &story.ending()).is_err());
+    }
+
+    #[test]
+    fn rejects_members_that_are_stuck() {
+        let story = good();
+        for phase in [Phase::Resetting, Phase::Joining, Phase::Leaving, Phase::Excluded] {
+            let mut end = story.ending();
+            end.standings[0].phase = phase;
+            assert!(judge(&story, &end).is_err());
+        }
+    }
+
+    #[test]
+    fn rejects_two_views_and_two_orders() {
+        let story = good();
+        let mut end = story.ending();
+        end.standings[0].members.reverse();
+        assert!(judge(&story, &end).is_err());
+        let mut end = story.ending();
+        end.standings[0].epoch = Some(Epoch(0));
+        assert!(judge(&story, &end).is_err());
+    }
+
+    #[test]
+    fn rejects_resets_without_end() {
+        let mut story = good();
+        (0..3).for_each(|_| story.reset(&[Life(1), Life(2)]));
+        assert!(judge(&story, &story.ending()).is_err());
+    }
+}

@@ -1,0 +1,371 @@
+//! Whether anything escapes: good histories drawn from seeds, which every property must accept, and each broken in
+//! every way we know, which some property must reject.
+
+use super::story::Story;
+use super::streams::placed_at;
+use crate::record::{Life, Record, What};
+use unisono_core::{MessageNumber, Outcome, Quorum, Random};
+
+/// A good history: messages small and large, joins, leaves, hand-overs, crashes and resets, as the seed has it.
+fn drawn(seed: u64, steps: u32) -> Story {
+    let mut random = Random::from_u64(seed);
+    let resilience = random.below(3) as u8;
+    let mut story = Story::found(resilience, Quorum::MajorityOfView);
+    for _ in 0..random.below(4) + 1 {
+        story.join();
+    }
+    let mut waiting: Vec<(Life, MessageNumber)> = Vec::new();
+    for _ in 0..steps {
+        let alive = story.alive();
+        let one = alive[random.below(alive.len() as u64) as usize];
+        let in_step = alive.len() == story.view.len();
+        match random.below(20) {
+            0..6 => {
+                let pieces = if random.chance(0.1) { 3 } else { 1 };
+                waiting.push((one, story.send_pieces(one, pieces)));
+            }
+            6..11 => {
+                if !waiting.is_empty() && story.is_ordered() {
+                    let (sender, number) = waiting.remove(0);
+                    story.order(sender, number);
+                }
+            }
+            11..14 => {
+                let through = random.below(story.end() + 1);
+                story.store(one, through);
+            }
+            14..16 => {
+                let acceptable = story.acceptable();
+                story.accept(one, acceptable);
+            }
+            16 => story.purge(),
+            17 if in_step => {
+                story.everyone();
+                match random.below(3) {
+                    0 if story.view.len() < 6 => _ = story.join(),
+                    1 if story.view.len() > 2 && !waiting.iter().any(|(sender, _)| *sender == one) => {
+                        story.leave(one);
+                    }
+                    _ => story.hand_over(one),
+                }
+            }
+            18 if alive.len() * 2 > story.view.len() + 2 => story.crash(one),
+            19 => {
+                let left_out = (alive.len() * 2 > story.view.len() + 2 && random.chance(0.3)).then_some(one);
+                let rest: Vec<_> = alive.into_iter().filter(|life| Some(*life) != left_out).collect();
+                story.reset(&rest);
+                waiting.clear();
+            }
+            _ => {}
+        }
+    }
+    let rest = story.alive();
+    story.reset(&rest);
+    story.heal();
+    for life in story.view.clone() {
+        story.message(life);
+    }
+    story.purge();
+    story
+}
+
+/// One way to break a history. Nothing if this one has no place for it.
+type Mutation = fn(&mut Vec<Record>, &mut Random) -> Option<()>;
+
+/// Picks one of the records for which `fits` holds.
+fn pick(records: &[Record], random: &mut Random, fits: impl Fn(usize, &Record) -> bool) -> Option<usize> {
+    let places: Vec<_> = (0..records.len()).filter(|place| fits(*place, &records[*place])).collect();
+    (!places.is_empty()).then(|| places[random.below(places.len() as u64) as usize])
+}
+
+/// The next event with a place of the same life.
+fn next_event(records: &[Record], place: usize) -> Option<usize> {
+    let life = records[place].life;
+    (place + 1..records.len())
+        .find(|next| records[*next].life == life && placed_at(&records[*next].what).is_some())
+}
+
+fn is_delivery(record: &Record) -> bool {
+    matches!(record.what, What::Delivered { .. })
+}
+
+/// Somebody else was told the same.
+fn is_shared(records: &[Record], record: &Record) -> bool {
+    records.iter().any(|other| other.life != record.life && other.what == record.what)
+}
+
+fn delivered_by_others(records: &[Record]) -> impl Fn(usize, &Record) -> bool {
+    move |_, record| is_delivery(record) && is_shared(records, record)
+}
+
+fn exchange_events(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place =
+        pick(records, random, |place, record| is_delivery(record) && next_event(records, place).is_some())?;
+    let next = next_event(records, place)?;
+    let (one, other) = (records[place].what.clone(), records[next].what.clone());
+    (records[place].what, records[next].what) = (other, one);
+    Some(())
+}
+
+fn drop_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |place, record| {
+        let next = next_event(records, place).map(|next| &records[next]);
+        let shared =
+            |record: &Record| is_shared(records, record) && !matches!(record.what, What::Entered { .. });
+        placed_at(&record.what).is_some() && shared(record) && next.is_some_and(shared)
+    })?;
+    records.remove(place);
+    Some(())
+}
+
+fn repeat_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| placed_at(&record.what).is_some_and(|seqno| seqno > 0))?;
+    let again = records[place].clone();
+    let later = place + 1 + random.below((records.len() - place) as u64) as usize;
+    records.insert(later, again);
+    Some(())
+}
+
+fn delay_event_beyond_a_reset(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let reset_after = |place: usize, life: Life| {
+        (place..records.len())
+            .find(|next| records[*next].life == life && matches!(records[*next].what, What::Reset(_)))
+    };
+    let place = pick(records, random, |place, record| {
+        is_delivery(record) && reset_after(place, record.life).is_some()
+    })?;
+    let reset = reset_after(place, records[place].life)?;
+    let late = records.remove(place);
+    records.insert(reset, late);
+    Some(())
+}
+
+/// Changes what a delivery says.
+fn change_delivery(
+    records: &mut [Record],
+    random: &mut Random,
+    change: impl Fn(&mut u64, &mut Life, &mut u64, &mut u64),
+) -> Option<()> {
+    let place = pick(records, random, delivered_by_others(records))?;
+    match &mut records[place].what {
+        What::Delivered { seqno, sender, number, hash } => change(seqno, sender, number, hash),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn change_place(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    change_delivery(records, random, |seqno, _, _, _| *seqno += 1)
+}
+
+fn change_sender(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    change_delivery(records, random, |_, sender, _, _| sender.0 = (sender.0 + 1) % 3)
+}
+
+fn change_number(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    change_delivery(records, random, |_, _, number, _| *number += 1)
+}
+
+fn change_payload(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    change_delivery(records, random, |_, _, _, hash| *hash ^= 1)
+}
+
+fn forget_send(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| {
+        let What::Sent { number, .. } = record.what else { return false };
+        records.iter().any(|other| {
+            matches!(other.what, What::Delivered { sender, number: n, .. } if (sender, n) == (record.life, number))
+        })
+    })?;
+    records.remove(place);
+    Some(())
+}
+
+fn result_of(records: &mut [Record], random: &mut Random, change: impl Fn(&mut Outcome)) -> Option<()> {
+    let ok = |record: &Record| matches!(record.what, What::SendResult { outcome: Outcome::Ok { .. }, .. });
+    let place = pick(records, random, |_, record| ok(record))?;
+    if let What::SendResult { outcome, .. } = &mut records[place].what {
+        change(outcome);
+    }
+    Some(())
+}
+
+fn report_another_place(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    result_of(records, random, |outcome| {
+        if let Outcome::Ok { seqno } = outcome {
+            *seqno += 1;
+        }
+    })
+}
+
+fn report_failure(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    result_of(records, random, |outcome| *outcome = Outcome::Failed)
+}
+
+fn report_twice(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::SendResult { .. }))?;
+    let again = records[place].clone();
+    records.insert(place + 1, again);
+    Some(())
+}
+
+/// Changes a reset event that others were told too.
+fn reset_event(
+    records: &mut [Record],
+    random: &mut Random,
+    change: impl Fn(&mut crate::record::Reset),
+) -> Option<()> {
+    let place = pick(records, random, |_, record| {
+        matches!(record.what, What::Reset(_)) && is_shared(records, record)
+    })?;
+    if let What::Reset(reset) = &mut records[place].what {
+        change(reset);
+    }
+    Some(())
+}
+
+fn begin_an_epoch_elsewhere(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    reset_event(records, random, |reset| reset.seqno += 1)
+}
+
+fn say_degraded_wrongly(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    reset_event(records, random, |reset| reset.degraded = !reset.degraded)
+}
+
+fn leave_a_member_out(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    reset_event(records, random, |reset| _ = reset.view.members.pop())
+}
+
+fn exclude_somebody_else(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    reset_event(records, random, |reset| reset.excluded.push(Life(0)))
+}
+
+fn name_another_orderer(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::HandedOver { .. }))?;
+    if let What::HandedOver { orderer, .. } = &mut records[place].what {
+        orderer.0 ^= 1;
+    }
+    Some(())
+}
+
+fn miscount_members(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place =
+        pick(records, random, |_, record| matches!(record.what, What::Joined { .. } | What::Left { .. }))?;
+    if let What::Joined { members, .. } | What::Left { members, .. } = &mut records[place].what {
+        *members += 1;
+    }
+    Some(())
+}
+
+fn number_by_another(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
+    records[place].life.0 += 1;
+    Some(())
+}
+
+fn number_twice(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
+    let again = records[place].clone();
+    records.insert(place + 1, again);
+    Some(())
+}
+
+fn purge_too_much(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::Purged { .. }))?;
+    if let What::Purged { through, .. } = &mut records[place].what {
+        *through += 1;
+    }
+    Some(())
+}
+
+/// A member delivers without having known its event to be accepted.
+fn deliver_early(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |place, record| {
+        matches!(record.what, What::Accepted { .. })
+            && next_event(records, place).is_some_and(|next| {
+                records[place..next].iter().filter(|r| r.life == record.life).count() <= 2
+                    && !matches!(records[next].what, What::Entered { seqno: 0, .. })
+            })
+    })?;
+    records.remove(place);
+    Some(())
+}
+
+/// A member accepts after it promised a ballot.
+fn accept_after_promising(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
+    let What::Promised { epoch } = records[place].what else { return None };
+    let what = What::Accepted { epoch, through: u64::MAX / 2 };
+    records.insert(place + 1, Record { what, ..records[place].clone() });
+    Some(())
+}
+
+/// Everybody loses the last thing delivered before a reset, as if the reset had cut it off.
+fn cut_in_silence(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+    let place = pick(records, random, |place, record| {
+        is_delivery(record)
+            && is_shared(records, record)
+            && next_event(records, place).is_some_and(|next| matches!(records[next].what, What::Reset(_)))
+    })?;
+    records.remove(place);
+    Some(())
+}
+
+const MUTATIONS: &[(&str, Mutation)] = &[
+    ("exchange_events", exchange_events),
+    ("drop_event", drop_event),
+    ("repeat_event", repeat_event),
+    ("delay_event_beyond_a_reset", delay_event_beyond_a_reset),
+    ("change_place", change_place),
+    ("change_sender", change_sender),
+    ("change_number", change_number),
+    ("change_payload", change_payload),
+    ("forget_send", forget_send),
+    ("report_another_place", report_another_place),
+    ("report_failure", report_failure),
+    ("report_twice", report_twice),
+    ("begin_an_epoch_elsewhere", begin_an_epoch_elsewhere),
+    ("say_degraded_wrongly", say_degraded_wrongly),
+    ("leave_a_member_out", leave_a_member_out),
+    ("exclude_somebody_else", exclude_somebody_else),
+    ("name_another_orderer", name_another_orderer),
+    ("miscount_members", miscount_members),
+    ("number_by_another", number_by_another),
+    ("number_twice", number_twice),
+    ("purge_too_much", purge_too_much),
+    ("deliver_early", deliver_early),
+    ("accept_after_promising", accept_after_promising),
+    ("cut_in_silence", cut_in_silence),
+];
+
+const SEEDS: u64 = 150;
+const STEPS: u32 = 120;
+
+#[test]
+fn good_histories_are_accepted() {
+    for seed in 0..SEEDS {
+        let story = drawn(seed, STEPS);
+        if let Err(violation) = story.judge_all() {
+            panic!("seed {seed}: {violation}\n{}", story.text());
+        }
+    }
+}
+
+#[test]
+fn every_mutation_is_noticed_everywhere() {
+    for (name, mutation) in MUTATIONS {
+        let mut tried = 0;
+        for seed in 0..SEEDS {
+            let mut story = drawn(seed, STEPS);
+            // The end is the good story's: only what was recorded is broken.
+            let end = story.ending();
+            if mutation(&mut story.records, &mut Random::from_u64(seed)).is_none() {
+                continue;
+            }
+            tried += 1;
+            let verdict = story.judge_all_with_end(&end);
+            assert!(verdict.is_err(), "{name} escapes with seed {seed}\n{}", story.text());
+        }
+        assert!(tried > SEEDS / 10, "{name} was tried {tried} times only");
+    }
+}

@@ -1,0 +1,162 @@
+//! G3, no creation after failure: of a message whose sender was told *failed*, nobody who goes on with the sender
+//! ever delivers it, whenever that is.
+//!
+//! With r = 0, or degraded, a member that does not go on may have delivered it before it was cut off: its place is
+//! in no log that anybody goes on with, and that is what counts here.
+
+use super::streams::{Lineage, MARKS, MarkTable, Messages, Streams, VIEW_CHANGES};
+use super::{Property, Violation, broken};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use unisono_core::{MessageNumber, Outcome, Seqno};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    /// Where it was first delivered.
+    home: Option<(Epoch, Seqno)>,
+    /// The epoch in which its sender stood when it was told *failed*.
+    failed: Option<Epoch>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct NoCreationAfterFailure {
+    fates: Messages<Fate>,
+    failed: Vec<(Life, MessageNumber)>,
+    streams: Streams,
+    lineage: Lineage,
+    marks: MarkTable,
+    checked: u64,
+}
+
+impl NoCreationAfterFailure {
+    /// Whether somebody delivers a failed message where its sender goes on.
+    fn lie(&self, fate: Fate) -> bool {
+        let (Some((epoch, seqno)), Some(failed)) = (fate.home, fate.failed) else { return false };
+        self.lineage.line(epoch).any(|earlier| earlier == failed) || self.lineage.keeps(failed, epoch, seqno)
+    }
+}
+
+impl Property for NoCreationAfterFailure {
+    fn name(&self) -> &'static str {
+        "no_creation_after_failure"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | MARKS
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Delivered { seqno, sender, number, .. } => {
+                self.checked += 1;
+                let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+                let Some(fate) = self.fates.at(sender, number) else { return Ok(()) };
+                // At its first place: a second one is a duplicate, and told as such.
+                fate.home.get_or_insert((epoch, seqno));
+                let fate = *fate;
+                if fate.failed.is_some() && self.lie(fate) {
+                    return broken(self, record, || "its sender was told that it failed".into());
+                }
+            }
+            What::SendResult { number, outcome: Outcome::Failed } => {
+                let epoch = self.marks.of(record.life).epoch;
+                if let Some(fate) = self.fates.at(record.life, number) {
+                    fate.failed = epoch;
+                    self.failed.push((record.life, number));
+                    let fate = *fate;
+                    if self.lie(fate) {
+                        return broken(self, record, || format!("number {number} is delivered, not failed"));
+                    }
+                }
+            }
+            _ => {
+                self.lineage.follow(record, &mut self.streams);
+                self.streams.follow(record);
+                self.marks.follow(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        for (sender, number) in &self.failed {
+            let fate = self.fates.get(*sender, *number).copied().unwrap_or_default();
+            if self.lie(fate) {
+                let what =
+                    format!("number {number} of {sender:?} failed, and was delivered at {:?}", fate.home);
+                return Err(Violation { property: self.name(), at: end.at, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+
+    /// Life 2's message fails in a reset: it was numbered by life 0, which crashed, and nobody else held it.
+    fn failing(resilience: u8, delivered_by_the_dead: bool) -> (Story, MessageNumber) {
+        let mut story = Story::of(3, resilience);
+        story.message(Life(1));
+        let number = story.send(Life(2));
+        let place = story.order(Life(2), number);
+        if delivered_by_the_dead {
+            story.accept(Life(0), place);
+        }
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        story.message(Life(2));
+        (story, number)
+    }
+
+    #[test]
+    fn takes_failed_messages_that_are_gone() {
+        failing(1, false).0.good(NoCreationAfterFailure::default());
+    }
+
+    #[test]
+    fn takes_what_only_the_dead_delivered() {
+        failing(0, true).0.good(NoCreationAfterFailure::default());
+    }
+
+    #[test]
+    fn rejects_a_failed_message_delivered_later() {
+        let (mut story, number) = failing(1, false);
+        story.order_piece(Life(2), number, number);
+        story.everyone();
+        story.bad(NoCreationAfterFailure::default());
+    }
+
+    #[test]
+    fn rejects_failure_of_what_was_kept() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        let number = story.send(Life(2));
+        story.order(Life(2), number);
+        story.everyone();
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        story.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        story.bad(NoCreationAfterFailure::default());
+    }
+
+    #[test]
+    fn rejects_failure_told_before_others_deliver_what_they_kept() {
+        let mut story = Story::of(3, 1);
+        let number = story.send(Life(2));
+        story.order(Life(2), number);
+        let end = story.end();
+        story.store(Life(1), end);
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        let ok = story.last(|record| matches!(record.what, What::SendResult { .. }));
+        ok.what = What::SendResult { number, outcome: Outcome::Failed };
+        story.bad(NoCreationAfterFailure::default());
+    }
+}

@@ -1,0 +1,94 @@
+//! Which members may go on: the group's quorum rule, written a second time and not taken from the protocol.
+
+use crate::record::{Life, Record, What};
+use unisono_core::{Name, Quorum};
+
+/// A quorum rule, and the names that a fixed list needs.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    quorum: Quorum,
+    names: Vec<(Life, Name)>,
+}
+
+impl Rule {
+    pub(super) fn new(quorum: Quorum) -> Rule {
+        Rule { quorum, names: Vec::new() }
+    }
+
+    /// Takes note of the name under which a life started; of other records, nothing.
+    pub(super) fn follow(&mut self, record: &Record) {
+        if let What::Started { name } = &record.what {
+            self.names.push((record.life, name.clone()));
+        }
+    }
+
+    /// Whether any two quorums of one view have a member in common, so that a group never splits.
+    pub(super) fn intersects(&self) -> bool {
+        !matches!(self.quorum, Quorum::AtLeast(_))
+    }
+
+    /// The name of a life, if the rule is about names.
+    pub(super) fn listed_name(&self, life: Life) -> Option<&Name> {
+        let Quorum::MajorityOf(list) = &self.quorum else { return None };
+        let (_, name) = self.names.iter().find(|(known, _)| *known == life)?;
+        list.contains(name).then_some(name)
+    }
+
+    /// Whether `those` among `view` may decide for all of it.
+    pub(super) fn met(&self, those: &[Life], view: &[Life]) -> bool {
+        let present = || view.iter().filter(|member| those.contains(member));
+        let count = present().count();
+        match &self.quorum {
+            Quorum::MajorityOfView => {
+                let half_with_first = || count * 2 == view.len() && those.contains(&view[0]);
+                count * 2 > view.len() || (count > 0 && half_with_first())
+            }
+            Quorum::MajorityOf(list) => {
+                let mut names: Vec<_> = present().filter_map(|life| self.listed_name(*life)).collect();
+                names.sort();
+                names.dedup();
+                names.len() * 2 > list.len()
+            }
+            Quorum::All => count == view.len(),
+            Quorum::AtLeast(least) => count >= usize::from(*least).min(view.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::Time;
+
+    const VIEW: [Life; 4] = [Life(0), Life(1), Life(2), Life(3)];
+
+    #[test]
+    fn half_of_a_view_needs_its_first_member() {
+        let rule = Rule::new(Quorum::MajorityOfView);
+        assert!(rule.met(&[Life(0), Life(3)], &VIEW));
+        assert!(!rule.met(&[Life(1), Life(2)], &VIEW));
+        assert!(rule.met(&[Life(1), Life(2), Life(3)], &VIEW));
+        assert!(!rule.met(&[Life(0), Life(8), Life(9)], &VIEW), "strangers do not count");
+        assert!(!rule.met(&[], &[]));
+    }
+
+    #[test]
+    fn a_fixed_list_counts_names_and_not_lives() {
+        let name = |text| Name::new(text).unwrap();
+        let mut rule = Rule::new(Quorum::MajorityOf(["a", "b", "c"].map(name).to_vec()));
+        for (life, text) in [(0, "a"), (1, "a"), (2, "b"), (3, "x")] {
+            let what = What::Started { name: name(text) };
+            rule.follow(&Record { at: Time::ZERO, process: 0, life: Life(life), what });
+        }
+        assert!(!rule.met(&[Life(0), Life(1), Life(3)], &VIEW));
+        assert!(rule.met(&[Life(1), Life(2)], &VIEW));
+    }
+
+    #[test]
+    fn all_and_at_least() {
+        assert!(!Rule::new(Quorum::All).met(&VIEW[..3], &VIEW));
+        assert!(Rule::new(Quorum::All).met(&VIEW, &VIEW));
+        assert!(Rule::new(Quorum::AtLeast(2)).met(&VIEW[2..], &VIEW));
+        assert!(!Rule::new(Quorum::AtLeast(2)).met(&VIEW[3..], &VIEW));
+    }
+}

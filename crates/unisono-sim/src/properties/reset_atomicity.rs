@@ -1,0 +1,158 @@
+//! G20, reset atomicity: each reset is one event, told once, whoever and however many ran it. Its view has only
+//! members of the view before, in their order; it says exactly who is left out; its epoch is the next in number;
+//! and a reset that an application asked for brings together at least as many members as it asked for.
+
+use super::streams::{Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Life, Record, Reset, What};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ResetAtomicity {
+    /// Members reset by themselves, with no floor.
+    automatic: bool,
+    streams: Streams,
+    counters: Table<u64>,
+    /// The lowest floor that each life's application asked for in its present epoch.
+    floors: Table<Option<u32>>,
+    checked: u64,
+}
+
+impl ResetAtomicity {
+    pub(super) fn new(terms: &Terms) -> ResetAtomicity {
+        ResetAtomicity {
+            automatic: terms.config.automatic,
+            streams: Streams::default(),
+            counters: Table::default(),
+            floors: Table::default(),
+            checked: 0,
+        }
+    }
+
+    fn fault(&mut self, reset: &Reset, before: &[Life], counter: u64) -> Option<String> {
+        let members = &reset.view.members;
+        let kept: Vec<_> = before.iter().copied().filter(|life| members.contains(life)).collect();
+        let mut left_out: Vec<_> = before.iter().copied().filter(|life| !members.contains(life)).collect();
+        let mut excluded = reset.excluded.clone();
+        left_out.sort_unstable();
+        excluded.sort_unstable();
+        if kept != *members {
+            return Some(format!("{members:?} are not of {before:?}, in that order"));
+        }
+        if left_out != excluded {
+            return Some(format!("{left_out:?} are left out, and it says {excluded:?}"));
+        }
+        if reset.view.counter != counter + 1 {
+            return Some(format!("epoch {} follows epoch {counter}", reset.view.counter));
+        }
+        let floor = self.floors.at(reset.view.coordinator).filter(|_| !self.automatic);
+        let few = floor.filter(|floor| members.len() < *floor as usize);
+        few.map(|floor| format!("{} members, where {floor} were asked for", members.len()))
+    }
+}
+
+impl Property for ResetAtomicity {
+    fn name(&self) -> &'static str {
+        "reset_atomicity"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::ResetAsked.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match &record.what {
+            What::ResetAsked { members_min } => {
+                let floor = self.floors.at(record.life);
+                *floor = Some(floor.map_or(*members_min, |known| known.min(*members_min)));
+            }
+            What::Reset(reset) => {
+                self.checked += 1;
+                let before = self.streams.of(record.life).view.clone();
+                let counter = std::mem::replace(self.counters.at(record.life), reset.view.counter);
+                if let Some(fault) = self.fault(reset, &before, counter) {
+                    return broken(self, record, || fault);
+                }
+            }
+            What::Entered { view, .. } => *self.counters.at(record.life) = view.counter,
+            _ => {}
+        }
+        self.streams.follow(record);
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, reset_of};
+
+    fn good() -> Story {
+        let mut story = Story::of(4, 1);
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.join();
+        story.reset(&[Life(1), Life(2), Life(4)]);
+        story
+    }
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(ResetAtomicity::new(&story.terms))
+    }
+
+    #[test]
+    fn takes_resets_told_once() {
+        assert_eq!(judge(&good()).unwrap(), 6);
+    }
+
+    #[test]
+    fn rejects_a_reset_told_twice() {
+        let mut story = good();
+        let again = story.last(reset_of(Life(1))).clone();
+        story.records.push(again);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_wrong_list_of_the_excluded() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.excluded.clear());
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_strangers_and_other_ranks() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.members.push(Life(9)));
+        assert!(judge(&story).is_err());
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.members.swap(0, 2));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_an_epoch_left_out() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.counter += 1);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_fewer_members_than_were_asked_for() {
+        let mut story = Story::of(4, 1);
+        story.terms.config.automatic = false;
+        story.tell(Life(1), What::ResetAsked { members_min: 3 });
+        let mut few = story.clone();
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        assert!(judge(&story).is_ok());
+        few.reset(&[Life(0), Life(1)]);
+        for life in [Life(0), Life(1)] {
+            change_reset(few.last(reset_of(life)), |reset| reset.view.coordinator = Life(1));
+        }
+        assert!(judge(&few).is_err());
+    }
+}

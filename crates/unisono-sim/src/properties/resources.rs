@@ -1,0 +1,95 @@
+//! L7, resources: when faults are over and nothing new begins, every queue runs dry. No message is under way, no
+//! event waits, and the history has nothing that all hold.
+
+use super::ground::Ground;
+use super::{Property, Violation};
+use crate::record::{End, Kind, Record, Standing};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    ground: Ground,
+    checked: u64,
+}
+
+fn fault(standing: &Standing) -> Option<String> {
+    let (life, marks) = (standing.life, &standing.marks);
+    if standing.under_way > 0 {
+        Some(format!("{} messages of {life:?} are under way", standing.under_way))
+    } else if standing.events > 0 {
+        Some(format!("{} events wait for the application of {life:?}", standing.events))
+    } else if marks.history > 0 || marks.purged != marks.received {
+        Some(format!(
+            "{life:?} keeps {} entries: purged through {}, received through {}",
+            marks.history, marks.purged, marks.received
+        ))
+    } else {
+        None
+    }
+}
+
+impl Property for Resources {
+    fn name(&self) -> &'static str {
+        "resources"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Healed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.ground.follow(record);
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        self.checked += self.ground.members(end).count() as u64;
+        match self.ground.members(end).find_map(fault) {
+            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.heal();
+        story.message(Life(1));
+        story.purge();
+        story
+    }
+
+    #[test]
+    fn takes_queues_that_run_dry() {
+        good().good(Resources::default());
+    }
+
+    #[test]
+    fn rejects_a_history_that_keeps_what_all_hold() {
+        let mut story = good();
+        story.message(Life(2));
+        story.bad(Resources::default());
+    }
+
+    #[test]
+    fn rejects_messages_and_events_left_over() {
+        let story = good();
+        let mut end = story.ending();
+        end.standings[1].under_way = 1;
+        assert!(story.judge_with_end(Resources::default(), &end).is_err());
+        let mut end = story.ending();
+        end.standings[2].events = 1;
+        assert!(story.judge_with_end(Resources::default(), &end).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! G7, the same prefix: where the streams of two lives overlap, they are equal. Checked link by link: whoever
+//! receives what is at a place has received the same thing just before it, across resets too. So, by induction,
+//! everything before is the same back to where the later of the two began.
+
+use super::streams::{PLACED, Streams, placed};
+use super::tables::{Places, Table};
+use super::{Property, Violation, broken};
+use crate::record::{Record, What, mix};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SamePrefix {
+    /// By epoch and place, a hash of the event before it; zero for none known.
+    links: Table<Places<u64>>,
+    /// By life, a hash of its last event.
+    last: Table<u64>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for SamePrefix {
+    fn name(&self) -> &'static str {
+        "same_prefix"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        let here = placed(record, self.streams.of(record.life));
+        self.streams.follow(record);
+        let last = self.last.at(record.life);
+        let Some((epoch, seqno, value)) = here else {
+            // A founder's stream begins at place 0, before anything that others can see.
+            *last = 1;
+            return Ok(());
+        };
+        let before = std::mem::replace(last, mix(mix(value, seqno), u64::from(epoch.0)) | 1);
+        if matches!(record.what, What::Entered { .. }) {
+            return Ok(());
+        }
+        self.checked += 1;
+        match self.links.at(epoch).at(seqno) {
+            Some(known) if *known == 0 => *known = before,
+            Some(known) if *known != before => {
+                return broken(self, record, || "others received something else just before".into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.message(Life(2));
+        story.join();
+        story.message(Life(0));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.message(Life(3));
+        story
+    }
+
+    #[test]
+    fn takes_streams_that_overlap() {
+        good().good(SamePrefix::default());
+    }
+
+    #[test]
+    fn rejects_a_place_left_out_by_one() {
+        let mut story = good();
+        let first = story.records.iter().position(delivery(Life(2))).unwrap();
+        story.records.remove(first);
+        story.bad(SamePrefix::default());
+    }
+
+    #[test]
+    fn rejects_a_last_delivery_left_out_before_a_reset() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        let end = story.position(delivery(Life(2)));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        story.records.remove(end);
+        story.bad(SamePrefix::default());
+    }
+
+    #[test]
+    fn rejects_two_events_exchanged() {
+        let mut story = good();
+        let first = story.records.iter().position(delivery(Life(2))).unwrap();
+        let rest = story.records[first + 1..].iter().position(delivery(Life(2))).unwrap();
+        story.records.swap(first, first + 1 + rest);
+        story.bad(SamePrefix::default());
+    }
+}

@@ -1,0 +1,180 @@
+//! G4, the order of each sender: messages of one sender are delivered in the order in which it sent them, none left
+//! out but those that its sender was told have failed (and, by who joined, those numbered before its join).
+
+use super::streams::{Messages, Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Violation, broken};
+use crate::record::{End, Kind, Life, Record, What};
+use unisono_core::{MessageNumber, Outcome, Seqno};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Message {
+    /// The number of its sender's message before it; 0 for the first.
+    previous: MessageNumber,
+    /// Where it was delivered; 0 for nowhere yet.
+    seqno: Seqno,
+    sent: bool,
+    failed: bool,
+}
+
+/// What a joiner did not deliver, to be found in front of its join.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    joiner: Life,
+    entered: Seqno,
+    sender: Life,
+    number: MessageNumber,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SenderOrder {
+    messages: Messages<Message>,
+    /// Each life's last number.
+    sent: Table<MessageNumber>,
+    /// The last number of each sender that each life delivered.
+    delivered: Table<Table<MessageNumber>>,
+    earlier: Vec<Earlier>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for SenderOrder {
+    fn name(&self) -> &'static str {
+        "sender_order"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Sent { number, .. } => {
+                let last = self.sent.at(record.life);
+                let previous = std::mem::replace(last, number);
+                if number <= previous {
+                    return broken(self, record, || format!("number {number} after {previous}"));
+                }
+                if let Some(message) = self.messages.at(record.life, number) {
+                    *message = Message { previous, sent: true, ..*message };
+                }
+            }
+            What::SendResult { number, outcome: Outcome::Failed } => {
+                if let Some(message) = self.messages.at(record.life, number) {
+                    message.failed = true;
+                }
+            }
+            What::Delivered { seqno, sender, number, .. } => {
+                self.checked += 1;
+                let last = std::mem::replace(self.delivered.at(record.life).at(sender), number);
+                let Some(message) = self.messages.at(sender, number) else { return Ok(()) };
+                if !message.sent {
+                    return Ok(());
+                }
+                message.seqno = seqno;
+                let mut previous = message.previous;
+                while previous != last {
+                    let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
+                    let entered = self.streams.of(record.life).entered;
+                    if previous < last {
+                        return broken(self, record, || format!("number {last} came before"));
+                    } else if missing.failed {
+                        previous = missing.previous;
+                    } else if last == 0 && entered > 0 {
+                        let number = previous;
+                        self.earlier.push(Earlier { joiner: record.life, entered, sender, number });
+                        break;
+                    } else {
+                        return broken(self, record, || format!("number {previous} was left out"));
+                    }
+                }
+            }
+            _ => self.streams.follow(record),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        for Earlier { joiner, entered, sender, number } in &self.earlier {
+            let message = self.messages.get(*sender, *number).copied().unwrap_or_default();
+            if message.seqno > *entered {
+                let what = format!(
+                    "{joiner:?}, which joined at {entered}, left out number {number} of {sender:?}, at {}",
+                    message.seqno
+                );
+                return Err(Violation { property: self.name(), at: end.at, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        (0..3).for_each(|_| _ = story.message(Life(1)));
+        story.join();
+        (0..3).for_each(|_| _ = story.message(Life(1)));
+        let lost = story.send(Life(1));
+        story.order(Life(1), lost);
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.message(Life(1));
+        story
+    }
+
+    #[test]
+    fn takes_each_senders_order() {
+        good().good(SenderOrder::default());
+    }
+
+    #[test]
+    fn rejects_a_message_left_out() {
+        let mut story = Story::of(3, 1);
+        (0..3).for_each(|_| _ = story.message(Life(1)));
+        let second = story.records.iter().position(delivery(Life(2))).unwrap() + 3;
+        let second = second - 3 + story.records[second - 2..].iter().position(delivery(Life(2))).unwrap() + 1;
+        story.records.remove(second);
+        story.bad(SenderOrder::default());
+    }
+
+    #[test]
+    fn rejects_messages_in_another_order() {
+        let mut story = Story::of(3, 1);
+        let (first, second) = (story.send(Life(1)), story.send(Life(1)));
+        story.order(Life(1), second);
+        story.order(Life(1), first);
+        story.everyone();
+        story.bad(SenderOrder::default());
+    }
+
+    #[test]
+    fn rejects_a_joiner_that_begins_late() {
+        let mut story = Story::of(2, 1);
+        story.message(Life(1));
+        let joiner = story.join();
+        story.message(Life(1));
+        story.message(Life(1));
+        let first = story.records.iter().position(delivery(joiner)).unwrap();
+        story.records.remove(first);
+        story.bad(SenderOrder::default());
+    }
+
+    #[test]
+    fn rejects_going_on_without_what_did_not_fail() {
+        let mut story = good();
+        story
+            .records
+            .retain(|record| !matches!(record.what, What::SendResult { outcome: Outcome::Failed, .. }));
+        story.bad(SenderOrder::default());
+    }
+}

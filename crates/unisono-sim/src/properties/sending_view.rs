@@ -1,0 +1,91 @@
+//! G17, sending view: a message is delivered in the epoch in which it was sent, or not at all. The epoch of sending
+//! is the one that the sender's marks show, since its application may be behind.
+
+use super::streams::{MARKS, MarkTable, Messages, Streams, VIEW_CHANGES};
+use super::{Property, Violation, broken};
+use crate::record::{Epoch, Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SendingView {
+    sent: Messages<Option<Epoch>>,
+    streams: Streams,
+    marks: MarkTable,
+    checked: u64,
+}
+
+impl Property for SendingView {
+    fn name(&self) -> &'static str {
+        "sending_view"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | MARKS
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Sent { number, .. } => {
+                let epoch = self.marks.of(record.life).epoch;
+                if let Some(sent) = self.sent.at(record.life, number) {
+                    *sent = epoch;
+                }
+            }
+            What::Delivered { sender, number, .. } => {
+                self.checked += 1;
+                let here = self.streams.of(record.life).epoch;
+                let sent = self.sent.get(sender, number).copied().flatten();
+                if sent.is_some() && sent != here {
+                    return broken(self, record, || format!("sent in {sent:?}, delivered in {here:?}"));
+                }
+            }
+            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            _ => self.streams.follow(record),
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        let lost = story.send(Life(1));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        assert_eq!(lost, 2);
+        story.message(Life(1));
+        story
+    }
+
+    #[test]
+    fn takes_what_is_delivered_where_it_was_sent() {
+        good().good(SendingView::default());
+    }
+
+    #[test]
+    fn rejects_what_is_ordered_after_the_reset_it_should_have_failed_in() {
+        let mut story = good();
+        story.order_piece(Life(1), 2, 2);
+        story.everyone();
+        story.bad(SendingView::default());
+    }
+
+    #[test]
+    fn rejects_what_comes_late_for_the_reset() {
+        let mut story = good();
+        let first = story.records.iter().position(delivery(Life(2))).unwrap();
+        let late = story.records.remove(first);
+        story.records.push(late);
+        story.bad(SendingView::default());
+    }
+}

@@ -1,0 +1,165 @@
+//! L3, every send is resolved: each message gets one outcome, in the order of their numbers; none before it was
+//! sent; *unknown* only where its sender's part in the group is over; and when faults are over, none is left.
+
+use super::ground::Ground;
+use super::streams::Messages;
+use super::tables::Table;
+use super::{Property, Violation, broken};
+use crate::record::{End, Kind, Life, Record, What};
+use unisono_core::{MessageNumber, Outcome, Phase};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sender {
+    /// Sent and not resolved.
+    pending: u64,
+    /// The last number resolved.
+    resolved: MessageNumber,
+    /// One came out as unknown.
+    unknown: Option<MessageNumber>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SendsResolved {
+    ground: Ground,
+    /// Sent and not resolved.
+    pending: Messages<bool>,
+    senders: Table<Sender>,
+    checked: u64,
+}
+
+impl SendsResolved {
+    fn fault(&mut self, end: &End) -> Option<String> {
+        for standing in &end.standings {
+            let life: Life = standing.life;
+            let sender = *self.senders.at(life);
+            let goes_on = matches!(standing.phase, Phase::Member | Phase::Resetting);
+            if let Some(number) = sender.unknown.filter(|_| goes_on) {
+                return Some(format!("number {number} of {life:?} is unknown, and it is a member"));
+            }
+            if sender.pending > 0 && self.ground.has(life) {
+                return Some(format!("{} sends of {life:?} never end", sender.pending));
+            }
+        }
+        None
+    }
+}
+
+impl Property for SendsResolved {
+    fn name(&self) -> &'static str {
+        "sends_resolved"
+    }
+
+    fn interests(&self) -> u32 {
+        Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Sent { number, .. } => {
+                if let Some(pending) = self.pending.at(record.life, number) {
+                    *pending = true;
+                    self.senders.at(record.life).pending += 1;
+                }
+            }
+            What::SendResult { number, outcome } => {
+                self.checked += 1;
+                let sender = self.senders.at(record.life);
+                let last = std::mem::replace(&mut sender.resolved, number);
+                if outcome == Outcome::Unknown {
+                    sender.unknown = Some(number);
+                }
+                if number <= last {
+                    return broken(self, record, || format!("number {number} is resolved after {last}"));
+                }
+                match self.pending.at(record.life, number) {
+                    Some(pending) if *pending => *pending = false,
+                    _ => return broken(self, record, || format!("number {number} was never sent")),
+                }
+                self.senders.at(record.life).pending -= 1;
+            }
+            _ => self.ground.follow(record),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        match self.fault(end) {
+            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.send(Life(2));
+        story.send(Life(1));
+        story.heal();
+        story.reset(&[Life(0), Life(1)]);
+        story.message(Life(1));
+        story
+    }
+
+    fn resolved(record: &Record) -> bool {
+        matches!(record.what, What::SendResult { .. })
+    }
+
+    #[test]
+    fn takes_one_outcome_for_each() {
+        good().good(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_sends_without_an_outcome() {
+        let mut story = good();
+        let last = story.position(resolved);
+        story.records.remove(last);
+        story.bad(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_two_outcomes() {
+        let mut story = good();
+        let again = story.last(resolved).clone();
+        story.records.push(again);
+        story.bad(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_outcomes_out_of_order() {
+        let mut story = Story::of(3, 1);
+        let (first, second) = (story.send(Life(1)), story.send(Life(1)));
+        for (number, seqno) in [(second, 9), (first, 8)] {
+            story.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno } });
+        }
+        story.bad(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_an_unknown_outcome_of_a_member() {
+        let mut story = good();
+        let failed = |r: &Record| matches!(r.what, What::SendResult { outcome: Outcome::Failed, .. });
+        if let What::SendResult { outcome, .. } = &mut story.last(failed).what {
+            *outcome = Outcome::Unknown;
+        }
+        story.bad(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_an_outcome_of_nothing() {
+        let mut story = good();
+        story.tell(Life(1), What::SendResult { number: 77, outcome: Outcome::Failed });
+        story.bad(SendsResolved::default());
+    }
+}

@@ -1,0 +1,153 @@
+//! G14, a single lineage: an epoch is followed by one epoch at most, whose first view contains a quorum of the view
+//! before it. So there is one line of views, and of two halves one goes on. Under a fixed list no view has two lives
+//! of one name.
+//!
+//! Under *at least n* only the floor is checked here, and [`super::separate_lineages`] holds.
+
+use super::quorum::Rule;
+use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Life, Record, What};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SingleLineage {
+    rule: Rule,
+    streams: Streams,
+    lineage: Lineage,
+    checked: u64,
+}
+
+impl SingleLineage {
+    pub(super) fn new(terms: &Terms) -> SingleLineage {
+        let rule = Rule::new(terms.config.quorum.clone());
+        SingleLineage { rule, streams: Streams::default(), lineage: Lineage::default(), checked: 0 }
+    }
+
+    /// A name of the fixed list that two lives of a view have.
+    fn twice(&self, view: &[Life]) -> Option<String> {
+        let mut names: Vec<_> = view.iter().filter_map(|life| self.rule.listed_name(*life)).collect();
+        names.sort();
+        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_string())
+    }
+}
+
+impl Property for SingleLineage {
+    fn name(&self) -> &'static str {
+        "single_lineage"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::Started.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.rule.follow(record);
+        let before = self.streams.of(record.life).clone();
+        self.lineage.follow(record, &mut self.streams);
+        self.streams.follow(record);
+        if let What::Reset(reset) = &record.what {
+            self.checked += 1;
+            let members = &reset.view.members;
+            if !self.rule.met(members, &before.view) {
+                return broken(self, record, || format!("{members:?} are no quorum of {:?}", before.view));
+            }
+            let children = before.epoch.map_or(0, |epoch| self.lineage.children(epoch).len());
+            if self.rule.intersects() && children > 1 {
+                return broken(self, record, || format!("two epochs follow {:?}", before.epoch));
+            }
+        }
+        let view = self.streams.of(record.life).view.clone();
+        match self.twice(&view) {
+            Some(name) => broken(self, record, || format!("two lives of the name {name} are members")),
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use unisono_core::{Name, Quorum};
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(SingleLineage::new(&story.terms))
+    }
+
+    fn halves(quorum: Quorum, first: &[u32], second: &[u32]) -> Story {
+        let mut story = Story::found(0, quorum);
+        (0..3).for_each(|_| _ = story.join());
+        let mut other = story.clone();
+        let known = other.records.len();
+        let lives = |some: &[u32]| some.iter().map(|life| Life(*life)).collect::<Vec<_>>();
+        story.reset(&lives(first));
+        other.reset(&lives(second));
+        let second_only =
+            |record: &Record| second.contains(&record.life.0) && !first.contains(&record.life.0);
+        let late = other.records.drain(known..).filter(second_only).map(|mut record| {
+            if let What::Reset(reset) = &mut record.what {
+                reset.view.epoch.0 += 1;
+            }
+            record
+        });
+        story.records.extend(late);
+        story
+    }
+
+    #[test]
+    fn takes_one_line() {
+        let mut story = Story::of(5, 1);
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.reset(&[Life(1), Life(2)]);
+        assert_eq!(judge(&story).unwrap(), 5);
+    }
+
+    #[test]
+    fn takes_half_with_the_first_member() {
+        let mut story = Story::of(4, 1);
+        story.reset(&[Life(0), Life(3)]);
+        assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn rejects_half_without_the_first_member_and_a_minority() {
+        for some in [&[Life(1), Life(3)][..], &[Life(0)]] {
+            let mut story = Story::of(4, 1);
+            story.reset(some);
+            assert!(judge(&story).is_err());
+        }
+    }
+
+    #[test]
+    fn rejects_two_epochs_after_one() {
+        assert!(judge(&halves(Quorum::MajorityOfView, &[0, 1, 2], &[1, 2, 3])).is_err());
+        assert!(judge(&halves(Quorum::AtLeast(2), &[0, 1], &[2, 3])).is_ok());
+        assert!(judge(&halves(Quorum::AtLeast(3), &[0, 1, 2], &[3])).is_err());
+    }
+
+    #[test]
+    fn rejects_a_reset_without_all_when_all_are_asked_for() {
+        let mut story = Story::found(1, Quorum::All);
+        story.join();
+        story.join();
+        story.reset(&[Life(0), Life(1)]);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_two_lives_of_one_name() {
+        let names = ["m0", "m1", "m2"].map(|name| Name::new(name).unwrap());
+        let mut story = Story::found(1, Quorum::MajorityOf(names.to_vec()));
+        story.join();
+        let second = story.join();
+        assert!(judge(&story).is_ok());
+        let started = |r: &Record| r.life == second && matches!(r.what, What::Started { .. });
+        story.last(started).what = What::Started { name: names[1].clone() };
+        assert!(judge(&story).is_err());
+    }
+}

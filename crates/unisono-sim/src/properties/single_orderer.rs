@@ -1,0 +1,192 @@
+//! G21, a single orderer: each number of an epoch is given out once, one after the other, by the one life that the
+//! last naming event (a founding, a hand-over, an orderer's leave, a reset) names.
+
+use super::streams::{Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Violation, broken};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use std::collections::BTreeMap;
+use unisono_core::Seqno;
+
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    /// Given out through here; nothing yet.
+    end: Option<Seqno>,
+    /// Who gave numbers out in a term, by the place of the event that named it.
+    givers: BTreeMap<Seqno, Life>,
+    /// Whom events name, by their places.
+    named: BTreeMap<Seqno, Life>,
+    /// The last event that changes a view or hands over, as far as anybody was told.
+    told: Seqno,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct SingleOrderer {
+    numbers: Table<Numbers>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl SingleOrderer {
+    fn number(
+        &mut self,
+        record: &Record,
+        epoch: Epoch,
+        term: Seqno,
+        from: Seqno,
+        to: Seqno,
+    ) -> Option<String> {
+        let numbers = self.numbers.at(epoch);
+        let next = numbers.end.map_or(term + 1, |end| end + 1);
+        numbers.end = Some(to.max(next - 1));
+        if from < next {
+            return Some(format!("it gave out {from} to {to}, and {next} was the next"));
+        }
+        if from > next {
+            return Some(format!("it gave out {from} to {to}, and nobody {next}"));
+        }
+        let giver = *numbers.givers.entry(term).or_insert(record.life);
+        if giver != record.life {
+            return Some(format!("{giver:?} gave out numbers by the event at {term} too"));
+        }
+        let named = numbers.named.get(&term).filter(|named| **named != record.life);
+        named.map(|named| format!("the event at {term} names {named:?}"))
+    }
+
+    fn name_orderer(&mut self, epoch: Epoch, place: Seqno, orderer: Life) -> Option<String> {
+        let numbers = self.numbers.at(epoch);
+        numbers.named.entry(place).or_insert(orderer);
+        let giver = numbers.givers.get(&place).filter(|giver| **giver != orderer);
+        giver.map(|giver| format!("{giver:?} gave out numbers by the event at {place}"))
+    }
+}
+
+impl Property for SingleOrderer {
+    fn name(&self) -> &'static str {
+        "single_orderer"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::Numbered.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        let fault = if let What::Numbered { epoch, term, from, to } = record.what {
+            self.checked += 1;
+            self.number(record, epoch, term, from, to)
+        } else {
+            let before = self.streams.of(record.life).orderer;
+            self.streams.follow(record);
+            let stream = self.streams.of(record.life);
+            let (place, orderer) = (stream.last, stream.orderer);
+            let Some(epoch) = stream.epoch else { return Ok(()) };
+            let told = &mut self.numbers.at(epoch).told;
+            *told = (*told).max(place);
+            let names = match &record.what {
+                What::Entered { seqno, .. } => *seqno == 0,
+                What::Left { member, .. } => *member == before,
+                What::Joined { .. } => false,
+                _ => true,
+            };
+            if names { self.name_orderer(epoch, place, orderer) } else { None }
+        };
+        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        for numbers in self.numbers.iter() {
+            let unnamed = |(place, _): &(&Seqno, &Life)| {
+                **place <= numbers.told && !numbers.named.is_empty() && !numbers.named.contains_key(place)
+            };
+            if let Some((place, life)) = numbers.givers.iter().find(unnamed) {
+                let what = format!("{life:?} gave out numbers by the event at {place}, which names nobody");
+                return Err(Violation { property: self.name(), at: end.at, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.hand_over(Life(1));
+        story.message(Life(2));
+        story.leave(Life(1));
+        story.message(Life(2));
+        story.reset(&[Life(0), Life(2)]);
+        story.message(Life(2));
+        story
+    }
+
+    fn numbering(record: &Record) -> bool {
+        matches!(record.what, What::Numbered { .. })
+    }
+
+    #[test]
+    fn takes_one_orderer_after_the_other() {
+        good().good(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_a_number_given_out_twice() {
+        let mut story = good();
+        let again = Record { life: Life(2), ..story.last(numbering).clone() };
+        story.records.push(again);
+        story.bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_who_goes_on_after_handing_over() {
+        let mut story = good();
+        let number = story.send(Life(2));
+        let place = story.order(Life(2), number);
+        story.last(numbering).life = Life(1);
+        assert!(place > 0);
+        story.bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_who_was_never_named() {
+        let mut story = good();
+        for record in &mut story.records {
+            if let What::Numbered { term: 4, .. } = record.what {
+                record.life = Life(2);
+            }
+        }
+        story.bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_a_term_without_an_event() {
+        let mut story = good();
+        for record in &mut story.records {
+            if let What::Numbered { term, .. } = &mut record.what
+                && *term == 4
+            {
+                *term = 3;
+            }
+        }
+        story.bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_numbers_left_out() {
+        let mut story = good();
+        let place = story.position(numbering);
+        let number = story.send(Life(2));
+        story.order(Life(2), number);
+        story.records.remove(place);
+        story.bad(SingleOrderer::default());
+    }
+}

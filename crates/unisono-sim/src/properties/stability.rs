@@ -1,0 +1,156 @@
+//! G22, stability: what leaves a history was held by every member of the view at that place (of the epoch's first
+//! view, for what came before it), and no history has more entries than the group allows.
+//!
+//! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside.
+
+use super::streams::{Lineage, MARKS, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::tables::Lives;
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Stability {
+    history_messages: u32,
+    lives: u32,
+    leavers: Lives,
+    streams: Streams,
+    lineage: Lineage,
+    views: Views,
+    marks: MarkTable,
+    checked: u64,
+}
+
+impl Stability {
+    pub(super) fn new(terms: &Terms) -> Stability {
+        Stability {
+            history_messages: terms.config.history_messages,
+            lives: 0,
+            leavers: Lives::default(),
+            streams: Streams::default(),
+            lineage: Lineage::default(),
+            views: Views::default(),
+            marks: MarkTable::default(),
+            checked: 0,
+        }
+    }
+}
+
+impl Property for Stability {
+    fn name(&self) -> &'static str {
+        "stability"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES
+            | MARKS
+            | Kind::Purged.bit()
+            | Kind::HistoryUsed.bit()
+            | Kind::Started.bit()
+            | Kind::LeaveAsked.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Started { .. } => self.lives += 1,
+            What::LeaveAsked => self.leavers.insert(record.life),
+            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::HistoryUsed { entries } => {
+                self.checked += 1;
+                let most = self.history_messages + self.lives + 2;
+                if entries > most {
+                    return broken(self, record, || format!("{entries} entries, where {most} are allowed"));
+                }
+            }
+            What::Purged { epoch, through } => {
+                let Some(start) = self.lineage.start(epoch) else { return Ok(()) };
+                let Some(view) = self.views.at(epoch, through.max(start)) else { return Ok(()) };
+                self.checked += 1;
+                let lacks = |member| {
+                    !self.leavers.contains(member) && !self.marks.held(member, epoch, through, &self.lineage)
+                };
+                if let Some(member) = view.iter().copied().find(|member| lacks(*member)) {
+                    return broken(self, record, || format!("{member:?} does not hold place {through}"));
+                }
+            }
+            _ => {
+                self.lineage.follow(record, &mut self.streams);
+                self.streams.follow(record);
+                self.views.follow(record, &mut self.streams);
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use crate::record::{Epoch, Life};
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(Stability::new(&story.terms))
+    }
+
+    /// Everybody but life 2 stores and delivers a message.
+    fn behind() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.purge();
+        let number = story.send(Life(1));
+        let place = story.order(Life(1), number);
+        story.store(Life(1), place);
+        story.accept(Life(0), place);
+        story.accept(Life(1), place);
+        story
+    }
+
+    #[test]
+    fn takes_purging_of_what_all_hold() {
+        let mut story = behind();
+        story.purge();
+        assert!(judge(&story).unwrap() > 0);
+        story.store(Life(2), 4);
+        story.purge();
+        assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn takes_purging_when_the_laggard_is_left_out() {
+        let mut story = behind();
+        story.crash(Life(2));
+        story.reset(&[Life(0), Life(1)]);
+        story.purge();
+        assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn rejects_purging_what_one_lacks() {
+        let mut story = behind();
+        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_purging_what_a_dead_member_lacks_before_it_is_excluded() {
+        let mut story = behind();
+        story.crash(Life(2));
+        story.tell(Life(1), What::Purged { epoch: Epoch(0), through: 4 });
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_history_that_grows_without_bound() {
+        let mut story = behind();
+        let most = story.terms.config.history_messages + 3 + 2;
+        story.tell(Life(1), What::HistoryUsed { entries: most });
+        assert!(judge(&story).is_ok());
+        story.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        assert!(judge(&story).is_err());
+    }
+}

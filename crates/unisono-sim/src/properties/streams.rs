@@ -1,0 +1,297 @@
+//! What follows from events alone: where each life's stream stands and which view it has there ([`Streams`]), how
+//! epochs follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
+
+use super::tables::{Lives, Places, Table};
+use crate::record::{Epoch, Kind, Life, Record, What, mix};
+use std::collections::BTreeMap;
+use unisono_core::Seqno;
+
+/// Kinds that change a life's epoch or view.
+pub(super) const VIEW_CHANGES: u32 =
+    Kind::Entered.bit() | Kind::Joined.bit() | Kind::Left.bit() | Kind::Reset.bit();
+
+/// Kinds that have a place in the order.
+pub(super) const PLACED: u32 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
+
+/// Where the event stream of one life stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    /// The epoch of its last event; nothing before its first.
+    pub(super) epoch: Option<Epoch>,
+    /// The place at which it entered; 0 for a founder.
+    pub(super) entered: Seqno,
+    /// The place of its last event.
+    pub(super) last: Seqno,
+    /// The members there, in rank order.
+    pub(super) view: Vec<Life>,
+    /// The same as a set.
+    pub(super) members: Lives,
+    /// Who orders there.
+    pub(super) orderer: Life,
+}
+
+/// The streams of all lives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams(Table<Stream>);
+
+impl Streams {
+    pub(super) fn of(&mut self, life: Life) -> &mut Stream {
+        self.0.at(life)
+    }
+
+    /// Takes note of an event; of other records, nothing.
+    pub(super) fn follow(&mut self, record: &Record) {
+        if record.what.kind().bit() & PLACED == 0 {
+            return;
+        }
+        let stream = self.0.at(record.life);
+        match &record.what {
+            What::Delivered { seqno, .. } => stream.last = *seqno,
+            What::HandedOver { seqno, orderer } => (stream.last, stream.orderer) = (*seqno, *orderer),
+            What::Entered { seqno, view } => {
+                *stream = Stream {
+                    epoch: Some(view.epoch),
+                    entered: *seqno,
+                    last: *seqno,
+                    view: view.members.clone(),
+                    members: view.members.iter().copied().collect(),
+                    orderer: view.orderer,
+                }
+            }
+            What::Reset(reset) => {
+                stream.epoch = Some(reset.view.epoch);
+                stream.last = reset.seqno;
+                stream.view = reset.view.members.clone();
+                stream.members = stream.view.iter().copied().collect();
+                stream.orderer = reset.view.orderer;
+            }
+            What::Joined { seqno, member, .. } => {
+                stream.last = *seqno;
+                stream.view.push(*member);
+                stream.members.insert(*member);
+            }
+            What::Left { seqno, member, .. } => {
+                stream.last = *seqno;
+                stream.view.retain(|other| other != member);
+                stream.members.remove(*member);
+                if let (true, Some(first)) = (stream.orderer == *member, stream.view.first()) {
+                    stream.orderer = *first;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The place of an event; nothing for records that have none.
+pub(super) fn placed_at(event: &What) -> Option<Seqno> {
+    match event {
+        What::Delivered { seqno, .. }
+        | What::Entered { seqno, .. }
+        | What::Joined { seqno, .. }
+        | What::Left { seqno, .. }
+        | What::HandedOver { seqno, .. } => Some(*seqno),
+        What::Reset(reset) => Some(reset.seqno),
+        _ => None,
+    }
+}
+
+/// An event's epoch, its place there, and a hash of what it says, the same for all who receive it. Entering is the
+/// joiner's side of its own join. Nothing for records that have no place: a founder's entering among them.
+pub(super) fn placed(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
+    let value = |kind: Kind, words: [u64; 3]| words.into_iter().fold(kind as u64, mix) | 1;
+    match &record.what {
+        What::Delivered { seqno, sender, number, hash } => {
+            let words = [u64::from(sender.0), *number, *hash];
+            Some((stream.epoch?, *seqno, value(Kind::Delivered, words)))
+        }
+        What::Joined { seqno, member, .. } => {
+            Some((stream.epoch?, *seqno, value(Kind::Joined, [u64::from(member.0), 0, 0])))
+        }
+        What::Entered { seqno, view } if *seqno > 0 => {
+            Some((view.epoch, *seqno, value(Kind::Joined, [u64::from(record.life.0), 0, 0])))
+        }
+        What::Left { seqno, member, .. } => {
+            Some((stream.epoch?, *seqno, value(Kind::Left, [u64::from(member.0), 0, 0])))
+        }
+        What::HandedOver { seqno, orderer } => {
+            Some((stream.epoch?, *seqno, value(Kind::HandedOver, [u64::from(orderer.0), 0, 0])))
+        }
+        What::Reset(reset) => {
+            let members = reset.view.members.iter().fold(0, |hash, member| mix(hash, u64::from(member.0)));
+            let words = [members, u64::from(reset.view.orderer.0), u64::from(reset.degraded)];
+            Some((reset.view.epoch, reset.seqno, value(Kind::Reset, words)))
+        }
+        _ => None,
+    }
+}
+
+/// How epochs follow one another: a tree for each founded group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lineage(Table<Branch>);
+
+#[derive(Clone, Debug, Default)]
+struct Branch {
+    parent: Option<Epoch>,
+    start: Option<Seqno>,
+    children: Vec<Epoch>,
+}
+
+impl Lineage {
+    /// `child` follows `parent` (nothing: a group was founded) and begins at `start`.
+    pub(super) fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
+        let branch = self.0.at(child);
+        branch.start.get_or_insert(start);
+        if let (None, Some(parent)) = (branch.parent, parent) {
+            branch.parent = Some(parent);
+            self.0.at(parent).children.push(child);
+        }
+    }
+
+    /// Takes note of a founding or reset. To be called before [`Streams::follow`].
+    pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
+        match &record.what {
+            What::Entered { seqno: 0, view } => self.link(None, view.epoch, 0),
+            What::Reset(reset) => {
+                let parent = streams.of(record.life).epoch;
+                self.link(parent, reset.view.epoch, reset.seqno);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn parent(&self, epoch: Epoch) -> Option<Epoch> {
+        self.0.get(epoch)?.parent
+    }
+
+    /// The place at which an epoch begins, if anybody was told.
+    pub(super) fn start(&self, epoch: Epoch) -> Option<Seqno> {
+        self.0.get(epoch)?.start
+    }
+
+    pub(super) fn children(&self, epoch: Epoch) -> &[Epoch] {
+        self.0.get(epoch).map_or(&[], |branch| &branch.children)
+    }
+
+    /// `epoch` and those it follows from, latest first.
+    pub(super) fn line(&self, epoch: Epoch) -> impl Iterator<Item = Epoch> + '_ {
+        std::iter::successors(Some(epoch), |epoch| self.parent(*epoch))
+    }
+
+    /// Whether the log with which `later` goes on has the place `seqno` of `epoch`.
+    pub(super) fn keeps(&self, later: Epoch, epoch: Epoch, seqno: Seqno) -> bool {
+        let mut start = Seqno::MAX;
+        for ancestor in self.line(later) {
+            if ancestor == epoch {
+                return seqno < start;
+            }
+            start = start.min(self.start(ancestor).unwrap_or(Seqno::MAX));
+        }
+        false
+    }
+}
+
+/// The views that each epoch has gone through, as far as anybody was told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Views(Table<BTreeMap<Seqno, Vec<Life>>>);
+
+impl Views {
+    /// Takes note of a view. To be called after [`Streams::follow`].
+    pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
+        if record.what.kind().bit() & VIEW_CHANGES == 0 {
+            return;
+        }
+        let stream = streams.of(record.life);
+        if let Some(epoch) = stream.epoch {
+            self.0.at(epoch).entry(stream.last).or_insert_with(|| stream.view.clone());
+        }
+    }
+
+    /// The view at a place of an epoch, what happens there included.
+    pub(super) fn at(&self, epoch: Epoch, seqno: Seqno) -> Option<&[Life]> {
+        let (_, view) = self.0.get(epoch)?.range(..=seqno).next_back()?;
+        Some(view)
+    }
+
+    /// All views of an epoch.
+    pub(super) fn of(&self, epoch: Epoch) -> impl Iterator<Item = &[Life]> {
+        self.0.get(epoch).into_iter().flat_map(|views| views.values().map(Vec::as_slice))
+    }
+}
+
+/// How far each life's marks are, the epoch they are of included.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    pub(super) epoch: Option<Epoch>,
+    pub(super) stored: Seqno,
+    pub(super) accepted: Seqno,
+}
+
+/// Kinds that move a [`Mark`].
+pub(super) const MARKS: u32 = Kind::Stored.bit() | Kind::Accepted.bit();
+
+/// The marks of all lives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MarkTable {
+    now: Table<Mark>,
+    /// For each life the most that it ever held in each of its epochs.
+    held: Table<Vec<(Epoch, Seqno)>>,
+}
+
+impl MarkTable {
+    pub(super) fn of(&mut self, life: Life) -> Mark {
+        *self.now.at(life)
+    }
+
+    /// Takes note of a mark that moved; of other records, nothing.
+    pub(super) fn follow(&mut self, record: &Record) {
+        match record.what {
+            What::Stored { epoch, through } => {
+                let mark = self.now.at(record.life);
+                (mark.epoch, mark.stored) = (Some(epoch), through);
+                let held = self.held.at(record.life);
+                match held.last_mut() {
+                    Some((last, most)) if *last == epoch => *most = (*most).max(through),
+                    _ => held.push((epoch, through)),
+                }
+            }
+            What::Accepted { epoch, through } => {
+                let mark = self.now.at(record.life);
+                (mark.epoch, mark.accepted) = (Some(epoch), through);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this life, dead or alive, ever held everything through `seqno` of `epoch`.
+    pub(super) fn held(&self, life: Life, epoch: Epoch, seqno: Seqno, lineage: &Lineage) -> bool {
+        let held = self.held.get(life).map_or(&[][..], Vec::as_slice);
+        held.iter().rev().any(|(when, most)| {
+            *most >= seqno
+                && (*when == epoch
+                    || lineage.keeps(*when, epoch, seqno)
+                    || lineage.keeps(epoch, *when, seqno))
+        })
+    }
+}
+
+/// Something about each message: by sender, then number.
+#[derive(Clone, Debug)]
+pub(super) struct Messages<T>(Table<Places<T>>);
+
+impl<T> Default for Messages<T> {
+    fn default() -> Messages<T> {
+        Messages(Table::default())
+    }
+}
+
+impl<T: Clone + Default> Messages<T> {
+    /// The entry, made if there is none yet; nothing if the number is beyond all reason.
+    pub(super) fn at(&mut self, sender: Life, number: u64) -> Option<&mut T> {
+        self.0.at(sender).at(number)
+    }
+
+    pub(super) fn get(&self, sender: Life, number: u64) -> Option<&T> {
+        self.0.get(sender)?.get(number)
+    }
+}

@@ -1,0 +1,166 @@
+//! L2, termination and delivery: when faults are over, what members send gets its place (or fails with a reset that
+//! fell upon it), and what is ordered every member delivers, to the last.
+
+use super::ground::Ground;
+use super::streams::{Messages, PLACED, Streams};
+use super::tables::Table;
+use super::{Property, Violation};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use unisono_core::{MessageNumber, Outcome, Seqno};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Termination {
+    ground: Ground,
+    /// What was sent after the faults were over, and the resets that its sender had seen by then.
+    sent: Vec<(Life, MessageNumber, u32)>,
+    outcomes: Messages<Option<Outcome>>,
+    resets: Table<u32>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Termination {
+    fn fault(&mut self, end: &End) -> Option<String> {
+        let members: Vec<_> = self.ground.members(end).collect();
+        let mut last: Vec<(Option<Epoch>, Life, Seqno)> = Vec::new();
+        for member in &members {
+            self.checked += 1;
+            let life = member.life;
+            let here = self.streams.of(life).last;
+            match last.iter().find(|(epoch, ..)| *epoch == member.epoch) {
+                Some((_, other, there)) if *there != here => {
+                    return Some(format!("{life:?} has delivered through {here}, {other:?} through {there}"));
+                }
+                Some(_) => {}
+                None => last.push((member.epoch, life, here)),
+            }
+            let marks = &member.marks;
+            if marks.accepted != marks.received || marks.delivered != marks.received {
+                return Some(format!(
+                    "{life:?} holds through {}, accepted {} and delivered {}",
+                    marks.received, marks.accepted, marks.delivered
+                ));
+            }
+        }
+        for (life, number, resets) in &self.sent {
+            let Some(member) = members.iter().find(|member| member.life == *life) else { continue };
+            self.checked += 1;
+            let failed_with_reset = self.resets.get(*life).is_some_and(|now| now > resets);
+            match self.outcomes.get(*life, *number).copied().flatten() {
+                Some(Outcome::Ok { seqno }) => {
+                    if seqno > self.streams.of(*life).last {
+                        return Some(format!("number {number} of {life:?} is at {seqno}, undelivered"));
+                    }
+                }
+                Some(Outcome::Failed) if failed_with_reset => {}
+                other => {
+                    return Some(format!(
+                        "number {number} of {life:?} ended as {other:?}, with {} under way",
+                        member.under_way
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Property for Termination {
+    fn name(&self) -> &'static str {
+        "termination"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Healed { .. } => self.ground.follow(record),
+            What::Sent { number, .. } => {
+                if self.ground.has(record.life) {
+                    self.sent.push((record.life, number, *self.resets.at(record.life)));
+                }
+            }
+            What::SendResult { number, outcome } => {
+                if self.ground.is_healed()
+                    && let Some(known) = self.outcomes.at(record.life, number)
+                {
+                    *known = Some(outcome);
+                }
+            }
+            _ => {
+                if matches!(record.what, What::Reset(_)) {
+                    *self.resets.at(record.life) += 1;
+                }
+                self.streams.follow(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        match self.fault(end) {
+            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, delivery};
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.heal();
+        story.message(Life(1));
+        story.send(Life(2));
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        story.message(Life(2));
+        story
+    }
+
+    #[test]
+    fn takes_sends_that_end_and_deliveries_to_all() {
+        good().good(Termination::default());
+    }
+
+    #[test]
+    fn rejects_a_send_that_does_not_end() {
+        let mut story = good();
+        story.send(Life(2));
+        story.bad(Termination::default());
+    }
+
+    #[test]
+    fn rejects_failure_without_a_reset() {
+        let mut story = good();
+        let number = story.send(Life(2));
+        story.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        story.bad(Termination::default());
+    }
+
+    #[test]
+    fn rejects_a_member_that_delivers_less() {
+        let mut story = good();
+        let last = story.position(delivery(Life(1)));
+        story.records.remove(last);
+        story.bad(Termination::default());
+    }
+
+    #[test]
+    fn rejects_what_is_held_and_not_delivered() {
+        let story = good();
+        let mut end = story.ending();
+        end.standings.iter_mut().for_each(|standing| standing.marks.received += 1);
+        assert!(story.judge_with_end(Termination::default(), &end).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! G5, total order: whoever receives anything at a place of an epoch receives the same there: the same message of
+//! the same sender, or the same join, leave, hand-over or reset.
+
+use super::streams::{PLACED, Streams, placed};
+use super::tables::{Places, Table};
+use super::{Property, Violation, broken};
+use crate::record::Record;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct TotalOrder {
+    /// By epoch and place, a hash of what is there; zero for nothing yet.
+    places: Table<Places<u64>>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for TotalOrder {
+    fn name(&self) -> &'static str {
+        "total_order"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let Some((epoch, seqno, value)) = placed(record, self.streams.of(record.life)) {
+            self.checked += 1;
+            match self.places.at(epoch).at(seqno) {
+                Some(known) if *known == 0 => *known = value,
+                Some(known) if *known == value => {}
+                Some(_) => return broken(self, record, || "others received something else there".into()),
+                None => return broken(self, record, || "a place beyond all reason".into()),
+            }
+        }
+        self.streams.follow(record);
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::record::{Life, What};
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 0);
+        story.message(Life(1));
+        story.message(Life(2));
+        // The orderer of r = 0 delivers what nobody else has, and is cut off: the place is given out again.
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        story.accept(Life(0), place);
+        story.reset(&[Life(1), Life(2)]);
+        story.message(Life(1));
+        story
+    }
+
+    #[test]
+    fn takes_one_order() {
+        good().good(TotalOrder::default());
+    }
+
+    #[test]
+    fn rejects_two_messages_at_one_place() {
+        let mut story = good();
+        let first = story.records.iter().position(delivery(Life(1))).unwrap();
+        let second = story.position(delivery(Life(1)));
+        story.records[first].what = story.records[second].what.clone();
+        if let What::Delivered { seqno, .. } = &mut story.records[first].what {
+            *seqno = 3;
+        }
+        story.bad(TotalOrder::default());
+    }
+
+    #[test]
+    fn rejects_a_join_that_others_see_elsewhere() {
+        let mut story = good();
+        let joined = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
+        if let What::Joined { seqno, .. } = &mut story.last(joined).what {
+            *seqno += 1;
+        }
+        story.bad(TotalOrder::default());
+    }
+
+    #[test]
+    fn rejects_two_tellings_of_one_reset() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(2))), |reset| reset.degraded = true);
+        story.bad(TotalOrder::default());
+    }
+
+    #[test]
+    fn rejects_a_place_beyond_reason() {
+        let mut story = good();
+        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
+            *seqno = u64::MAX;
+        }
+        story.bad(TotalOrder::default());
+    }
+}

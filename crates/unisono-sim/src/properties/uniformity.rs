@@ -1,0 +1,212 @@
+//! G9, uniformity: what anybody delivered, the crashed and the excluded too, everybody who goes on delivers, as long
+//! as no more members are missing than the message's resilience covers. If more are (and r > 0), the reset says
+//! *degraded*: loss is never silent. Joins and leaves are kept whatever is missing.
+//!
+//! Who is missing counts against the view at the end of the log with which the next epoch begins. Under *at least n*
+//! below a majority quorums need not meet, so that joins and leaves are kept as messages are.
+
+use super::keeping::{Hold, Keeping};
+use super::streams::{Messages, PLACED, Streams};
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Record, What};
+use unisono_core::Quorum;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Uniformity {
+    resilience: u8,
+    changes: Hold,
+    /// What each message asks for.
+    asked: Messages<u8>,
+    keeping: Keeping,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Uniformity {
+    pub(super) fn new(terms: &Terms) -> Uniformity {
+        let resilience = terms.config.resilience;
+        let changes = match terms.config.quorum {
+            Quorum::AtLeast(_) => Hold::Resilience(resilience),
+            _ => Hold::Quorum,
+        };
+        let (asked, keeping, streams) = Default::default();
+        Uniformity { resilience, changes, asked, keeping, streams, checked: 0 }
+    }
+
+    fn see(&mut self, record: &Record) -> Result<(), Violation> {
+        let (seqno, hold) = match &record.what {
+            What::Delivered { seqno, sender, number, .. } => {
+                let asked = self.asked.get(*sender, *number).copied().unwrap_or_default();
+                (*seqno, Hold::Resilience(asked.max(self.resilience)))
+            }
+            What::HandedOver { seqno, .. } => (*seqno, Hold::Resilience(self.resilience)),
+            What::Joined { seqno, .. } | What::Left { seqno, .. } => (*seqno, self.changes),
+            _ => return Ok(()),
+        };
+        self.checked += 1;
+        let stream = self.streams.of(record.life);
+        let Some(epoch) = stream.epoch else { return Ok(()) };
+        let hold = match hold {
+            // No message can be held by more members than there are.
+            Hold::Resilience(r) => Hold::Resilience(r.min(stream.view.len().saturating_sub(1) as u8)),
+            Hold::Quorum => Hold::Quorum,
+        };
+        match self.keeping.seen(epoch, seqno, hold) {
+            Some(start) => {
+                broken(self, record, || format!("a reset at {start} lost place {seqno}, in silence"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Property for Uniformity {
+    fn name(&self) -> &'static str {
+        "uniformity"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED | Kind::Sent.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match &record.what {
+            What::Sent { number, resilience, .. } => {
+                if *resilience > 0
+                    && let Some(asked) = self.asked.at(record.life, *number)
+                {
+                    *asked = *resilience;
+                }
+            }
+            What::Reset(reset) => {
+                self.checked += 1;
+                let stream = self.streams.of(record.life);
+                let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
+                let missing = missing.count();
+                let parent = stream.epoch;
+                self.streams.follow(record);
+                let beyond = self.resilience > 0 && missing > usize::from(self.resilience);
+                if beyond != reset.degraded {
+                    return broken(self, record, || {
+                        format!("{missing} are missing, and it says degraded = {}", reset.degraded)
+                    });
+                }
+                let child = reset.view.epoch;
+                let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
+                if let Some(lost) = lost {
+                    return broken(self, record, || {
+                        format!("place {lost} was delivered and is lost with {missing} members, in silence")
+                    });
+                }
+            }
+            _ => {
+                self.see(record)?;
+                self.streams.follow(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::record::Life;
+
+    /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then `gone` crash.
+    fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Story {
+        let mut story = Story::of(4, resilience);
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        holders.iter().for_each(|life| story.store(Life(*life), place));
+        story.accept(Life(0), place);
+        gone.iter().for_each(|life| story.crash(Life(*life)));
+        let rest = story.alive();
+        story.reset(&rest);
+        story.message(rest[0]);
+        story
+    }
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(Uniformity::new(&story.terms))
+    }
+
+    #[test]
+    fn takes_what_resilience_saved() {
+        assert!(judge(&lost(1, &[1], &[0])).unwrap() > 0);
+        assert!(judge(&lost(2, &[1, 2], &[0, 1])).unwrap() > 0);
+    }
+
+    #[test]
+    fn takes_loss_beyond_resilience_that_is_told() {
+        assert!(judge(&lost(1, &[3], &[0, 3])).is_ok());
+    }
+
+    #[test]
+    fn takes_loss_without_resilience() {
+        assert!(judge(&lost(0, &[], &[0])).is_ok());
+    }
+
+    #[test]
+    fn rejects_loss_within_resilience() {
+        assert!(judge(&lost(1, &[], &[0])).is_err());
+        assert!(judge(&lost(2, &[], &[0, 3])).is_err());
+    }
+
+    #[test]
+    fn rejects_loss_that_one_message_was_promised_not_to_suffer() {
+        let mut story = lost(0, &[], &[0]);
+        if let What::Sent { resilience, .. } =
+            &mut story.last(|r| r.life == Life(0) && matches!(r.what, What::Sent { .. })).what
+        {
+            *resilience = 1;
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_loss_that_is_not_told_and_telling_without_reason() {
+        let mut story = lost(1, &[3], &[0, 3]);
+        for life in [1, 2] {
+            change_reset(story.last(reset_of(Life(life))), |reset| reset.degraded = false);
+        }
+        assert!(judge(&story).is_err());
+        let mut story = lost(1, &[1], &[0]);
+        for life in [1, 2, 3] {
+            change_reset(story.last(reset_of(Life(life))), |reset| reset.degraded = true);
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_delivery_by_an_excluded_member_after_the_reset() {
+        let mut story = Story::of(4, 1);
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        let mut late = story.clone();
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        let known = late.records.len();
+        late.accept(Life(0), place);
+        story.records.extend(late.records.drain(known..));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_join_that_is_lost_even_without_resilience() {
+        let mut story = Story::of(3, 0);
+        let mut alone = story.clone();
+        let known = alone.records.len();
+        alone.join();
+        let seen = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
+        story.records.extend(alone.records.drain(known..).filter(seen));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        assert!(judge(&story).is_err());
+    }
+}

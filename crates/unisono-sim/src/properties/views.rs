@@ -1,0 +1,236 @@
+//! G13, views: a view that a member is told contains it, names no one twice, is led by one of its members, and is
+//! the same view for everybody who is told of that place. Epochs go up at each member.
+
+use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Life, Record, View, What, mix};
+use std::collections::BTreeMap;
+use unisono_core::Seqno;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Views {
+    resilience: u8,
+    /// By epoch and place, a hash of the members in rank order and of the orderer.
+    known: Table<BTreeMap<Seqno, u64>>,
+    /// By epoch, its counter, its coordinator, and the place where it begins.
+    epochs: Table<Option<(u64, Life, Seqno)>>,
+    counters: Table<u64>,
+    streams: Streams,
+    lineage: Lineage,
+    checked: u64,
+}
+
+impl Views {
+    pub(super) fn new(terms: &Terms) -> Views {
+        Views {
+            resilience: terms.config.resilience,
+            known: Table::default(),
+            epochs: Table::default(),
+            counters: Table::default(),
+            streams: Streams::default(),
+            lineage: Lineage::default(),
+            checked: 0,
+        }
+    }
+
+    /// What is wrong with a view by itself, told to `life`.
+    fn fault(&self, view: &View, life: Life) -> Option<String> {
+        let mut sorted = view.members.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let resilience = usize::from(self.resilience).min(view.members.len().saturating_sub(1));
+        if !view.members.contains(&life) {
+            Some("it is not in the view that it is told".into())
+        } else if sorted.len() != view.members.len() {
+            Some(format!("somebody is twice in {:?}", view.members))
+        } else if !view.members.contains(&view.orderer) {
+            Some(format!("{:?} orders and is not in {:?}", view.orderer, view.members))
+        } else if usize::from(view.resilience) != resilience {
+            Some(format!("resilience {} with {} members", view.resilience, view.members.len()))
+        } else {
+            None
+        }
+    }
+
+    /// What is wrong with an epoch's name.
+    fn misnamed(&mut self, view: &View, start: Option<Seqno>) -> Option<String> {
+        let start = start.or_else(|| self.lineage.start(view.epoch));
+        let here = (view.counter, view.coordinator, start?);
+        let known = *self.epochs.at(view.epoch).get_or_insert(here);
+        (known != here).then(|| format!("an epoch of two descriptions: {known:?} and {here:?}"))
+    }
+}
+
+impl Property for Views {
+    fn name(&self) -> &'static str {
+        "views"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::HandedOver.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.checked += 1;
+        self.lineage.follow(record, &mut self.streams);
+        let stream = self.streams.of(record.life);
+        let (before, mut fault) = (stream.view.len(), None);
+        let mut members_told = None;
+        match &record.what {
+            What::Entered { seqno, view } => {
+                fault = self.fault(view, record.life).or_else(|| self.misnamed(view, None));
+                *self.counters.at(record.life) = view.counter;
+                let start = self.lineage.start(view.epoch).unwrap_or(0);
+                if *seqno < start {
+                    fault = Some(format!("it entered at {seqno} an epoch that begins at {start}"));
+                } else if *seqno > 0 && view.members.last() != Some(&record.life) {
+                    fault = Some("a joiner has the last rank".into());
+                }
+            }
+            What::Reset(reset) => {
+                let last = std::mem::replace(self.counters.at(record.life), reset.view.counter);
+                let misnamed = self.misnamed(&reset.view, Some(reset.seqno));
+                fault = self.fault(&reset.view, record.life).or(misnamed);
+                if reset.view.counter <= last {
+                    fault = Some(format!("epoch {} after epoch {last}", reset.view.counter));
+                }
+            }
+            What::Joined { member, members, .. } => {
+                members_told = Some((*members as usize, before + 1));
+                if stream.members.contains(*member) {
+                    fault = Some(format!("{member:?} joins and is there"));
+                }
+            }
+            What::Left { member, members, .. } => {
+                members_told = Some((*members as usize, before.wrapping_sub(1)));
+                if !stream.members.contains(*member) {
+                    fault = Some(format!("{member:?} leaves and is not there"));
+                }
+            }
+            What::HandedOver { orderer, .. } if !stream.members.contains(*orderer) => {
+                fault = Some(format!("{orderer:?} is to order and is no member"));
+            }
+            _ => {}
+        }
+        if let Some((told, counted)) = members_told
+            && told != counted
+        {
+            fault = Some(format!("it is told of {told} members and was told of {counted}"));
+        }
+        self.streams.follow(record);
+        let stream = self.streams.of(record.life);
+        if let (None, Some(epoch)) = (&fault, stream.epoch) {
+            let members = stream.view.iter().fold(u64::from(stream.orderer.0), |h, m| mix(h, u64::from(m.0)));
+            let known = *self.known.at(epoch).entry(stream.last).or_insert(members);
+            if known != members {
+                fault = Some(format!("others have another view there than {:?}", stream.view));
+            }
+        }
+        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::record::Epoch;
+
+    fn good() -> Story {
+        let mut story = Story::of(4, 1);
+        story.hand_over(Life(2));
+        story.join();
+        story.leave(Life(2));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(3), Life(4)]);
+        story.join();
+        story
+    }
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(Views::new(&story.terms))
+    }
+
+    fn entering(life: Life) -> impl Fn(&Record) -> bool {
+        move |record| record.life == life && matches!(record.what, What::Entered { .. })
+    }
+
+    #[test]
+    fn takes_one_view_for_all() {
+        assert!(judge(&good()).unwrap() > 0);
+    }
+
+    #[test]
+    fn rejects_a_view_without_the_member_itself() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(3))), |reset| reset.view.members[1] = Life(0));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_other_ranks_for_a_joiner() {
+        let mut story = good();
+        if let What::Entered { view, .. } = &mut story.last(entering(Life(5))).what {
+            view.members.swap(0, 1);
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_another_orderer_for_a_joiner() {
+        let mut story = good();
+        if let What::Entered { view, .. } = &mut story.last(entering(Life(4))).what {
+            view.orderer = Life(0);
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_an_epoch_that_comes_again() {
+        let mut story = good();
+        let again = story.last(reset_of(Life(1))).clone();
+        story.records.push(again);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_an_epoch_that_begins_at_two_places() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.seqno += 1);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_an_epoch_with_members_of_two_minds() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.orderer = Life(3));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_wrong_count_of_members() {
+        let mut story = good();
+        if let What::Left { members, .. } = &mut story.last(|r| matches!(r.what, What::Left { .. })).what {
+            *members += 1;
+        }
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_entering_an_epoch_before_it_begins() {
+        let mut story = good();
+        if let What::Entered { view, .. } = &mut story.last(entering(Life(4))).what {
+            (view.epoch, view.counter, view.coordinator) = (Epoch(1), 1, Life(1));
+        }
+        let entered = story.position(entering(Life(4)));
+        let entered = story.records.remove(entered);
+        story.records.push(entered);
+        assert!(judge(&story).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! G16, virtual synchrony: whoever goes from one epoch into the same next one has received the same in the first,
+//! through the same last place, and nothing from beyond the place where the next begins.
+
+use super::streams::{PLACED, Streams};
+use super::{Property, Violation, broken};
+use crate::record::{Epoch, Record, What};
+use unisono_core::Seqno;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct VirtualSynchrony {
+    /// For each passage from an epoch to the next, the last place received in the first.
+    passages: Vec<(Epoch, Epoch, Seqno)>,
+    streams: Streams,
+    checked: u64,
+}
+
+impl Property for VirtualSynchrony {
+    fn name(&self) -> &'static str {
+        "virtual_synchrony"
+    }
+
+    fn interests(&self) -> u32 {
+        PLACED
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let What::Reset(reset) = &record.what {
+            let stream = self.streams.of(record.life);
+            if let Some(epoch) = stream.epoch {
+                let (next, last) = (reset.view.epoch, stream.last);
+                self.checked += 1;
+                if last >= reset.seqno {
+                    return broken(self, record, || {
+                        format!("place {last} was received, and the next epoch begins at {}", reset.seqno)
+                    });
+                }
+                let known = self.passages.iter().rfind(|(from, to, _)| (*from, *to) == (epoch, next));
+                match known {
+                    Some((.., other)) if *other != last => {
+                        let other = *other;
+                        return broken(self, record, || {
+                            format!("others came here from place {other}, this one from {last}")
+                        });
+                    }
+                    Some(_) => {}
+                    None => self.passages.push((epoch, next, last)),
+                }
+            }
+        }
+        self.streams.follow(record);
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::record::Life;
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 0);
+        story.message(Life(1));
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        story.accept(Life(0), place);
+        story.reset(&[Life(1), Life(2)]);
+        story.message(Life(1));
+        story
+    }
+
+    #[test]
+    fn takes_passing_together() {
+        good().good(VirtualSynchrony::default());
+    }
+
+    #[test]
+    fn rejects_one_that_received_less() {
+        let mut story = good();
+        let first = story.records.iter().position(delivery(Life(2))).unwrap();
+        story.records.remove(first);
+        story.bad(VirtualSynchrony::default());
+    }
+
+    #[test]
+    fn rejects_one_that_received_more() {
+        // Life 0 delivered place 4, which the next epoch cuts off, and goes on in it all the same.
+        let mut story = good();
+        let record = Record { life: Life(0), ..story.last(reset_of(Life(1))).clone() };
+        story.records.push(record);
+        story.bad(VirtualSynchrony::default());
+    }
+
+    #[test]
+    fn rejects_an_epoch_that_begins_too_early() {
+        let mut story = good();
+        change_reset(story.last(reset_of(Life(2))), |reset| reset.seqno = 2);
+        story.bad(VirtualSynchrony::default());
+    }
+}
