@@ -66,7 +66,7 @@ impl Message {
             None => Attempt::Wait(Interest::Progress),
             Some(Err(error)) => Attempt::Done(Err(error)),
             Some(Ok(number)) => {
-                slot.outcomes.expect(number, number);
+                slot.outcomes.expect(number);
                 slot.gathered_bytes += self.payload.len();
                 // What is under way brings an answer, and with it the occasion to send these along with others.
                 if alone || slot.gathered_bytes > GATHERED_BYTES_MAX {
@@ -91,7 +91,7 @@ impl Message {
                 None => return Attempt::Wait(Interest::Progress),
                 Some(Err(error)) => return Attempt::Done(Err(error.into())),
                 Some(Ok(given)) => {
-                    slot.outcomes.expect(given, given);
+                    slot.outcomes.expect(given);
                     *number.insert(given)
                 }
             },
@@ -112,7 +112,7 @@ pub(crate) fn submit_all(
     rest: &mut impl Iterator<Item = Bytes>,
     given: &mut Vec<MessageNumber>,
 ) -> Attempt<Result<(), SendError>> {
-    let mut span = None;
+    let mut numbers = Vec::new();
     let result = loop {
         let waiting =
             next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
@@ -123,13 +123,10 @@ pub(crate) fn submit_all(
                 break Attempt::Wait(Interest::Progress);
             }
             Some(Err(error)) => break Attempt::Done(Err(error)),
-            Some(Ok(number)) => span = Some((span.map_or(number, |(first, _)| first), number)),
+            Some(Ok(number)) => numbers.push(number),
         }
     };
-    if let Some((first, last)) = span {
-        slot.outcomes.expect(first, last);
-        given.push(last);
-    }
+    given.extend(slot.outcomes.expect_all(numbers));
     result
 }
 

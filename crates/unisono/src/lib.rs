@@ -1,6 +1,5 @@
 //! Reliable, totally ordered group communication.
 #![forbid(unsafe_code)]
-#![allow(clippy::unimplemented, clippy::unused_async)]
 
 mod asynchronous;
 mod commands;

@@ -1,11 +1,114 @@
 //! Looking at a group without being a member.
+//!
+//! A question goes to where a joiner would ask, several times, since any of it may be lost. Whoever is a member
+//! answers for itself; the first answer counts.
 
-use crate::error::LookError;
+use crate::error::{LookError, OpenError};
+use crate::opening::{protection, random};
 use crate::options::Options;
-use std::time::Duration;
+use crate::reach::{Place, Seeds, multicast_address};
+use bytes::BytesMut;
+use std::time::{Duration, Instant};
 use unisono_core::look::Report;
+use unisono_core::wire::{
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, Told, Writer, decode_report,
+    open, seal,
+};
+use unisono_core::{EpochTag, GroupTag, Instance, Port, Uid};
+use unisono_udp::{Receiver, Socket, wait};
 
-/// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts.
-pub fn look(_name: &str, _options: &Options, _timeout: Duration) -> Result<Report, LookError> {
-    unimplemented!()
+/// How long to wait for an answer before the question is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts; with the
+/// key of `options`, only one that is sealed under it.
+pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
+    let begin = Instant::now();
+    let seeds = Seeds::new(&options.seeds);
+    let known = seeds.resolve()?;
+    let place = Place::choose(options, &known)?;
+    // Members may use the very port.
+    let address = (place.bind.ip(), 0).into();
+    let socket =
+        Socket::bind(address).map_err(|source| OpenError::Socket { what: "open a socket", source })?;
+    let tag = Port::from_name(name).tag();
+    let destinations = if seeds.is_empty() {
+        let multicast = place.interface.map_or(Ok(()), |interface| socket.send_multicast_by(interface, 1));
+        multicast.map_err(|source| OpenError::NoMulticast { address: socket.address(), source })?;
+        vec![multicast_address(tag).into()]
+    } else {
+        known
+    };
+    let mut asker = Asker::new(tag, options)?;
+    let mut receiver = Receiver::new();
+    let mut answer = None;
+    while answer.is_none() && begin.elapsed() < timeout {
+        let question = asker.question();
+        socket.send(&question, question.len(), &destinations);
+        let asked = Instant::now();
+        while answer.is_none() && asked.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
+            let left = ASK_AGAIN.saturating_sub(asked.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
+            if wait(&[&socket], None, Some(left)).any() {
+                // An error is one datagram's.
+                let _ = receiver.receive(&socket, |_, datagram| {
+                    if answer.is_none() {
+                        answer = asker.answer(datagram);
+                    }
+                });
+            }
+        }
+    }
+    answer.ok_or(LookError::NoAnswer)
+}
+
+/// Somebody outside of a group, with a life and packet numbers of its own.
+struct Asker {
+    tag: GroupTag,
+    uid: Uid,
+    nonce: u64,
+    number: u64,
+    protection: Box<dyn Protection>,
+}
+
+impl Asker {
+    fn new(tag: GroupTag, options: &Options) -> Result<Asker, OpenError> {
+        let word = || random().map(u64::from_ne_bytes);
+        Ok(Asker { tag, uid: Uid(word()?), nonce: word()?, number: 0, protection: protection(options) })
+    }
+
+    fn context(sender: Uid) -> KeyContext {
+        KeyContext { instance: Instance(0), sender }
+    }
+
+    /// A datagram that asks.
+    fn question(&mut self) -> Vec<u8> {
+        self.number += 1;
+        let header = Header {
+            protection: self.protection.kind(),
+            group: self.tag,
+            epoch: EpochTag::OUTSIDE,
+            sender: self.uid,
+            number: self.number,
+        };
+        let mut datagram = Vec::new();
+        header.write(&mut datagram);
+        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&Frame::Ask { nonce: self.nonce });
+        seal(&mut datagram, &header, &Asker::context(self.uid), &mut *self.protection);
+        datagram
+    }
+
+    /// The report in a datagram, if it is an answer to this question.
+    fn answer(&mut self, datagram: BytesMut) -> Option<Report> {
+        let header = Header::parse(&datagram).ok()?;
+        if header.group != self.tag || header.epoch != EpochTag::OUTSIDE {
+            return None;
+        }
+        let payload = open(datagram, &header, &Asker::context(header.sender), &mut *self.protection)?;
+        Decoder::new(payload).find_map(|frame| match frame {
+            Ok(Frame::Tell { nonce, report }) if nonce == self.nonce => {
+                decode_report(&report).ok().map(|Told { report, .. }| report)
+            }
+            _ => None,
+        })
+    }
 }

@@ -12,6 +12,8 @@ use unisono_core::{MessageNumber, Outcome};
 struct Span {
     first: MessageNumber,
     last: MessageNumber,
+    /// The numbers of the messages, if there are others between them: those of pieces of large messages.
+    ends: Vec<MessageNumber>,
     outcome: BatchOutcome,
     state: State,
     waker: Option<Waker>,
@@ -37,10 +39,24 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Messages `first` to `last`, numbers as the core gave them, are under way as one.
-    pub(crate) fn expect(&mut self, first: MessageNumber, last: MessageNumber) {
-        let outcome = BatchOutcome { accepted: 0, last: 0, failure: None };
-        self.spans.push_back(Span { first, last, outcome, state: State::UnderWay, waker: None });
+    /// A message, by the number that the core gave it, is under way.
+    pub(crate) fn expect(&mut self, number: MessageNumber) {
+        self.expect_between(number, number, Vec::new());
+    }
+
+    /// Messages are under way as one, by the numbers that the core gave them. Returns the last.
+    pub(crate) fn expect_all(&mut self, mut numbers: Vec<MessageNumber>) -> Option<MessageNumber> {
+        let (first, last) = (*numbers.first()?, *numbers.last()?);
+        if last - first + 1 == numbers.len() as u64 {
+            numbers = Vec::new();
+        }
+        self.expect_between(first, last, numbers);
+        Some(last)
+    }
+
+    fn expect_between(&mut self, first: MessageNumber, last: MessageNumber, ends: Vec<MessageNumber>) {
+        let outcome = BatchOutcome::default();
+        self.spans.push_back(Span { first, last, ends, outcome, state: State::UnderWay, waker: None });
         self.under_way += 1;
     }
 
@@ -54,6 +70,7 @@ impl Outcomes {
         let index = self.spans.partition_point(|span| span.last < number);
         let span = self.spans.get_mut(index).filter(|span| span.first <= number)?;
         match outcome {
+            Outcome::Ok { .. } if !span.ends.is_empty() && span.ends.binary_search(&number).is_err() => {}
             Outcome::Ok { seqno } => {
                 span.outcome.accepted += 1;
                 span.outcome.last = seqno;
@@ -147,7 +164,7 @@ mod tests {
     fn each_asks_for_its_own() {
         let mut outcomes = Outcomes::default();
         for number in 1..=3 {
-            outcomes.expect(number, number);
+            outcomes.expect(number);
         }
         outcomes.resolve(1, Outcome::Ok { seqno: 10 });
         outcomes.resolve(2, Outcome::Failed);
@@ -165,21 +182,31 @@ mod tests {
     #[test]
     fn a_batch_is_known_with_its_last_message() {
         let mut outcomes = Outcomes::default();
-        // Messages that take several numbers each; the core names each by its last.
-        outcomes.expect(3, 12);
+        outcomes.expect_all(vec![3, 4, 5]);
         outcomes.resolve(3, Outcome::Ok { seqno: 40 });
-        outcomes.resolve(8, Outcome::Ok { seqno: 45 });
-        assert_eq!(outcomes.take(12), None);
-        outcomes.resolve(12, Outcome::Failed);
+        outcomes.resolve(4, Outcome::Ok { seqno: 45 });
+        assert_eq!(outcomes.take(5), None);
+        outcomes.resolve(5, Outcome::Failed);
         let expected = BatchOutcome { accepted: 2, last: 45, failure: Some(SendFailure::Failed) };
-        assert_eq!(outcomes.take(12), Some(expected));
+        assert_eq!(outcomes.take(5), Some(expected));
+        assert_eq!(outcomes.expect_all(Vec::new()), None);
+    }
+
+    #[test]
+    fn pieces_of_large_messages_count_for_nothing() {
+        let mut outcomes = Outcomes::default();
+        assert_eq!(outcomes.expect_all(vec![3, 5, 9]), Some(9));
+        for number in 1..=9 {
+            outcomes.resolve(number, Outcome::Ok { seqno: 40 + number });
+        }
+        assert_eq!(outcomes.take(9), Some(accepted(3, 49)));
     }
 
     #[test]
     fn what_nobody_asks_for_is_not_kept() {
         let mut outcomes = Outcomes::default();
         for number in 1..=4 {
-            outcomes.expect(number, number);
+            outcomes.expect(number);
         }
         outcomes.forget(1);
         outcomes.resolve(1, OK);
@@ -198,7 +225,7 @@ mod tests {
     fn giving_up_leaves_nothing_under_way() {
         let mut outcomes = Outcomes::default();
         for number in 1..=5 {
-            outcomes.expect(number, number);
+            outcomes.expect(number);
         }
         outcomes.resolve(1, OK);
         outcomes.forget(2);
@@ -211,7 +238,7 @@ mod tests {
         }
         assert!(outcomes.spans.is_empty());
         for number in 6..=8 {
-            outcomes.expect(number, number);
+            outcomes.expect(number);
             outcomes.forget(number);
         }
         outcomes.give_up(&mut Vec::new());

@@ -1,0 +1,328 @@
+//! Members of one process, each with sockets of its own, on loopback.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use unisono::{
+    Bytes, Ended, Event, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure, LookError,
+    OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid, look,
+};
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A group name that no other test has, on this machine.
+fn fresh_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn options() -> Options {
+    Options::default()
+}
+
+/// The same for somebody who soon gives up looking for a group.
+fn hasty(options: Options) -> Options {
+    let settings = Settings { locate: Duration::from_millis(20), ..options.settings };
+    Options { settings, ..options }
+}
+
+/// Events until one of them is what is looked for.
+fn until<T>(group: &Group, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(event) = group.receive_timeout(PATIENCE).unwrap()
+            && let Some(found) = wanted(&event)
+        {
+            return found;
+        }
+    }
+    panic!("what was waited for did not happen; {:?}", group.info());
+}
+
+/// The next so many messages.
+fn messages(group: &Group, count: usize) -> Vec<(Seqno, Uid, Bytes)> {
+    let mut taken = Vec::new();
+    until(group, |event| {
+        if let Event::Message { seqno, sender, payload, .. } = event {
+            taken.push((*seqno, *sender, payload.clone()));
+        }
+        (taken.len() >= count).then_some(())
+    });
+    taken
+}
+
+#[test]
+fn three_members_receive_one_order() {
+    let name = fresh_name("order");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "here I am", &options()).unwrap();
+    let third = Group::join(&name, "me too", &options()).unwrap();
+    assert_eq!(third.members().len(), 3);
+    let groups = [first, second, third];
+    std::thread::scope(|scope| {
+        let receivers: Vec<_> =
+            groups.iter().map(|group| scope.spawn(move || messages(group, 300))).collect();
+        for (number, group) in groups.iter().enumerate() {
+            scope.spawn(move || {
+                for count in 0..100 {
+                    group.send(format!("{number}:{count}")).unwrap();
+                }
+            });
+        }
+        let orders: Vec<_> = receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect();
+        assert_eq!(orders[0], orders[1]);
+        assert_eq!(orders[0], orders[2]);
+        for (number, group) in groups.iter().enumerate() {
+            let mine = group.info().me;
+            let sent: Vec<_> = orders[0].iter().filter(|(_, sender, _)| *sender == mine).collect();
+            assert_eq!(sent.len(), 100);
+            for (count, (_, _, payload)) in sent.iter().enumerate() {
+                assert_eq!(payload, format!("{number}:{count}").as_bytes());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_leaver_is_seen_to_leave_and_receives_its_own_leave_last() {
+    let name = fresh_name("leave");
+    let stays = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let leaves = Group::join(&name, "", &options()).unwrap();
+    let leaver = leaves.info().me;
+    leaves.send("before").unwrap();
+    leaves.leave("so long").unwrap();
+    let parting = |group: &Group| {
+        until(group, |event| match event {
+            Event::Left { member, goodbye, members, .. } => Some((member.uid, goodbye.clone(), *members)),
+            _ => None,
+        })
+    };
+    assert_eq!(parting(&stays), (leaver, Bytes::from("so long"), 1));
+    assert_eq!(parting(&leaves), (leaver, Bytes::from("so long"), 1));
+    assert_eq!(leaves.receive(), Err(Ended::Left));
+    assert_eq!(leaves.send("after"), Err(SendFailure::Refused(SendError::Left)));
+    assert_eq!(leaves.leave(""), Err(LeaveFailure::Refused(LeaveError::Left)));
+    stays.send("alone").unwrap();
+    // The place is free for another life of the same process.
+    let again = Group::join(&name, "", &options()).unwrap();
+    assert_ne!(again.info().me, leaver);
+    assert_eq!(again.members().len(), 2);
+}
+
+#[test]
+fn dropping_the_last_handle_leaves() {
+    let name = fresh_name("drop");
+    let stays = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let dropped = Group::join(&name, "", &options()).unwrap();
+    let (other, me) = (dropped.clone(), dropped.info().me);
+    drop(dropped);
+    other.send("still here").unwrap();
+    drop(other);
+    // By the time the drop returns the leave is ordered: nobody has to suspect anybody.
+    let gone = until(&stays, |event| match event {
+        Event::Left { member, .. } => Some(member.uid),
+        Event::Reset { .. } => panic!("the member was excluded instead"),
+        _ => None,
+    });
+    assert_eq!((gone, stays.counters().suspicions), (me, 0));
+}
+
+#[test]
+fn groups_of_one_process_share_its_sockets_and_nothing_else() {
+    let names = [fresh_name("shared"), fresh_name("shared"), fresh_name("shared")];
+    let founders: Vec<_> =
+        names.iter().map(|name| Group::create(name, GroupConfig::default(), &options()).unwrap()).collect();
+    let joiners: Vec<_> = names.iter().map(|name| Group::join(name, "", &options()).unwrap()).collect();
+    let address = |group: &Group| {
+        let info = group.info();
+        info.members.iter().find(|member| member.uid == info.me).unwrap().address
+    };
+    assert!(founders.iter().all(|group| address(group) == address(&founders[0])));
+    assert!(joiners.iter().all(|group| address(group) == address(&joiners[0])));
+    assert_ne!(address(&founders[0]), address(&joiners[0]));
+    for (number, group) in joiners.iter().enumerate() {
+        group.send(vec![number as u8]).unwrap();
+    }
+    for (number, group) in founders.iter().enumerate() {
+        assert_eq!(messages(group, 1)[0].2, vec![number as u8]);
+        assert_eq!(group.try_receive(), Ok(None));
+    }
+}
+
+#[test]
+fn messages_of_any_size_arrive_whole() {
+    let name = fresh_name("sizes");
+    let config = GroupConfig { message_bytes_max: 300_000, ..GroupConfig::default() };
+    let first = Group::create(&name, config, &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    let sizes = [0, 1, 1300, 1301, 1472, 5000, 300_000];
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| messages(&second, sizes.len()));
+        scope.spawn(|| messages(&first, sizes.len()));
+        for size in sizes {
+            second.send((0..size).map(|byte| byte as u8).collect::<Vec<u8>>()).unwrap();
+        }
+        for ((_, _, payload), size) in received.join().unwrap().iter().zip(sizes) {
+            assert_eq!(payload.len(), size);
+            assert!(payload.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        }
+    });
+    let refused = first.send(vec![0; 300_001]);
+    let expected = SendError::TooLarge { bytes: 300_001, max: 300_000 };
+    assert_eq!(refused, Err(SendFailure::Refused(expected)));
+}
+
+#[test]
+fn batches_and_tickets_tell_what_became_of_their_messages() {
+    let name = fresh_name("tickets");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    first.ignore_events();
+    for group in [&first, &second] {
+        let tickets: Vec<_> = (0..20).map(|n| group.submit(format!("{n}")).unwrap()).collect();
+        let places: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
+        assert!(places.is_sorted());
+        let batch = group.submit_all((0..500).map(|n| format!("{n}"))).unwrap();
+        let outcome = batch.wait();
+        assert_eq!((outcome.accepted, outcome.failure), (500, None));
+        assert!(outcome.last > places[19]);
+    }
+    assert_eq!(messages(&second, 1040).len(), 1040);
+    let nothing: [Bytes; 0] = [];
+    assert_eq!(second.submit_all(nothing).unwrap().wait().accepted, 0);
+}
+
+#[test]
+fn a_full_window_is_said_to_be_full_and_opens_again() {
+    let name = fresh_name("window");
+    let config = GroupConfig { window: 4, resilience: 1, ..GroupConfig::default() };
+    let first = Group::create(&name, config, &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    // Nobody receives, so in the end nothing more is accepted.
+    let mut under_way = Vec::new();
+    let refused = loop {
+        match second.try_submit("more") {
+            Ok(ticket) => under_way.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, SendError::WindowFull);
+    first.ignore_events();
+    second.ignore_events();
+    for ticket in under_way {
+        ticket.wait().unwrap();
+    }
+    second.submit("again").unwrap().wait().unwrap();
+}
+
+#[test]
+fn with_a_key_those_who_hold_it_are_among_themselves() {
+    let name = fresh_name("key");
+    let bind = Some("127.0.0.1:0".parse().unwrap());
+    let with = |key: &Key| Options { key: Some(key.clone()), bind, ..Options::default() };
+    let (ours, theirs) = (Key::generate().unwrap(), Key::generate().unwrap());
+    let first = Group::create(&name, GroupConfig::default(), &with(&ours)).unwrap();
+    let second = Group::join(&name, "", &with(&ours)).unwrap();
+    second.send("secret").unwrap();
+    assert_eq!(messages(&first, 1)[0].2, "secret");
+    for stranger in [with(&theirs), options()].map(hasty) {
+        let refused = Group::join(&name, "", &stranger);
+        assert!(matches!(refused, Err(OpenError::Join(JoinFailure::NotFound))), "{refused:?}");
+        let looked = look(&name, &stranger, Duration::from_millis(150));
+        assert!(matches!(looked, Err(LookError::NoAnswer)), "{looked:?}");
+    }
+    assert_eq!(look(&name, &with(&ours), PATIENCE).unwrap().members.len(), 2);
+    assert!(first.counters().malformed > 0);
+}
+
+#[test]
+fn anybody_can_look_at_a_group_from_outside() {
+    let name = fresh_name("look");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    let place = second.send("something").unwrap();
+    let report = look(&name, &options(), PATIENCE).unwrap();
+    assert!(report.primary);
+    assert_eq!(report.orderer, first.info().me);
+    assert!(report.end >= place);
+    let seen: Vec<_> = report.members.iter().map(|member| member.member.clone()).collect();
+    assert_eq!(seen, first.members());
+    // By asking one member instead of everybody.
+    let seeds = vec![seen[1].address.to_string()];
+    let told = look(&name, &Options { seeds, ..options() }, PATIENCE).unwrap();
+    assert_eq!(told.reporter, second.info().me);
+    let nobody = look(&fresh_name("nobody"), &options(), Duration::from_millis(150));
+    assert!(matches!(nobody, Err(LookError::NoAnswer)), "{nobody:?}");
+}
+
+#[test]
+fn seeds_replace_multicast() {
+    let name = fresh_name("seeds");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let address = first.members()[0].address;
+    let settings = Settings { transport: Transport::Unicast, ..Settings::default() };
+    let seeds = vec![address.to_string(), "nowhere.invalid".into()];
+    let second = Group::join(&name, "", &Options { seeds, settings, ..options() }).unwrap();
+    second.send("found you").unwrap();
+    assert_eq!(messages(&first, 1)[0].2, "found you");
+    let wrong = vec!["127.0.0.1:9".into()];
+    let refused = Group::join(&name, "", &hasty(Options { seeds: wrong, ..options() }));
+    assert!(matches!(refused, Err(OpenError::Join(JoinFailure::NotFound))), "{refused:?}");
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let bind = |address| Options { bind: Some(address), ..options() };
+    let refusal =
+        |options: &Options| Group::create(&fresh_name("open"), GroupConfig::default(), options).unwrap_err();
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let in_use = refusal(&bind(taken));
+    assert!(matches!(in_use, OpenError::AddressInUse { .. }), "{in_use}");
+    let abroad = refusal(&bind("192.0.2.1:0".parse().unwrap()));
+    assert!(matches!(abroad, OpenError::Unprotected { .. }), "{abroad}");
+    assert!(abroad.to_string().contains("keygen"), "{abroad}");
+    let not_ours = refusal(&Options { insecure: true, ..bind("192.0.2.1:0".parse().unwrap()) });
+    assert!(matches!(not_ours, OpenError::NotOurAddress { .. }), "{not_ours}");
+    let settings = Settings { datagram_bytes_max: 1, ..Settings::default() };
+    let config = refusal(&Options { settings, ..options() });
+    assert!(matches!(config, OpenError::Config(_)), "{config}");
+    drop(other);
+    // A second member of one group at a fixed address has nowhere to be.
+    let name = fresh_name("open");
+    let one = Group::create(&name, GroupConfig::default(), &bind(taken)).unwrap();
+    let two = Group::join(&name, "", &bind(taken)).unwrap_err();
+    assert!(matches!(two, OpenError::AlreadyMember { .. }), "{two}");
+    drop(one);
+}
+
+#[test]
+fn a_thread_that_sends_and_one_that_receives_share_a_handle() {
+    let name = fresh_name("threads");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    std::thread::scope(|scope| {
+        for group in [&first, &second] {
+            scope.spawn(|| assert_eq!(messages(group, 400).len(), 400));
+            scope.spawn(|| (0..200).for_each(|_| assert!(group.send("x").is_ok())));
+        }
+    });
+}
+
+#[test]
+fn two_who_create_or_join_at_once_end_up_together() {
+    let name = fresh_name("both");
+    let groups: Vec<_> = std::thread::scope(|scope| {
+        let open = || Group::join_or_create(&name, GroupConfig::default(), "", &options()).unwrap();
+        let opening: Vec<_> = (0..2).map(|_| scope.spawn(open)).collect();
+        opening.into_iter().map(|opening| opening.join().unwrap()).collect()
+    });
+    let begin = Instant::now();
+    while groups.iter().any(|group| group.members().len() != 2) {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", groups.iter().map(Group::info).collect::<Vec<_>>());
+        for group in &groups {
+            group.receive_timeout(Duration::from_millis(5)).unwrap();
+        }
+    }
+    assert_eq!(groups[0].info().epoch, groups[1].info().epoch);
+}
