@@ -44,7 +44,8 @@ pub(crate) struct Order {
     heartbeat_at: Option<Time>,
     heartbeat_after: Duration,
     pub(crate) stamp: u32,
-    told_accepted: Seqno,
+    /// When the last heartbeat went out.
+    beat_at: Time,
     /// The orderer says that every member hears the multicast.
     multicast: bool,
     multicast_probe_at: Time,
@@ -69,18 +70,11 @@ impl Order {
         self.multicast
     }
 
-    pub(crate) fn note_accepted(&mut self, accepted: Seqno) {
-        if accepted > self.told_accepted {
-            self.heartbeat_due = true;
-        }
-    }
-
     /// A new epoch, or none: this member has no role in it yet.
     pub(crate) fn begin(&mut self, start: Seqno) {
         *self = Order {
             announced: start,
             numbered: start,
-            told_accepted: start,
             heard: start,
             stamp: self.stamp,
             multicast: self.multicast,
@@ -127,7 +121,6 @@ impl Group {
         self.order.heard = self.order.heard.max(event);
         self.order.announced = self.order.announced.max(received);
         self.order.numbered = received;
-        self.order.told_accepted = self.accepted.min(self.order.told_accepted);
         self.order.multicast_probe_at = now;
         self.audience_is_stale = true;
         self.outbox.restart();
@@ -159,11 +152,11 @@ impl Group {
         }
     }
 
-    /// The next heartbeat comes soon: something was numbered.
+    /// The next heartbeat comes soon after the last number; while numbers keep coming, now and then.
     fn beat_soon(&mut self, now: Time) {
         self.order.heartbeat_after = HEARTBEAT_FIRST;
-        let soon = now + HEARTBEAT_FIRST;
-        self.order.heartbeat_at = Some(self.order.heartbeat_at.map_or(soon, |at| at.min(soon)));
+        let at_latest = (self.order.beat_at + self.idle_period()).max(now);
+        self.order.heartbeat_at = Some((now + HEARTBEAT_FIRST).min(at_latest));
     }
 
     /// Numbers whatever may be numbered now.
@@ -392,9 +385,9 @@ impl Group {
     }
 
     /// A heartbeat went out to everybody.
-    pub(crate) fn note_heartbeat_sent(&mut self) {
+    pub(crate) fn note_heartbeat_sent(&mut self, now: Time) {
         self.order.heartbeat_due = false;
-        self.order.told_accepted = self.accepted;
+        self.order.beat_at = now;
     }
 
     /// It is time to see who hears the multicast.

@@ -71,6 +71,7 @@ impl Group {
     fn accept_within(&mut self, view: &Members, last: Seqno, hint: Seqno) -> bool {
         let mine = self.history.received();
         let mut cached: Option<(usize, Seqno)> = None;
+        let mut to_be_told = false;
         while self.accepted < mine.min(last) {
             let seqno = self.accepted + 1;
             if seqno > hint {
@@ -78,6 +79,7 @@ impl Group {
                 let acceptable = match entry {
                     Entry::Message(message) => {
                         let needed = self.holders_needed(view.len(), message.resilience);
+                        to_be_told |= needed > 2;
                         let sender = message.sender;
                         let through = match cached {
                             Some((known, through)) if known == needed => through,
@@ -90,12 +92,19 @@ impl Group {
                     }
                     Entry::Change(change) => match &**change {
                         Change::Role { .. } => true,
-                        change => self.change_is_held(view, seqno, change),
+                        change => {
+                            to_be_told = true;
+                            self.change_is_held(view, seqno, change)
+                        }
                     },
                     Entry::Reset(_) => true,
                 };
                 if !acceptable {
                     return false;
+                }
+                // Whoever holds a message knows two holders, itself and the orderer: only more must be told.
+                if to_be_told && self.order.is_acting() {
+                    self.order.heartbeat_due = true;
                 }
             }
             self.accepted = seqno;
@@ -182,6 +191,11 @@ impl Group {
         if own > 0 {
             self.outbox.note_numbered(now, own);
         }
+        // An orderer holds everything through what it numbers.
+        let (_, numberer) = self.history.term_at(received - 1);
+        if let Some(peer) = self.peers.get_mut(numberer) {
+            peer.received = peer.received.max(received);
+        }
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         if due || unsaid >= self.report_every() {
             self.acknowledging.due = true;
@@ -209,9 +223,7 @@ impl Group {
     }
 
     fn note_accepted(&mut self, now: Time, before: Seqno) {
-        if self.order.is_acting() {
-            self.order.note_accepted(self.accepted);
-        } else if self.history.change_beyond(before).is_some() {
+        if !self.order.is_acting() && self.history.change_beyond(before).is_some() {
             self.acknowledging.due = true;
         }
         if self.joining.is_some() {

@@ -289,7 +289,7 @@ impl Group {
     }
 
     /// What this member numbered, and its heartbeat, to everybody.
-    fn pack_numbered(&mut self, _now: Time, out: &mut Vec<u8>) -> bool {
+    fn pack_numbered(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         // What every member holds needs no announcing.
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
@@ -319,7 +319,7 @@ impl Group {
             self.order.announced = next - 1;
         }
         if heartbeat_sent {
-            self.note_heartbeat_sent();
+            self.note_heartbeat_sent(now);
         }
         true
     }
