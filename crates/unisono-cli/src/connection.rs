@@ -3,7 +3,10 @@
 use crate::arguments::Transport;
 use crate::problem::Problem;
 use crate::settings::Settings;
-use unisono::{Event, Group, GroupConfig, Key, KeyError, LookError, Name, OpenError, Options};
+use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
+
+/// How often a join is tried while the group is reset, or slow.
+const TRIES: u32 = 10;
 
 /// What the library is to go by.
 pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options, Problem> {
@@ -41,7 +44,18 @@ pub(crate) fn enter(
         eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
     }
     let config = GroupConfig { resilience, ..GroupConfig::default() };
-    Ok(Group::join_or_create(group, config, "", &options)?)
+    Ok(patiently(|| Group::join_or_create(group, config.clone(), "", &options))?)
+}
+
+/// Tries again where that is safe and may help: the group was being reset, or was slow.
+pub(crate) fn patiently(enter: impl Fn() -> Result<Group, OpenError>) -> Result<Group, OpenError> {
+    let mut tries = 1;
+    loop {
+        match enter() {
+            Err(OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut)) if tries < TRIES => tries += 1,
+            entered => return entered,
+        }
+    }
 }
 
 /// A joiner that asked for another resilience than the group has is told so; the group's holds.

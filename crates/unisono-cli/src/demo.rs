@@ -73,17 +73,19 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
 
     let bar = progress::bar(command.messages, "messages delivered");
     let sending = Instant::now();
+    let share = |index: usize| {
+        command.messages / command.members + u64::from((index as u64) < command.messages % command.members)
+    };
     for index in 0..members {
-        let share = command.messages / command.members
-            + u64::from((index as u64) < command.messages % command.members);
+        let share = share(index);
         let after_reset = if command.kill == Victim::None { 0 } else { share.div_ceil(KEPT_PART) };
         trial.send(index, Share { messages: share, after_reset, interval_us: 0 })?;
     }
     let mut recovery_ms = None;
     if command.kill != Victim::None {
-        trial.until("half of the messages to be delivered", |trial| {
+        trial.until("half of everybody's messages to be accepted", |trial| {
             bar.set_position(trial.delivered());
-            2 * trial.delivered() >= command.messages
+            (0..members).all(|index| 2 * trial.accepted(index) >= share(index))
         })?;
         let orderer = trial.orderer();
         let victim = match command.kill {

@@ -95,7 +95,7 @@ fn enter(role: &Role) -> anyhow::Result<Group> {
     Ok(if role.founder {
         Group::create(&role.group, config, &options)?
     } else {
-        Group::join(&role.group, "", &options)?
+        connection::patiently(|| Group::join(&role.group, "", &options))?
     })
 }
 

@@ -26,8 +26,6 @@ pub(crate) struct Role {
     pub(crate) group: String,
     /// Counts from 0; member 0 founds the group.
     pub(crate) index: usize,
-    /// How many there will be.
-    pub(crate) members: usize,
     pub(crate) resilience: u8,
     pub(crate) settings: Settings,
 }
@@ -61,7 +59,7 @@ pub(crate) enum Report {
     Entered { uid: u64 },
     /// The view is a new one.
     View { view: String, members: usize, orderer: u64 },
-    /// Places delivered, in order, from the one on that made the group complete.
+    /// Places delivered, in order, from the first message on.
     Delivered(Vec<Place>),
     /// The group was seen to be reset, on the machine's monotonic clock.
     Noticed { at_ns: u64 },
@@ -91,14 +89,14 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     let config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };
     let group = match role.index {
         0 => Group::create(&role.group, config, &options)?,
-        _ => Group::join(&role.group, "", &options)?,
+        _ => connection::patiently(|| Group::join(&role.group, "", &options))?,
     };
     processes::report(&Report::Entered { uid: group.info().me.0 })?;
 
     let (reset, resets) = mpsc::channel();
     let receiving = group.clone();
     std::thread::Builder::new().name("events".into()).spawn(move || {
-        let ended = Witness::new(role.members, reset).watch(&receiving);
+        let ended = Witness::new(reset).watch(&receiving);
         or_trouble(ended);
     })?;
 
@@ -198,9 +196,9 @@ impl Sender {
 /// Writes down what is delivered.
 struct Witness {
     roster: Roster,
-    members: usize,
-    /// The group is complete: from here on everything is written down.
-    complete: bool,
+    /// A message was delivered. All members were in before the first was sent, so from here on all of them write
+    /// down everything.
+    begun: bool,
     /// Since the last reset no message was delivered.
     reset_just_now: bool,
     reset: mpsc::Sender<()>,
@@ -208,9 +206,9 @@ struct Witness {
 }
 
 impl Witness {
-    fn new(members: usize, reset: mpsc::Sender<()>) -> Witness {
+    fn new(reset: mpsc::Sender<()>) -> Witness {
         let roster = Roster::default();
-        Witness { roster, members, complete: false, reset_just_now: false, reset, places: Vec::new() }
+        Witness { roster, begun: false, reset_just_now: false, reset, places: Vec::new() }
     }
 
     /// Follows the group to its end.
@@ -237,6 +235,7 @@ impl Witness {
                 if std::mem::take(&mut self.reset_just_now) {
                     processes::report(&Report::Resumed { at_ns: monotonic_ns() })?;
                 }
+                self.begun = true;
                 self.places.push(Place(*seqno, content));
             }
             Event::Excluded { .. } => {
@@ -253,10 +252,9 @@ impl Witness {
                 orderer: self.roster.orderer().0,
                 view: view.clone(),
             })?;
-            if let (true, Some(seqno)) = (self.complete, place(event)) {
+            if let (true, Some(seqno)) = (self.begun, place(event)) {
                 self.places.push(Place(seqno, Content::View(crc32c::crc32c(view.as_bytes()))));
             }
-            self.complete |= self.roster.len() >= self.members;
         }
         if let Event::Reset { .. } = event {
             self.reset_just_now = true;

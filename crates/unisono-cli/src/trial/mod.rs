@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::worker;
 use member::{Order, Report};
 use std::time::{Duration, Instant};
-use verdict::{Evidence, Place};
+use verdict::{Content, Evidence, Place};
 
 pub(crate) use member::{Share, name};
 pub(crate) use verdict::Verdict;
@@ -57,13 +57,8 @@ impl Trial {
             victim: None,
         };
         for index in 0..members {
-            let role = member::Role {
-                group: trial.group.clone(),
-                index,
-                members,
-                resilience,
-                settings: settings.clone(),
-            };
+            let role =
+                member::Role { group: trial.group.clone(), index, resilience, settings: settings.clone() };
             trial.members.push(Seen::default());
             trial.crew.start(&worker::Role::Trial(role))?;
             if index == 0 {
@@ -71,7 +66,7 @@ impl Trial {
             }
         }
         trial.until("all members to be in", |trial| {
-            trial.members.iter().all(|member| member.view_members == members)
+            trial.members.iter().all(|member| member.uid.is_some() && member.view_members == members)
         })?;
         Ok(trial)
     }
@@ -193,10 +188,24 @@ impl Trial {
         self.survivors().count()
     }
 
-    /// Messages put on their way by all members, and those of them that had to be sent again.
+    /// Messages put on their way by all members, and those of them that had to be sent again. The one struck down
+    /// may not have told of its last ones: those that were delivered count.
     pub(crate) fn sent(&self) -> (u64, u64) {
-        let members = self.members.iter();
-        members.fold((0, 0), |(sent, again), member| (sent + member.sent, again + member.sent_again))
+        let mut highest = vec![0_u64; self.members.len()];
+        for Place(_, content) in self.survivors().flat_map(|(_, member)| &member.places) {
+            if let Content::Message(sender, number) = content
+                && let Some(highest) = highest.get_mut(*sender)
+            {
+                *highest = (*highest).max(*number);
+            }
+        }
+        let sent = self.members.iter().zip(highest).map(|(member, highest)| member.sent.max(highest)).sum();
+        (sent, self.members.iter().map(|member| member.sent_again).sum())
+    }
+
+    /// Messages of this member that it was told are accepted.
+    pub(crate) fn accepted(&self, index: usize) -> u64 {
+        self.members[index].accepted
     }
 
     /// Places delivered by the slowest of the survivors.
