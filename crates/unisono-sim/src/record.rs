@@ -270,6 +270,11 @@ pub enum What {
     Conflict,
 
     // --- how marks moved (white box), in this order after an input ---
+    /// It is in another epoch now, as a member or listening: its marks are of this one from here on.
+    EpochBegun {
+        /// Which.
+        epoch: Epoch,
+    },
     /// What it holds without a gap, data included, now ends here. It shrinks only where an epoch begins.
     Stored {
         /// In this epoch.
@@ -371,7 +376,7 @@ macro_rules! kinds {
 kinds! {
     Started, Sent, LeaveAsked, ResetAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
-    Stored, Accepted, Numbered, Purged, HistoryUsed, Promised,
+    EpochBegun, Stored, Accepted, Numbered, Purged, HistoryUsed, Promised,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
 }
 
@@ -440,6 +445,9 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
         return;
     }
     let same_epoch = before.epoch == after.epoch;
+    if !same_epoch {
+        tell(What::EpochBegun { epoch });
+    }
     if !same_epoch || before.received != after.received {
         tell(What::Stored { epoch, through: after.received });
     }

@@ -5,7 +5,7 @@
 //! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum.
 
 use super::keeping::{Hold, Keeping};
-use super::streams::{Lineage, MARKS, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
+use super::streams::{Lineage, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
 use super::{Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{Outcome, Seqno};
@@ -114,7 +114,7 @@ impl Property for AcknowledgedDurable {
     }
 
     fn interests(&self) -> u32 {
-        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES | MARKS
+        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::Stored.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
@@ -156,7 +156,7 @@ impl Property for AcknowledgedDurable {
                     return self.settle(|asked| if Some(asked) == epoch { last } else { 0 });
                 }
             }
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::Stored { .. } => self.marks.follow(record),
             What::Reset(reset) => {
                 let stream = self.streams.of(record.life);
                 let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));

@@ -5,7 +5,7 @@
 //! Under *at least n* quorums need not meet, and only the second half is checked.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, MARKS, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
@@ -81,7 +81,7 @@ impl Property for ChangeQuorum {
     }
 
     fn interests(&self) -> u32 {
-        VIEW_CHANGES | MARKS | Kind::Numbered.bit() | Kind::Started.bit()
+        VIEW_CHANGES | Kind::Stored.bit() | Kind::Accepted.bit() | Kind::Numbered.bit() | Kind::Started.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {

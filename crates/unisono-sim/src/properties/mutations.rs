@@ -24,11 +24,9 @@ fn drawn(seed: u64, steps: u32) -> Story {
                 let pieces = if random.chance(0.1) { 3 } else { 1 };
                 waiting.push((one, story.send_pieces(one, pieces)));
             }
-            6..11 => {
-                if !waiting.is_empty() && story.is_ordered() {
-                    let (sender, number) = waiting.remove(0);
-                    story.order(sender, number);
-                }
+            6..11 if !waiting.is_empty() && story.is_ordered() => {
+                let (sender, number) = waiting.remove(0);
+                story.order(sender, number);
             }
             11..14 => {
                 let through = random.below(story.end() + 1);
@@ -70,7 +68,7 @@ fn drawn(seed: u64, steps: u32) -> Story {
 }
 
 /// One way to break a history. Nothing if this one has no place for it.
-type Mutation = fn(&mut Vec<Record>, &mut Random) -> Option<()>;
+type Mutation = fn(&mut Story, &mut Random) -> Option<()>;
 
 /// Picks one of the records for which `fits` holds.
 fn pick(records: &[Record], random: &mut Random, fits: impl Fn(usize, &Record) -> bool) -> Option<usize> {
@@ -98,7 +96,8 @@ fn delivered_by_others(records: &[Record]) -> impl Fn(usize, &Record) -> bool {
     move |_, record| is_delivery(record) && is_shared(records, record)
 }
 
-fn exchange_events(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn exchange_events(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place =
         pick(records, random, |place, record| is_delivery(record) && next_event(records, place).is_some())?;
     let next = next_event(records, place)?;
@@ -107,7 +106,8 @@ fn exchange_events(records: &mut Vec<Record>, random: &mut Random) -> Option<()>
     Some(())
 }
 
-fn drop_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn drop_event(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |place, record| {
         let next = next_event(records, place).map(|next| &records[next]);
         let shared =
@@ -118,7 +118,8 @@ fn drop_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn repeat_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn repeat_event(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| placed_at(&record.what).is_some_and(|seqno| seqno > 0))?;
     let again = records[place].clone();
     let later = place + 1 + random.below((records.len() - place) as u64) as usize;
@@ -126,7 +127,8 @@ fn repeat_event(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn delay_event_beyond_a_reset(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn delay_event_beyond_a_reset(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let reset_after = |place: usize, life: Life| {
         (place..records.len())
             .find(|next| records[*next].life == life && matches!(records[*next].what, What::Reset(_)))
@@ -154,23 +156,28 @@ fn change_delivery(
     Some(())
 }
 
-fn change_place(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn change_place(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     change_delivery(records, random, |seqno, _, _, _| *seqno += 1)
 }
 
-fn change_sender(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn change_sender(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     change_delivery(records, random, |_, sender, _, _| sender.0 = (sender.0 + 1) % 3)
 }
 
-fn change_number(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn change_number(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     change_delivery(records, random, |_, _, number, _| *number += 1)
 }
 
-fn change_payload(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn change_payload(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     change_delivery(records, random, |_, _, _, hash| *hash ^= 1)
 }
 
-fn forget_send(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn forget_send(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| {
         let What::Sent { number, .. } = record.what else { return false };
         records.iter().any(|other| {
@@ -190,7 +197,8 @@ fn result_of(records: &mut [Record], random: &mut Random, change: impl Fn(&mut O
     Some(())
 }
 
-fn report_another_place(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn report_another_place(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     result_of(records, random, |outcome| {
         if let Outcome::Ok { seqno } = outcome {
             *seqno += 1;
@@ -198,11 +206,13 @@ fn report_another_place(records: &mut Vec<Record>, random: &mut Random) -> Optio
     })
 }
 
-fn report_failure(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn report_failure(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     result_of(records, random, |outcome| *outcome = Outcome::Failed)
 }
 
-fn report_twice(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn report_twice(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::SendResult { .. }))?;
     let again = records[place].clone();
     records.insert(place + 1, again);
@@ -224,23 +234,28 @@ fn reset_event(
     Some(())
 }
 
-fn begin_an_epoch_elsewhere(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn begin_an_epoch_elsewhere(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     reset_event(records, random, |reset| reset.seqno += 1)
 }
 
-fn say_degraded_wrongly(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn say_degraded_wrongly(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     reset_event(records, random, |reset| reset.degraded = !reset.degraded)
 }
 
-fn leave_a_member_out(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn leave_a_member_out(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     reset_event(records, random, |reset| _ = reset.view.members.pop())
 }
 
-fn exclude_somebody_else(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn exclude_somebody_else(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     reset_event(records, random, |reset| reset.excluded.push(Life(0)))
 }
 
-fn name_another_orderer(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn name_another_orderer(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::HandedOver { .. }))?;
     if let What::HandedOver { orderer, .. } = &mut records[place].what {
         orderer.0 ^= 1;
@@ -248,7 +263,8 @@ fn name_another_orderer(records: &mut Vec<Record>, random: &mut Random) -> Optio
     Some(())
 }
 
-fn miscount_members(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn miscount_members(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place =
         pick(records, random, |_, record| matches!(record.what, What::Joined { .. } | What::Left { .. }))?;
     if let What::Joined { members, .. } | What::Left { members, .. } = &mut records[place].what {
@@ -257,20 +273,23 @@ fn miscount_members(records: &mut Vec<Record>, random: &mut Random) -> Option<()
     Some(())
 }
 
-fn number_by_another(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn number_by_another(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
     records[place].life.0 += 1;
     Some(())
 }
 
-fn number_twice(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn number_twice(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
     let again = records[place].clone();
     records.insert(place + 1, again);
     Some(())
 }
 
-fn purge_too_much(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn purge_too_much(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Purged { .. }))?;
     if let What::Purged { through, .. } = &mut records[place].what {
         *through += 1;
@@ -279,7 +298,8 @@ fn purge_too_much(records: &mut Vec<Record>, random: &mut Random) -> Option<()> 
 }
 
 /// A member delivers without having known its event to be accepted.
-fn deliver_early(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn deliver_early(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |place, record| {
         matches!(record.what, What::Accepted { .. })
             && next_event(records, place).is_some_and(|next| {
@@ -292,7 +312,8 @@ fn deliver_early(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
 }
 
 /// A member accepts after it promised a ballot.
-fn accept_after_promising(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn accept_after_promising(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
     let What::Promised { epoch } = records[place].what else { return None };
     let what = What::Accepted { epoch, through: u64::MAX / 2 };
@@ -301,7 +322,8 @@ fn accept_after_promising(records: &mut Vec<Record>, random: &mut Random) -> Opt
 }
 
 /// Everybody loses the last thing delivered before a reset, as if the reset had cut it off.
-fn cut_in_silence(records: &mut Vec<Record>, random: &mut Random) -> Option<()> {
+fn cut_in_silence(story: &mut Story, random: &mut Random) -> Option<()> {
+    let records = &mut story.records;
     let place = pick(records, random, |place, record| {
         is_delivery(record)
             && is_shared(records, record)
@@ -359,7 +381,7 @@ fn every_mutation_is_noticed_everywhere() {
             let mut story = drawn(seed, STEPS);
             // The end is the good story's: only what was recorded is broken.
             let end = story.ending();
-            if mutation(&mut story.records, &mut Random::from_u64(seed)).is_none() {
+            if mutation(&mut story, &mut Random::from_u64(seed)).is_none() {
                 continue;
             }
             tried += 1;

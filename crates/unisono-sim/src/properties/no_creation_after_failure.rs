@@ -4,7 +4,7 @@
 //! With r = 0, or degraded, a member that does not go on may have delivered it before it was cut off: its place is
 //! in no log that anybody goes on with, and that is what counts here.
 
-use super::streams::{Lineage, MARKS, MarkTable, Messages, Streams, VIEW_CHANGES};
+use super::streams::{Epochs, Lineage, Messages, Streams, VIEW_CHANGES};
 use super::{Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
@@ -24,7 +24,7 @@ pub(super) struct NoCreationAfterFailure {
     failed: Vec<(Life, MessageNumber)>,
     streams: Streams,
     lineage: Lineage,
-    marks: MarkTable,
+    epochs: Epochs,
     checked: u64,
 }
 
@@ -42,7 +42,7 @@ impl Property for NoCreationAfterFailure {
     }
 
     fn interests(&self) -> u32 {
-        Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | MARKS
+        Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
@@ -59,7 +59,7 @@ impl Property for NoCreationAfterFailure {
                 }
             }
             What::SendResult { number, outcome: Outcome::Failed } => {
-                let epoch = self.marks.of(record.life).epoch;
+                let epoch = self.epochs.of(record.life);
                 if let Some(fate) = self.fates.at(record.life, number) {
                     fate.failed = epoch;
                     self.failed.push((record.life, number));
@@ -72,7 +72,7 @@ impl Property for NoCreationAfterFailure {
             _ => {
                 self.lineage.follow(record, &mut self.streams);
                 self.streams.follow(record);
-                self.marks.follow(record);
+                self.epochs.follow(record);
             }
         }
         Ok(())

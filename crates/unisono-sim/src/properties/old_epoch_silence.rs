@@ -37,7 +37,7 @@ impl Property for OldEpochSilence {
             | Kind::Suspected.bit()
             | Kind::Numbered.bit()
             | Kind::Accepted.bit()
-            | Kind::Stored.bit()
+            | Kind::EpochBegun.bit()
             | Kind::Promised.bit()
     }
 
@@ -49,15 +49,11 @@ impl Property for OldEpochSilence {
             What::Numbered { epoch, .. } | What::Accepted { epoch, .. } if state.promised == Some(epoch) => {
                 return broken(self, record, || "it had promised a ballot of that epoch".into());
             }
-            What::Stored { epoch, .. } => {
-                if state.epochs.last() != Some(&epoch) {
-                    if state.epochs.contains(&epoch) {
-                        return broken(self, record, || format!("it returns to {epoch:?}"));
-                    }
-                    state.epochs.push(epoch);
+            What::EpochBegun { epoch } => {
+                if state.epochs.contains(&epoch) {
+                    return broken(self, record, || format!("it returns to {epoch:?}"));
                 }
-                // What is over may still be levelled and served.
-                return Ok(());
+                state.epochs.push(epoch);
             }
             What::Accepted { .. } => return Ok(()),
             _ => {}
@@ -122,7 +118,7 @@ mod tests {
     #[test]
     fn rejects_going_back_to_an_epoch() {
         let mut story = good();
-        story.tell(Life(1), What::Stored { epoch: Epoch(0), through: 6 });
+        story.tell(Life(1), What::EpochBegun { epoch: Epoch(0) });
         story.bad(OldEpochSilence::default());
     }
 

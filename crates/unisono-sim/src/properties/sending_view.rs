@@ -1,7 +1,7 @@
 //! G17, sending view: a message is delivered in the epoch in which it was sent, or not at all. The epoch of sending
 //! is the one that the sender's marks show, since its application may be behind.
 
-use super::streams::{MARKS, MarkTable, Messages, Streams, VIEW_CHANGES};
+use super::streams::{Epochs, Messages, Streams, VIEW_CHANGES};
 use super::{Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 
@@ -10,7 +10,7 @@ use crate::record::{Epoch, Kind, Record, What};
 pub(super) struct SendingView {
     sent: Messages<Option<Epoch>>,
     streams: Streams,
-    marks: MarkTable,
+    epochs: Epochs,
     checked: u64,
 }
 
@@ -20,13 +20,13 @@ impl Property for SendingView {
     }
 
     fn interests(&self) -> u32 {
-        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | MARKS
+        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {
-                let epoch = self.marks.of(record.life).epoch;
+                let epoch = self.epochs.of(record.life);
                 if let Some(sent) = self.sent.at(record.life, number) {
                     *sent = epoch;
                 }
@@ -39,7 +39,7 @@ impl Property for SendingView {
                     return broken(self, record, || format!("sent in {sent:?}, delivered in {here:?}"));
                 }
             }
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::EpochBegun { .. } => self.epochs.follow(record),
             _ => self.streams.follow(record),
         }
         Ok(())

@@ -3,10 +3,11 @@
 //!
 //! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside.
 
-use super::streams::{Lineage, MARKS, MarkTable, Streams, VIEW_CHANGES, Views};
-use super::tables::Lives;
+use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::tables::{Lives, Table};
 use super::{Property, Terms, Violation, broken};
 use crate::record::{Kind, Record, What};
+use unisono_core::Seqno;
 
 /// See the module.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Stability {
     lineage: Lineage,
     views: Views,
     marks: MarkTable,
+    /// By epoch, everything through here was found to be held by all.
+    stable: Table<Seqno>,
     checked: u64,
 }
 
@@ -31,6 +34,7 @@ impl Stability {
             lineage: Lineage::default(),
             views: Views::default(),
             marks: MarkTable::default(),
+            stable: Table::default(),
             checked: 0,
         }
     }
@@ -43,7 +47,7 @@ impl Property for Stability {
 
     fn interests(&self) -> u32 {
         VIEW_CHANGES
-            | MARKS
+            | Kind::Stored.bit()
             | Kind::Purged.bit()
             | Kind::HistoryUsed.bit()
             | Kind::Started.bit()
@@ -54,7 +58,7 @@ impl Property for Stability {
         match record.what {
             What::Started { .. } => self.lives += 1,
             What::LeaveAsked => self.leavers.insert(record.life),
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::Stored { .. } => self.marks.follow(record),
             What::HistoryUsed { entries } => {
                 self.checked += 1;
                 let most = self.history_messages + self.lives + 2;
@@ -63,6 +67,10 @@ impl Property for Stability {
                 }
             }
             What::Purged { epoch, through } => {
+                if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
+                    self.checked += 1;
+                    return Ok(());
+                }
                 let Some(start) = self.lineage.start(epoch) else { return Ok(()) };
                 let Some(view) = self.views.at(epoch, through.max(start)) else { return Ok(()) };
                 self.checked += 1;
@@ -72,6 +80,7 @@ impl Property for Stability {
                 if let Some(member) = view.iter().copied().find(|member| lacks(*member)) {
                     return broken(self, record, || format!("{member:?} does not hold place {through}"));
                 }
+                *self.stable.at(epoch) = through;
             }
             _ => {
                 self.lineage.follow(record, &mut self.streams);

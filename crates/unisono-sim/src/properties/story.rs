@@ -117,9 +117,10 @@ impl Story {
         &mut self.actors[life.index()]
     }
 
-    /// Tells both marks of a life.
+    /// Tells the epoch and both marks of a life.
     fn mark(&mut self, life: Life) {
         let Actor { epoch, stored, accepted, .. } = *self.actor(life);
+        self.tell(life, What::EpochBegun { epoch });
         self.tell(life, What::Stored { epoch, through: stored });
         self.tell(life, What::Accepted { epoch, through: accepted });
     }

@@ -219,7 +219,24 @@ impl Views {
     }
 }
 
-/// How far each life's marks are, the epoch they are of included.
+/// The epochs that the marks of lives are of: applications may be behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Epochs(Table<Option<Epoch>>);
+
+impl Epochs {
+    pub(super) fn of(&self, life: Life) -> Option<Epoch> {
+        self.0.get(life).copied().flatten()
+    }
+
+    /// Takes note of an epoch that began for a life; of other records, nothing.
+    pub(super) fn follow(&mut self, record: &Record) {
+        if let What::EpochBegun { epoch } = record.what {
+            *self.0.at(record.life) = Some(epoch);
+        }
+    }
+}
+
+/// How far the marks of a life are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
     pub(super) epoch: Option<Epoch>,
@@ -227,15 +244,12 @@ pub(super) struct Mark {
     pub(super) accepted: Seqno,
 }
 
-/// Kinds that move a [`Mark`].
-pub(super) const MARKS: u32 = Kind::Stored.bit() | Kind::Accepted.bit();
-
 /// The marks of all lives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarkTable {
     now: Table<Mark>,
-    /// For each life the most that it ever held in each of its epochs.
-    held: Table<Vec<(Epoch, Seqno)>>,
+    /// For each life, what it held in epochs that it has left, and what it gave up in its last.
+    past: Table<Vec<(Epoch, Seqno)>>,
 }
 
 impl MarkTable {
@@ -248,29 +262,26 @@ impl MarkTable {
         match record.what {
             What::Stored { epoch, through } => {
                 let mark = self.now.at(record.life);
-                (mark.epoch, mark.stored) = (Some(epoch), through);
-                let held = self.held.at(record.life);
-                match held.last_mut() {
-                    Some((last, most)) if *last == epoch => *most = (*most).max(through),
-                    _ => held.push((epoch, through)),
+                if let Some(last) = mark.epoch.filter(|last| *last != epoch || through < mark.stored) {
+                    self.past.at(record.life).push((last, mark.stored));
                 }
+                (mark.epoch, mark.stored) = (Some(epoch), through);
             }
-            What::Accepted { epoch, through } => {
-                let mark = self.now.at(record.life);
-                (mark.epoch, mark.accepted) = (Some(epoch), through);
-            }
+            What::Accepted { through, .. } => self.now.at(record.life).accepted = through,
             _ => {}
         }
     }
 
     /// Whether this life, dead or alive, ever held everything through `seqno` of `epoch`.
     pub(super) fn held(&self, life: Life, epoch: Epoch, seqno: Seqno, lineage: &Lineage) -> bool {
-        let held = self.held.get(life).map_or(&[][..], Vec::as_slice);
-        held.iter().rev().any(|(when, most)| {
-            *most >= seqno
-                && (*when == epoch
-                    || lineage.keeps(*when, epoch, seqno)
-                    || lineage.keeps(epoch, *when, seqno))
+        let Some(mark) = self.now.get(life) else { return false };
+        if mark.epoch == Some(epoch) && mark.stored >= seqno {
+            return true;
+        }
+        let past = self.past.get(life).into_iter().flatten().copied();
+        past.chain(mark.epoch.map(|now| (now, mark.stored))).any(|(when, most)| {
+            most >= seqno
+                && (when == epoch || lineage.keeps(when, epoch, seqno) || lineage.keeps(epoch, when, seqno))
         })
     }
 }
