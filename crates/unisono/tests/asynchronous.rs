@@ -1,0 +1,164 @@
+//! The asynchronous handle, driven by the smallest executor there is.
+
+use futures_core::Stream;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, Options, SendError};
+
+fn fresh_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("async-{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Polls once, as somebody who then loses interest.
+fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+async fn pair(name: &str) -> (AsyncGroup, AsyncGroup) {
+    let options = Options::default();
+    let first = AsyncGroup::create(name, GroupConfig::default(), &options).await.unwrap();
+    let second = AsyncGroup::join(name, "hello", &options).await.unwrap();
+    (first, second)
+}
+
+async fn message(group: &AsyncGroup) -> Bytes {
+    loop {
+        if let Event::Message { payload, .. } = group.receive().await.unwrap() {
+            return payload;
+        }
+    }
+}
+
+#[test]
+fn what_one_task_sends_the_other_receives() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("send")).await;
+        for count in 0..50 {
+            let place = second.send(format!("{count}")).await.unwrap();
+            assert_eq!(message(&first).await, format!("{count}"));
+            assert_eq!(first.info().expected, place + 1);
+        }
+        let tickets = [first.submit("a").await.unwrap(), first.submit("b").await.unwrap()];
+        let [a, b] = tickets;
+        assert!(a.await.unwrap() < b.await.unwrap());
+        let outcome = first.submit_all(["c", "d", "e"]).await.unwrap().await;
+        assert!(matches!(outcome, BatchOutcome { accepted: 3, failure: None, .. }));
+    });
+}
+
+#[test]
+fn the_stream_of_events_ends_with_the_leave() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("stream")).await;
+        let mut events = pin!(second.events());
+        second.send("last words").await.unwrap();
+        second.leave("bye").await.unwrap();
+        let mut seen = Vec::new();
+        while let Some(event) = poll_fn(|context| events.as_mut().poll_next(context)).await {
+            seen.push(event);
+        }
+        assert!(matches!(seen[0], Event::Entered { .. }));
+        assert!(matches!(&seen[1], Event::Message { payload, .. } if payload == "last words"));
+        assert!(matches!(&seen[2], Event::Left { goodbye, members: 1, .. } if goodbye == "bye"));
+        assert_eq!(seen.len(), 3);
+        assert_eq!(second.receive().await, Err(Ended::Left));
+        drop(first);
+    });
+}
+
+#[test]
+fn a_future_that_is_dropped_loses_nothing() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("cancel")).await;
+        while poll_once(first.receive()).is_some() {}
+        for count in 0..20 {
+            assert!(poll_once(first.receive()).is_none());
+            second.send(format!("{count}")).await.unwrap();
+            assert_eq!(message(&first).await, format!("{count}"));
+        }
+        // Sent all the same, since it was taken.
+        assert!(poll_once(second.send("orphan")).is_none());
+        assert_eq!(message(&first).await, "orphan");
+    });
+}
+
+#[test]
+fn dropping_the_last_handle_leaves_in_the_background() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("drop")).await;
+        let me = second.info().me;
+        drop(second);
+        loop {
+            if let Event::Left { member, .. } = first.receive().await.unwrap() {
+                assert_eq!(member.uid, me);
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn dropping_a_join_that_is_under_way_leaves_nobody_behind() {
+    let name = fresh_name("abort");
+    let first = Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
+    assert!(poll_once(AsyncGroup::join(&name, "", &Options::default())).is_none());
+    let second = Group::join(&name, "", &Options::default()).unwrap();
+    second.send("us two").unwrap();
+    assert!(first.members().len() <= 3);
+    // Whatever became of the third, it is gone without having been suspected.
+    while first.members().len() != 2 {
+        first.receive().unwrap();
+    }
+    assert_eq!(first.counters().suspicions, 0);
+}
+
+#[test]
+fn a_full_window_makes_a_task_wait_and_not_a_thread() {
+    block_on(async {
+        let name = fresh_name("window");
+        let config = GroupConfig { window: 4, ..GroupConfig::default() };
+        let first = AsyncGroup::create(&name, config, &Options::default()).await.unwrap();
+        let second = AsyncGroup::join(&name, "", &Options::default()).await.unwrap();
+        let mut under_way = Vec::new();
+        while let Some(ticket) = poll_once(second.submit("more")) {
+            under_way.push(ticket.unwrap());
+            assert!(under_way.len() < 100);
+        }
+        first.ignore_events();
+        second.ignore_events();
+        for ticket in under_way {
+            ticket.await.unwrap();
+        }
+        second.send("again").await.unwrap();
+        second.leave("").await.unwrap();
+        assert_eq!(second.submit("late").await.map(drop), Err(SendError::Left));
+    });
+}
