@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Links(look::Links),
     Doctor(crate::doctor::Doctor),
     Bench(crate::bench::Bench),
+    Sim(crate::sim::Sim),
     Explain(crate::explain::Explain),
     Keygen(crate::keygen::Keygen),
     #[command(hide = true)]
@@ -43,8 +44,8 @@ pub(crate) enum Command {
 
 impl Command {
     /// The flags that all commands have that people use.
-    pub(crate) fn common(&self) -> Option<&Common> {
-        Some(match self {
+    pub(crate) fn common(&self) -> Common {
+        match self {
             Command::Listen(command) => &command.common,
             Command::Send(command) => &command.common,
             Command::Chat(command) => &command.common,
@@ -58,8 +59,10 @@ impl Command {
             Command::Bench(command) => command.common(),
             Command::Explain(command) => &command.common,
             Command::Keygen(command) => &command.common,
-            Command::Worker(_) => return None,
-        })
+            Command::Sim(command) => return command.common(),
+            Command::Worker(_) => return Common::default(),
+        }
+        .clone()
     }
 }
 

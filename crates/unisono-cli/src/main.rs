@@ -26,6 +26,7 @@ mod roster;
 mod send;
 mod settings;
 mod signals;
+mod sim;
 mod trial;
 mod worker;
 
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Problem> {
-    let settings = command.common().map(Settings::resolve).transpose()?.unwrap_or_default();
+    let settings = Settings::resolve(&command.common())?;
     let output = Output::new(&settings);
     match command {
         Command::Listen(command) => listen::run(command, &settings, &output),
@@ -60,6 +61,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
         Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),
+        Command::Sim(command) => sim::run(command, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),
         Command::Worker(command) => Ok(worker::run(&command)?),

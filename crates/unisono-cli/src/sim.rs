@@ -1,0 +1,321 @@
+//! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
+
+use crate::arguments::Common;
+use crate::output::{Output, Tone};
+use crate::problem::Problem;
+use crate::progress;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use unisono_core::Planted;
+use unisono_sim::run::{Progress, Summary};
+use unisono_sim::{Profile, RunOptions, Scenario};
+
+/// Try to break the protocols in a simulated world
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
+pub(crate) struct Sim {
+    #[command(subcommand)]
+    what: What,
+
+    #[command(flatten)]
+    manner: Manner,
+}
+
+/// Flags of every command here; nothing is sent, so there are no others.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Common options")]
+struct Manner {
+    /// File of settings, in TOML
+    #[arg(long, global = true, value_name = "FILE", env = "UNISONO_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Print one JSON object per line
+    #[arg(long, global = true, env = "UNISONO_JSON")]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Run(Run),
+    Replay(Replay),
+    Scenario(Scenarios),
+    Mutants(Mutants),
+}
+
+/// Run many seeds, with faults on and every checker awake: status 1 if one fails
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
+struct Run {
+    /// Which seeds, from and to
+    #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+
+    /// What kind of worlds: swarm, lossy, partition, crash, perf
+    #[arg(long, value_name = "PROFILE", default_value = "swarm")]
+    profile: Profile,
+
+    /// Begin no further seed after so many minutes
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    minutes: Option<u64>,
+
+    /// On so many threads [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Tell what happens under one seed, line by line: the same lines every time
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim replay 17 --profile swarm")]
+struct Replay {
+    /// Which seed
+    seed: u64,
+
+    /// What kind of world: swarm, lossy, partition, crash, perf
+    #[arg(long, value_name = "PROFILE", default_value = "swarm")]
+    profile: Profile,
+
+    /// Write the lines to a file, and only their number here
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// With this bug planted: one of those that `unisono sim mutants` names
+    #[arg(long, value_name = "NAME", value_parser = planted)]
+    planted: Option<Planted>,
+}
+
+/// Run scripts with an expected course: status 1 if one differs
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim scenario crates/unisono-sim/scenarios/*.scenario")]
+struct Scenarios {
+    /// Script files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Print what every process was told, also where all is well
+    #[arg(long)]
+    told: bool,
+}
+
+/// Plant bugs and see that the checkers catch them: status 1 if one survives
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim mutants")]
+struct Mutants {
+    /// On so many threads [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl Sim {
+    /// The flags that all commands have.
+    pub(crate) fn common(&self) -> Common {
+        Common { config: self.manner.config.clone(), json: self.manner.json, ..Common::default() }
+    }
+}
+
+pub(crate) fn run(command: Sim, output: &Output) -> Result<(), Problem> {
+    match command.what {
+        What::Run(command) => run_seeds(command, output),
+        What::Replay(command) => replay(command, output),
+        What::Scenario(command) => scenarios(&command, output),
+        What::Mutants(command) => mutants(&command, output),
+    }
+}
+
+/// `A..B`, both included; `A` alone is one seed.
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let range = from.parse().and_then(|from| Ok(from..=to.trim_start_matches('=').parse()?));
+    let range: RangeInclusive<u64> = range.map_err(|_| "two numbers such as 1..100".to_string())?;
+    if range.is_empty() { Err("the first seed is above the last".into()) } else { Ok(range) }
+}
+
+fn planted(text: &str) -> Result<Planted, String> {
+    let found = Planted::ALL.iter().copied().find(|bug| format!("{bug:?}") == text);
+    found.ok_or_else(|| {
+        let names: Vec<String> = Planted::ALL.iter().map(|bug| format!("{bug:?}")).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn run_seeds(command: Run, output: &Output) -> Result<(), Problem> {
+    let total = command.seeds.end().saturating_sub(*command.seeds.start()).saturating_add(1);
+    let bar = progress::bar(total, "seeds");
+    let options = RunOptions {
+        seeds: command.seeds,
+        profile: command.profile,
+        threads: command.threads,
+        time_max: command.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
+    };
+    let summary = unisono_sim::run(&options, &|progress: Progress| bar.set_position(progress.done));
+    bar.finish_and_clear();
+    tell(&summary, output)?;
+    output.object(&summary)?;
+    match summary.failed.len() {
+        0 => Ok(()),
+        failed => Err(Problem::failed(format!("{failed} of {} seeds failed", summary.seeds))),
+    }
+}
+
+fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
+    for failure in &summary.failures {
+        let words = format!(
+            "seed {}: {} at {} us: {}",
+            failure.seed, failure.property, failure.at_us, failure.reason
+        );
+        output.say(output.tone(Tone::Bad, words))?;
+        output.say(format_args!("  {}", failure.replay))?;
+    }
+    output.say(format_args!(
+        "{} seeds ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
+        summary.seeds, summary.profile, summary.simulated_s, summary.wall_s, summary.speedup
+    ))?;
+    output.say(format_args!(
+        "{} messages, {} resets, {} crashes, {} partitions; {} of {} rare states met",
+        summary.messages,
+        summary.resets,
+        summary.crashes,
+        summary.partitions,
+        summary.probes_hit,
+        summary.probes
+    ))?;
+    for (property, kept) in &summary.properties {
+        output.say(format_args!("  {property:32} held {kept} times"))?;
+    }
+    Ok(())
+}
+
+/// Passes on what is written and counts it.
+struct Counting {
+    to: Box<dyn Write>,
+    count: Rc<RefCell<Count>>,
+}
+
+#[derive(Default)]
+struct Count {
+    lines: u64,
+    checksum: u32,
+}
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        let mut count = self.count.borrow_mut();
+        count.lines += bytes[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
+        count.checksum = crc32c::crc32c_append(count.checksum, &bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn replay(command: Replay, output: &Output) -> Result<(), Problem> {
+    let to: Box<dyn Write> = match &command.trace {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot write to {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        }
+        None if output.json() => Box::new(std::io::sink()),
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    };
+    let count = Rc::new(RefCell::new(Count::default()));
+    let counting = Counting { to, count: count.clone() };
+    let violation = unisono_sim::replay(command.seed, command.profile, command.planted, Box::new(counting));
+    let Count { lines, checksum } = *count.borrow();
+    output.say(format_args!("seed {}: {lines} lines, checksum {checksum:08x}", command.seed))?;
+    output.object(&json!({
+        "command": "replay",
+        "seed": command.seed,
+        "profile": command.profile,
+        "lines": lines,
+        "checksum": format!("{checksum:08x}"),
+        "violation": violation.as_ref().map(ToString::to_string),
+    }))?;
+    violation.map_or(Ok(()), |violation| Err(Problem::failed(violation)))
+}
+
+fn scenarios(command: &Scenarios, output: &Output) -> Result<(), Problem> {
+    let mut different = 0;
+    for path in &command.files {
+        let (problems, told) = scenario(path)?;
+        let name = path.display();
+        if problems.is_empty() {
+            output.say(format_args!("{}  {name}", output.tone(Tone::Good, "as expected")))?;
+        } else {
+            different += 1;
+            output.say(format_args!("{}  {name}", output.tone(Tone::Bad, "different  ")))?;
+        }
+        for problem in &problems {
+            output.say(format_args!("  {problem}"))?;
+        }
+        if command.told || !problems.is_empty() {
+            output.say(told.trim_end())?;
+        }
+        output.object(
+            &json!({"scenario": name.to_string(), "good": problems.is_empty(), "problems": problems}),
+        )?;
+    }
+    output
+        .object(&json!({"command": "scenario", "scenarios": command.files.len(), "different": different}))?;
+    match different {
+        0 => Ok(()),
+        _ => Err(Problem::failed(format!("{different} of {} took another course", command.files.len()))),
+    }
+}
+
+/// Where a script's course differs from what it expects, and what its processes were told.
+fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::usage(format!("cannot read {}: {error}", path.display())))?;
+    let scenario: Scenario =
+        text.parse().map_err(|error| Problem::usage(format!("{}: {error}", path.display())))?;
+    let course = scenario.run(None);
+    Ok((course.problems, course.told))
+}
+
+fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
+    let bar = progress::bar(Planted::ALL.len() as u64, "planted bugs");
+    let report = unisono_sim::mutants(command.threads, &mut |_, _| bar.inc(1));
+    bar.finish_and_clear();
+    for mutant in &report.mutants {
+        match (mutant.seeds_to_catch, &mutant.by) {
+            (Some(seeds), Some(by)) => {
+                let caught = output.tone(Tone::Good, "caught  ");
+                output.say(format_args!("{caught}  {:40} after {seeds:>4} seeds, by {by}", mutant.name))?;
+            }
+            _ => output.say(format_args!("{}  {}", output.tone(Tone::Bad, "survived"), mutant.name))?,
+        }
+    }
+    let mut object: Value = serde_json::to_value(&report).map_err(std::io::Error::other)?;
+    object["command"] = "mutants".into();
+    output.object(&object)?;
+    let survived = report.planted - report.caught;
+    match survived {
+        0 => Ok(()),
+        _ => Err(Problem::failed(format!("{survived} of {} planted bugs were not caught", report.planted))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_from_and_to() {
+        assert_eq!(seeds("1..600"), Ok(1..=600));
+        assert_eq!(seeds("7"), Ok(7..=7));
+        assert_eq!(seeds("3..=4"), Ok(3..=4));
+        for bad in ["", "x..2", "5..1", "..3", "-1..3"] {
+            assert!(seeds(bad).is_err(), "{bad}");
+        }
+    }
+}
