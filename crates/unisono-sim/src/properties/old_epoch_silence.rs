@@ -1,10 +1,14 @@
 //! G18, silence of what is over: a life whose stream has ended does nothing further; a member that promised a ballot
-//! numbers and accepts nothing in that epoch any more; nobody returns to an epoch it has left.
+//! numbers and accepts nothing in that epoch any more; no member returns to an epoch it has left.
+//!
+//! Who learns that an epoch was decided without it knows everything below the next one to be accepted. So a member
+//! may accept after its promise if all of that is kept, and its part in the group is over.
 
-use super::streams::PLACED;
+use super::streams::{Lineage, PLACED, Streams, VIEW_CHANGES};
 use super::tables::Table;
 use super::{Property, Violation, broken};
-use crate::record::{Epoch, Kind, Record, What};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use unisono_core::{Phase, Seqno};
 
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -12,14 +16,19 @@ struct State {
     over: bool,
     /// The last epoch in which it promised a ballot.
     promised: Option<Epoch>,
+    entered: bool,
     /// The epochs of its marks, in the order in which they came.
     epochs: Vec<Epoch>,
+    /// What it accepted after its promise, and in which epoch.
+    late: Option<(Epoch, Seqno)>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct OldEpochSilence {
     states: Table<State>,
+    streams: Streams,
+    lineage: Lineage,
     checked: u64,
 }
 
@@ -46,22 +55,55 @@ impl Property for OldEpochSilence {
         let state = self.states.at(record.life);
         match record.what {
             What::Promised { epoch } => state.promised = Some(epoch),
-            What::Numbered { epoch, .. } | What::Accepted { epoch, .. } if state.promised == Some(epoch) => {
-                return broken(self, record, || "it had promised a ballot of that epoch".into());
+            What::Accepted { epoch, through } => {
+                if state.promised == Some(epoch) {
+                    state.late = Some((epoch, through));
+                }
+                return Ok(());
             }
             What::EpochBegun { epoch } => {
-                if state.epochs.contains(&epoch) {
+                if state.entered && state.epochs.contains(&epoch) {
                     return broken(self, record, || format!("it returns to {epoch:?}"));
+                }
+                if let Some(late) = state.late {
+                    return broken(self, record, || format!("it accepted after its promise: {late:?}"));
                 }
                 state.epochs.push(epoch);
             }
-            What::Accepted { .. } => return Ok(()),
+            What::Numbered { epoch, .. } if state.promised == Some(epoch) || state.late.is_some() => {
+                return broken(self, record, || "it had promised a ballot of that epoch".into());
+            }
+            What::Entered { .. } => state.entered = true,
             _ => {}
         }
         if state.over {
             return broken(self, record, || "its stream had ended".into());
         }
         state.over = record.what.kind().bit() & ENDS != 0;
+        self.lineage.follow(record, &mut self.streams);
+        if record.what.kind().bit() & VIEW_CHANGES != 0 {
+            self.streams.follow(record);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        let lost = |(epoch, through)| {
+            let children = self.lineage.children(epoch);
+            !children.is_empty() && children.iter().all(|next| !self.lineage.keeps(*next, epoch, through))
+        };
+        let goes_on = |life| {
+            let phase = end.standings.iter().find(|standing| standing.life == life).map(|s| s.phase);
+            phase.is_some_and(|phase| matches!(phase, Phase::Member | Phase::Resetting))
+        };
+        for (life, state) in (0..).map(Life).zip(self.states.iter()) {
+            if let Some(late) = state.late
+                && (lost(late) || goes_on(life))
+            {
+                let what = format!("{life:?} accepted after its promise: {late:?}");
+                return Err(Violation { property: self.name(), at: end.at, what });
+            }
+        }
         Ok(())
     }
 
@@ -100,18 +142,34 @@ mod tests {
         }
     }
 
+    /// Right after the last promise of this life.
+    fn after_promise(life: Life, what: What) -> Story {
+        let mut story = good();
+        let promise = story.position(|r| r.life == life && matches!(r.what, What::Promised { .. }));
+        let record = Record { what, ..story.records[promise].clone() };
+        story.records.insert(promise + 1, record);
+        story
+    }
+
     #[test]
     fn rejects_numbering_and_accepting_after_a_promise() {
-        let whats = [
-            What::Numbered { epoch: Epoch(0), term: 0, from: 6, to: 6 },
-            What::Accepted { epoch: Epoch(0), through: 9 },
-        ];
-        for what in whats {
+        let epoch = Epoch(0);
+        after_promise(Life(1), What::Numbered { epoch, term: 0, from: 6, to: 6 })
+            .bad(OldEpochSilence::default());
+        after_promise(Life(1), What::Accepted { epoch, through: 4 }).bad(OldEpochSilence::default());
+    }
+
+    #[test]
+    fn takes_acceptance_by_decree_of_what_is_kept() {
+        let epoch = Epoch(0);
+        for (through, is_kept) in [(4, true), (9, false)] {
             let mut story = good();
-            let promise = story.position(|r| r.life == Life(1) && matches!(r.what, What::Promised { .. }));
-            let record = Record { what, ..story.records[promise].clone() };
-            story.records.insert(promise + 1, record);
-            story.bad(OldEpochSilence::default());
+            let excluded = story.position(|r| matches!(r.what, What::Excluded { .. }));
+            for what in [What::Promised { epoch }, What::Accepted { epoch, through }].into_iter().rev() {
+                let record = Record { what, ..story.records[excluded].clone() };
+                story.records.insert(excluded, record);
+            }
+            assert_eq!(story.judge(OldEpochSilence::default()).is_ok(), is_kept);
         }
     }
 
