@@ -309,7 +309,9 @@ impl Group {
             if joining.found.as_ref().is_none_or(|(known, _)| better(known)) {
                 joining.found = Some((here, from));
             }
-            joining.choose_at.get_or_insert(now + COLLECT);
+            // Who was answered in the last moment does not give up before it has chosen.
+            let choose_at = *joining.choose_at.get_or_insert(now + COLLECT);
+            joining.give_up_at = joining.give_up_at.max(choose_at);
             return;
         }
         if self.door.seek.is_some_and(|(_, _, nonce)| nonce == here.nonce) && here.instance != self.instance {
