@@ -159,9 +159,11 @@ impl AsyncGroup {
 
     /// As [`Group::leave`](crate::Group::leave).
     pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
-        let mut goodbye = Some(goodbye.into());
-        poll_fn(|context| self.shared().poll(context, |slot, now| commands::leave(slot, now, &mut goodbye)))
-            .await
+        let (goodbye, mut begun) = (goodbye.into(), false);
+        poll_fn(|context| {
+            self.shared().poll(context, |slot, now| commands::leave(slot, now, &goodbye, &mut begun))
+        })
+        .await
     }
 
     /// As [`Group::hand_over`](crate::Group::hand_over).

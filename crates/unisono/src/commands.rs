@@ -5,7 +5,7 @@ use crate::engine::{Attempt, Interest, Slot};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
-use unisono_core::{Event, MessageNumber, Phase, SendError, Seqno, Time};
+use unisono_core::{Event, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
 
 /// Most events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -49,14 +49,16 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Gives the message to the core. An error that more room, or the end of a reset, will cure is none: nothing.
+    /// Gives the message to the core; nothing if it has to wait: for room, for the end of a reset, or for a founder
+    /// that gave way to an older group to be in that one.
     fn give(&self, slot: &mut Slot, now: Time) -> Option<Result<MessageNumber, SendError>> {
         let payload = self.payload.clone();
         let given = match self.resilience {
             None => slot.group.send(now, payload),
             Some(resilience) => slot.group.send_resilient(now, payload, resilience),
         };
-        (!matches!(given, Err(SendError::WindowFull | SendError::Resetting))).then_some(given)
+        let waits = matches!(given, Err(SendError::WindowFull | SendError::Resetting | SendError::NotMember));
+        (!waits).then_some(given)
     }
 
     /// Waits for room.
@@ -143,16 +145,19 @@ pub(crate) fn place(outcome: BatchOutcome) -> Result<Seqno, SendFailure> {
     outcome.failure.map_or(Ok(outcome.last), Err)
 }
 
-/// Leaves, and waits until nobody needs this member any more. `goodbye` is nothing once the leave has begun.
+/// Leaves, and waits until nobody needs this member any more. `begun` is set once the leave has begun.
 pub(crate) fn leave(
     slot: &mut Slot,
     now: Time,
-    goodbye: &mut Option<Bytes>,
+    goodbye: &Bytes,
+    begun: &mut bool,
 ) -> Attempt<Result<(), LeaveFailure>> {
-    if let Some(goodbye) = goodbye.take()
-        && let Err(error) = slot.group.leave(now, goodbye)
-    {
-        return Attempt::Done(Err(error.into()));
+    if !*begun {
+        match slot.group.leave(now, goodbye.clone()) {
+            Ok(()) => *begun = true,
+            Err(LeaveError::NotMember) => return Attempt::Wait(Interest::Progress),
+            Err(error) => return Attempt::Done(Err(error.into())),
+        }
     }
     match slot.phase() {
         Phase::Gone => Attempt::Done(Ok(())),

@@ -164,8 +164,9 @@ impl Group {
     /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512 bytes)
     /// with the leave. What was not received yet can be received afterwards.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
-        let mut goodbye = Some(goodbye.into());
-        self.shared().block(None, |slot, now| commands::leave(slot, now, &mut goodbye)).unwrap_or(Ok(()))
+        let (goodbye, mut begun) = (goodbye.into(), false);
+        let left = self.shared().block(None, |slot, now| commands::leave(slot, now, &goodbye, &mut begun));
+        left.unwrap_or(Ok(()))
     }
 
     /// Gives the role of orderer to another member; only the orderer can. It is done with an [`Event::HandedOver`].
