@@ -120,8 +120,17 @@ impl Director {
         ] {
             self.world.cue(at, Cue::Part(part));
         }
-        self.give_life(0, Entry::Found(self.plan.config.clone()));
-        for process in 1..self.plan.places {
+        let founders = if self.plan.starts_together { self.plan.members } else { 1 };
+        if self.plan.starts_together {
+            // The network is quiet until chaos begins.
+            self.clear_the_air();
+        }
+        for process in 0..founders {
+            let config = self.plan.config.clone();
+            let entry = if founders == 1 { Entry::Found(config) } else { Entry::JoinOrFound(config) };
+            self.give_life(process, entry);
+        }
+        for process in founders..self.plan.places {
             let latest = if process < self.plan.members { 100 * MILLISECOND } else { parts.settling };
             let delay = self.whims.below(latest);
             self.world.cue(delay, Cue::Start { process: process as u16 });
@@ -172,7 +181,7 @@ impl Director {
             self.plan.settings.transport
         };
         let birth = Birth {
-            name: name(process),
+            name: name(process, self.plan.long_names),
             entry,
             settings: Settings { transport, ..self.plan.settings.clone() },
             gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },

@@ -62,6 +62,7 @@ const STEPS: &[(u32, (FrameKind, u64))] = &[
 impl Director {
     pub(super) fn let_chaos_begin(&mut self) {
         self.is_chaos = true;
+        self.world.network.weather = self.plan.weather.clone();
         for i in 0..self.plan.faults.len() {
             self.await_fault(i);
         }

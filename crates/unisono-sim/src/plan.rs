@@ -144,6 +144,10 @@ pub(crate) struct Plan {
     /// Processes; the first `members` of them form the group, others join later.
     pub(crate) places: usize,
     pub(crate) members: usize,
+    /// All start at once and found the group if they find none; otherwise the first founds it and the others join.
+    pub(crate) starts_together: bool,
+    /// Names are as long as they may be, so that lists of members need several datagrams.
+    pub(crate) long_names: bool,
     pub(crate) config: GroupConfig,
     pub(crate) settings: Settings,
     /// Each life chooses its transport for itself.
@@ -161,8 +165,9 @@ pub(crate) struct Plan {
 }
 
 /// The name of the member at a place.
-pub(crate) fn name(process: usize) -> Name {
-    Name::new(&format!("m{process}")).unwrap_or_default()
+pub(crate) fn name(process: usize, is_long: bool) -> Name {
+    let width = if is_long { Name::BYTES_MAX } else { 0 };
+    Name::new(&format!("{:_<width$}", format!("m{process}"))).unwrap_or_default()
 }
 
 impl Plan {
@@ -177,6 +182,9 @@ impl Plan {
             Profile::Partition => plan.partition(random),
             Profile::Crash => plan.crash(random),
             Profile::Swarm => plan.swarm(random),
+        }
+        if profile != Profile::Perf && random.chance(0.15) {
+            plan.start_together();
         }
         plan
     }
@@ -222,6 +230,8 @@ impl Plan {
         Plan {
             places: members + random.below(3) as usize,
             members,
+            starts_together: false,
+            long_names: random.chance(0.1),
             config,
             settings,
             mixed_transports: random.chance(0.3),
@@ -246,8 +256,15 @@ impl Plan {
         }
     }
 
+    /// Nothing disturbs the meeting: a founder gives way only as long as it is alone and has ordered nothing.
+    fn start_together(&mut self) {
+        self.starts_together = true;
+        self.parts.chaos = 2 * SECOND;
+    }
+
     fn perf(&mut self) {
         self.places = self.members;
+        self.long_names = false;
         self.config = GroupConfig { automatic: true, ..GroupConfig::default() };
         self.settings = Settings::default();
         self.mixed_transports = false;
@@ -366,7 +383,7 @@ impl Plan {
     }
 
     fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
-        let names = (0..self.members).map(name).collect();
+        let names = (0..self.members).map(|place| name(place, self.long_names)).collect();
         let choice = random.weigh(&[(85, 0), (10, 1), (if nobody_crashes { 5 } else { 0 }, 2)]);
         self.config.quorum = match choice {
             0 => Quorum::MajorityOfView,

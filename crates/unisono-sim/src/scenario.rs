@@ -161,7 +161,7 @@ impl Scenario {
                 self.config.quorum = match words.next()? {
                     "majority" => Quorum::MajorityOfView,
                     "all" => Quorum::All,
-                    "list" => Quorum::MajorityOf((0..self.members).map(name).collect()),
+                    "list" => Quorum::MajorityOf((0..self.members).map(|place| name(place, false)).collect()),
                     "at-least" => Quorum::AtLeast(words.number()?),
                     other => return Err(format!("no policy is called {other}")),
                 }
@@ -411,8 +411,14 @@ impl Stage<'_> {
 
     fn give_life(&mut self, process: usize, entry: Entry) {
         let settings = Settings { transport: self.scenario.transport, ..Settings::default() };
-        let birth =
-            Birth { name: name(process), entry, settings, gain: 0, events_first: false, planted: None };
+        let birth = Birth {
+            name: name(process, false),
+            entry,
+            settings,
+            gain: 0,
+            events_first: false,
+            planted: None,
+        };
         if let Err(error) = self.world.start(process, birth) {
             self.problems.push(error.to_string());
         }

@@ -64,7 +64,11 @@ impl Director {
         let process_cue = process as u16;
         match tidings {
             Tidings::Entered => {
-                let pause = exponential(&mut self.whims, self.plan.workload.every);
+                let mut pause = exponential(&mut self.whims, self.plan.workload.every);
+                if self.plan.starts_together {
+                    // A founder that has sent something cannot give way to another any more.
+                    pause += self.plan.parts.chaos.saturating_sub(self.world.now);
+                }
                 self.world.cue(pause, Cue::Act { process: process_cue, life });
             }
             Tidings::Suspected => {
