@@ -17,7 +17,11 @@ pub(crate) enum Role {
     /// A member of a group put to the test.
     Trial(crate::trial::member::Role),
     /// A member of a group whose latency is measured.
-    Latency(crate::bench::member::Role),
+    Latency(crate::bench::latency::member::Role),
+    /// A member of a group under load.
+    Throughput(crate::bench::throughput::member::Role),
+    /// A process of the bare fan-out beside it.
+    Fanout(crate::bench::fanout::Role),
     /// A process of the bare floor beside a measured group.
     Floor(crate::bench::floor::Role),
 }
@@ -27,7 +31,9 @@ pub(crate) fn run(command: &Worker) -> anyhow::Result<()> {
     match orders.next()? {
         Some(Role::Trial(role)) => crate::trial::member::work(role, orders),
         Some(Role::Floor(role)) => crate::bench::floor::work(role, orders),
-        Some(Role::Latency(role)) => crate::bench::member::work(role, orders),
+        Some(Role::Latency(role)) => crate::bench::latency::member::work(role, orders),
+        Some(Role::Throughput(role)) => crate::bench::throughput::member::work(role, orders),
+        Some(Role::Fanout(role)) => crate::bench::fanout::work(role, orders),
         None => Ok(()),
     }
 }

@@ -26,6 +26,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sim", "scenario"],
     &["sim", "mutants"],
     &["bench", "latency"],
+    &["bench", "throughput"],
     &["bench", "failover"],
 ];
 

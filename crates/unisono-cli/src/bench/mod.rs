@@ -4,17 +4,18 @@
 //! processors; ratios are taken once per round and the median is reported.
 
 mod failover;
+pub(crate) mod fanout;
 pub(crate) mod floor;
-mod latency;
-pub(crate) mod member;
+pub(crate) mod latency;
 mod placement;
 mod statistics;
+pub(crate) mod throughput;
 
 use crate::arguments::Common;
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// Measure a group beside what the machine allows
 #[derive(Args, Debug)]
@@ -27,7 +28,40 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Latency(latency::Latency),
+    Throughput(throughput::Throughput),
     Failover(failover::Failover),
+}
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// To the orderer, which sends them to all
+    Pb,
+    /// To all, and the orderer sends a short accept
+    Bb,
+    /// By size
+    #[default]
+    Auto,
+}
+
+impl Method {
+    /// The size above which messages travel by BB.
+    fn broadcast_above_bytes(self) -> Option<u32> {
+        match self {
+            Method::Pb => Some(u32::MAX),
+            Method::Bb => Some(0),
+            Method::Auto => None,
+        }
+    }
+
+    /// Its name on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Method::Pb => "pb",
+            Method::Bb => "bb",
+            Method::Auto => "auto",
+        }
+    }
 }
 
 impl Bench {
@@ -35,6 +69,7 @@ impl Bench {
     pub(crate) fn common(&self) -> &Common {
         match &self.what {
             What::Latency(command) => &command.common,
+            What::Throughput(command) => &command.common,
             What::Failover(command) => &command.common,
         }
     }
@@ -43,6 +78,7 @@ impl Bench {
 pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Result<(), Problem> {
     match command.what {
         What::Latency(command) => latency::run(command, settings, output),
+        What::Throughput(command) => throughput::run(command, settings, output),
         What::Failover(command) => failover::run(command, settings, output),
     }
 }

@@ -1,6 +1,6 @@
 //! A member process whose group is measured for latency: one sends, all receive.
 
-use super::placement;
+use crate::bench::placement;
 use crate::connection;
 use crate::processes::{self, Orders};
 use crate::settings::Settings;

@@ -1,7 +1,9 @@
 //! `unisono bench latency`: how long a message takes to its sender's own delivery, beside the bare path.
 
+pub(crate) mod member;
+
+use super::Method;
 use super::floor::{self, Floor, Path};
-use super::member::{self, Order, Report, Usage};
 use super::placement::Placement;
 use super::statistics::{Ratio, quantile};
 use crate::arguments::{Common, OrderChoice};
@@ -12,7 +14,8 @@ use crate::progress;
 use crate::settings::Settings;
 use crate::trial::lot;
 use crate::worker;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use member::{Order, Report, Usage};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -66,38 +69,6 @@ pub(crate) struct Latency {
 
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-/// How messages travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Method {
-    /// To the orderer, which sends them to all
-    Pb,
-    /// To all, and the orderer sends a short accept
-    Bb,
-    /// By size
-    #[default]
-    Auto,
-}
-
-impl Method {
-    /// The size above which messages travel by BB.
-    pub(crate) fn broadcast_above_bytes(self) -> Option<u32> {
-        match self {
-            Method::Pb => Some(u32::MAX),
-            Method::Bb => Some(0),
-            Method::Auto => None,
-        }
-    }
-
-    /// Its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Method::Pb => "pb",
-            Method::Bb => "bb",
-            Method::Auto => "auto",
-        }
-    }
 }
 
 pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {

@@ -1,0 +1,289 @@
+//! A member process whose group is loaded: all receive, some send as fast as their window allows.
+
+use crate::bench::placement;
+use crate::connection;
+use crate::processes::{self, Orders, monotonic_ns, processor_ns};
+use crate::settings::Settings;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use unisono::{Bytes, Event, Group, GroupConfig, Uid};
+
+/// What a sender says when its block is over.
+const OVER: &[u8] = b"unisono bench: over";
+/// A sender fills its window when at least this part of it is free: submitting one by one would cost a packet each.
+const REFILL_PART: u32 = 4;
+
+/// Which member to be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    pub(crate) group: String,
+    /// Founds the group; the others join it.
+    pub(crate) founder: bool,
+    /// One of those that send.
+    pub(crate) sender: bool,
+    /// How many send.
+    pub(crate) senders: usize,
+    pub(crate) resilience: u8,
+    pub(crate) broadcast_above_bytes: Option<u32>,
+    /// Messages of a sender that may be under way.
+    pub(crate) window: u32,
+    /// Size of a message.
+    pub(crate) bytes: usize,
+    /// The processor it stays on; any if not given.
+    pub(crate) processor: Option<usize>,
+    pub(crate) settings: Settings,
+}
+
+/// An order to a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Load the group until `to_ns`, and count from `from_ns` on: both on the machine's monotonic clock.
+    Load { from_ns: u64, to_ns: u64 },
+    /// Say how many members are reached by multicast.
+    Transport,
+}
+
+/// What a member reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It is in.
+    Entered,
+    /// A block is over.
+    Tally(Tally),
+    /// So many members are reached by multicast.
+    ByMulticast(usize),
+    /// Something is wrong with it.
+    Trouble(String),
+}
+
+/// What a member counted while a block was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// Messages delivered.
+    pub(crate) delivered: u64,
+    /// Processor time in nanoseconds.
+    pub(crate) processor_ns: u64,
+    /// Datagrams sent; a multicast counts once.
+    pub(crate) datagrams: u64,
+    /// Nanoseconds from submission to delivery of its own messages, and how often each.
+    pub(crate) took: Vec<(u64, u64)>,
+    /// Over all places of all blocks so far: how many, and a hash of what was found at each.
+    pub(crate) places: u64,
+    pub(crate) hash: u64,
+}
+
+/// The life of a loaded member.
+pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+    if let Some(processor) = role.processor {
+        placement::stay_on(processor)?;
+    }
+    let group = enter(&role)?;
+    processes::report(&Report::Entered)?;
+    let mut member = Member::new(group, &role)?;
+    while let Some(order) = orders.next()? {
+        processes::report(&match order {
+            Order::Load { from_ns, to_ns } => match member.load(from_ns, to_ns) {
+                Ok(tally) => Report::Tally(tally),
+                Err(error) => Report::Trouble(format!("{error:#}")),
+            },
+            Order::Transport => {
+                let report = member.group.report();
+                Report::ByMulticast(report.members.iter().filter(|member| member.multicast).count())
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn enter(role: &Role) -> anyhow::Result<Group> {
+    let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
+    let mut config =
+        GroupConfig { resilience: role.resilience, window: role.window, ..GroupConfig::default() };
+    if let Some(bytes) = role.broadcast_above_bytes {
+        config.broadcast_above_bytes = bytes;
+    }
+    Ok(if role.founder {
+        Group::create(&role.group, config, &options)?
+    } else {
+        connection::patiently(|| Group::join(&role.group, "", &options))?
+    })
+}
+
+struct Member {
+    group: Group,
+    me: Uid,
+    message: Bytes,
+    sender: bool,
+    senders: usize,
+    window: u32,
+    places: u64,
+    hash: u64,
+}
+
+impl Member {
+    fn new(group: Group, role: &Role) -> anyhow::Result<Member> {
+        let me = group.info().me;
+        let message = Bytes::from(vec![b'x'; role.bytes]);
+        let (sender, senders, window) = (role.sender, role.senders, role.window);
+        Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0 })
+    }
+
+    /// One block: sends if it is one of those who do, receives until every sender has said that it is over.
+    fn load(&mut self, from_ns: u64, to_ns: u64) -> anyhow::Result<Tally> {
+        let mut gauge = Gauge::new(from_ns, to_ns)?;
+        let mut flight = Flight::default();
+        let mut events = Vec::new();
+        let (mut over, mut said) = (0, !self.sender);
+        while over < self.senders {
+            let now = monotonic_ns();
+            gauge.look(now, &self.group);
+            if !said && now >= to_ns {
+                said = true;
+                drop(self.group.submit(Bytes::from_static(OVER))?);
+            } else if !said {
+                let room = self.window - flight.under_way;
+                if room >= self.window.div_ceil(REFILL_PART) {
+                    flight.launch(now, room);
+                    let messages = (0..room).map(|_| self.message.clone());
+                    drop(self.group.submit_all(messages).map_err(|(_, error)| error)?);
+                }
+            }
+            self.group.receive_many(&mut events)?;
+            let now = monotonic_ns();
+            gauge.look(now, &self.group);
+            for event in events.drain(..) {
+                match event {
+                    Event::Message { seqno, sender, number, payload } => {
+                        self.note(seqno, sender, number, &payload);
+                        if payload == OVER {
+                            over += 1;
+                        } else if sender == self.me {
+                            let began = flight.land();
+                            gauge.delivered(now, Some(now.saturating_sub(began)));
+                        } else {
+                            gauge.delivered(now, None);
+                        }
+                    }
+                    Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
+                    _ => {}
+                }
+            }
+        }
+        Ok(gauge.tally(self.places, self.hash))
+    }
+
+    /// Hashes what was found at a place into what was found before.
+    fn note(&mut self, seqno: u64, sender: Uid, number: u64, payload: &[u8]) {
+        let content = u64::from(crc32c::crc32c(payload));
+        for word in [seqno, sender.0, number, content] {
+            self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+        self.places += 1;
+    }
+}
+
+/// This member's messages under way, in batches that left together.
+#[derive(Default)]
+struct Flight {
+    under_way: u32,
+    /// When each batch left, and how many of it have not come back.
+    batches: VecDeque<(u64, u32)>,
+}
+
+impl Flight {
+    fn launch(&mut self, now: u64, count: u32) {
+        self.under_way += count;
+        self.batches.push_back((now, count));
+    }
+
+    /// The oldest message has come back: when it left.
+    fn land(&mut self) -> u64 {
+        self.under_way = self.under_way.saturating_sub(1);
+        let Some((began, left)) = self.batches.front_mut() else { return 0 };
+        let began = *began;
+        *left -= 1;
+        if *left == 0 {
+            self.batches.pop_front();
+        }
+        began
+    }
+}
+
+/// Counts between two moments.
+struct Gauge {
+    from_ns: u64,
+    to_ns: u64,
+    delivered: u64,
+    took: Histogram<u64>,
+    /// Processor time and datagrams at the two moments.
+    begin: Option<(u64, u64)>,
+    end: Option<(u64, u64)>,
+}
+
+impl Gauge {
+    fn new(from_ns: u64, to_ns: u64) -> anyhow::Result<Gauge> {
+        let took = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
+        Ok(Gauge { from_ns, to_ns, delivered: 0, took, begin: None, end: None })
+    }
+
+    fn look(&mut self, now: u64, group: &Group) {
+        let moment = if self.begin.is_none() && now >= self.from_ns {
+            &mut self.begin
+        } else if self.end.is_none() && now >= self.to_ns {
+            &mut self.end
+        } else {
+            return;
+        };
+        *moment = Some((processor_ns(), group.counters().datagrams_sent));
+    }
+
+    fn delivered(&mut self, now: u64, took: Option<u64>) {
+        if (self.from_ns..self.to_ns).contains(&now) {
+            self.delivered += 1;
+            if let Some(took) = took {
+                self.took.saturating_record(took);
+            }
+        }
+    }
+
+    fn tally(&self, places: u64, hash: u64) -> Tally {
+        let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
+        Tally {
+            delivered: self.delivered,
+            processor_ns: end.0.saturating_sub(begin.0),
+            datagrams: end.1.saturating_sub(begin.1),
+            took: self
+                .took
+                .iter_recorded()
+                .map(|step| (step.value_iterated_to(), step.count_at_value()))
+                .collect(),
+            places,
+            hash,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_in_the_order_of_their_batches() {
+        let mut flight = Flight::default();
+        flight.launch(10, 2);
+        flight.launch(20, 1);
+        assert_eq!((flight.land(), flight.land(), flight.land(), flight.under_way), (10, 10, 20, 0));
+        assert_eq!(flight.land(), 0);
+    }
+
+    #[test]
+    fn only_what_is_delivered_while_measured_counts() {
+        let mut gauge = Gauge::new(100, 200).unwrap();
+        for now in [99, 100, 199, 200] {
+            gauge.delivered(now, Some(5));
+        }
+        let tally = gauge.tally(4, 1);
+        assert_eq!((tally.delivered, tally.took), (2, vec![(5, 2)]));
+    }
+}
