@@ -1,6 +1,7 @@
 //! Invented histories for the properties' own tests: a perfect group, told step by step. Each test takes a good
 //! story, which its property must accept, and breaks it, which its property must see.
 
+use super::streams::next_in_rank;
 use super::{Judge, Property, Terms, Violation};
 use crate::record::{End, Epoch, Life, Record, Reset, Standing, View, What};
 use std::time::Duration;
@@ -167,10 +168,10 @@ impl Story {
         match entry {
             Entry::Join(life) => self.view.push(life),
             Entry::Leave(life) => {
-                self.view.retain(|other| *other != life);
                 if life == self.orderer {
-                    (self.orderer, self.term) = (self.view.first().copied().unwrap_or(life), end);
+                    (self.orderer, self.term) = (next_in_rank(&self.view, life), end);
                 }
+                self.view.retain(|other| *other != life);
             }
             Entry::Role(life) => (self.orderer, self.term) = (life, end),
             Entry::Message { .. } | Entry::Reset => {}
@@ -291,7 +292,7 @@ impl Story {
             match entry {
                 Entry::Role(life) => orderer = *life,
                 Entry::Leave(life) if *life == orderer => {
-                    orderer = self.view_at(place).first().copied().unwrap_or(orderer);
+                    orderer = next_in_rank(&self.view_at(place - 1), orderer);
                 }
                 _ => {}
             }

@@ -72,15 +72,21 @@ impl Streams {
             }
             What::Left { seqno, member, .. } => {
                 stream.last = *seqno;
-                stream.view.retain(|other| other != member);
                 stream.members.remove(*member);
-                if let (true, Some(first)) = (stream.orderer == *member, stream.view.first()) {
-                    stream.orderer = *first;
+                if stream.orderer == *member {
+                    stream.orderer = next_in_rank(&stream.view, *member);
                 }
+                stream.view.retain(|other| other != member);
             }
             _ => {}
         }
     }
+}
+
+/// Who orders after `leaver`, who did so: the next in rank, and after the last the first.
+pub(super) fn next_in_rank(view: &[Life], leaver: Life) -> Life {
+    let rank = view.iter().position(|member| *member == leaver).map_or(0, |rank| rank + 1);
+    view.get(rank).or(view.first()).copied().unwrap_or(leaver)
 }
 
 /// The place of an event; nothing for records that have none.

@@ -2,7 +2,8 @@
 //! accepted never shrinks; it purges only what it held, delivers only what it knows to be accepted, and enters no
 //! epoch that keeps less than it took for accepted.
 //!
-//! Who is excluded may cut its log to what the others keep: then it must be over with it.
+//! Who is excluded may cut its log to what the others keep: then it must be over with it. Who only listens may begin
+//! to listen again, with nothing.
 
 use super::streams::{PLACED, placed_at};
 use super::tables::Table;
@@ -33,7 +34,12 @@ impl Property for Watermarks {
     }
 
     fn interests(&self) -> u32 {
-        PLACED | Kind::Stored.bit() | Kind::Accepted.bit() | Kind::Purged.bit() | Kind::Numbered.bit()
+        PLACED
+            | Kind::EpochBegun.bit()
+            | Kind::Stored.bit()
+            | Kind::Accepted.bit()
+            | Kind::Purged.bit()
+            | Kind::Numbered.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
@@ -51,6 +57,11 @@ impl Property for Watermarks {
                 } else if known.entered && through < known.accepted {
                     let was = known.accepted;
                     return broken(self, record, || format!("{was} was accepted, and {through} is kept"));
+                }
+            }
+            What::EpochBegun { .. } => {
+                if !known.entered {
+                    *state = State::default();
                 }
             }
             What::Numbered { .. } => {
