@@ -2,13 +2,15 @@
 //! below it when it was reported, and is in every later view's log unless more members are missing than its
 //! resilience covers.
 //!
-//! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum.
+//! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum. So it is with one
+//! whose sender was told that the group went on without it, and where.
 
 use super::keeping::{Hold, Keeping};
-use super::streams::{Lineage, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
+use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
+use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
-use unisono_core::{Outcome, Seqno};
+use unisono_core::{Outcome, Seqno, Time};
 
 /// A message reported *ok*, for which too few holders were found so far.
 #[derive(Clone, Debug)]
@@ -33,6 +35,11 @@ pub(super) struct AcknowledgedDurable {
     lineage: Lineage,
     views: Views,
     marks: MarkTable,
+    epochs: Epochs,
+    /// When each epoch began for somebody.
+    begun: Table<Option<Time>>,
+    /// Epochs that began for somebody, of whose beginning no application was told yet.
+    unplaced: Vec<Epoch>,
     lives: u32,
     /// Reports of an epoch of which nobody was told yet.
     early: Vec<(Epoch, Seqno, Record)>,
@@ -52,6 +59,9 @@ impl AcknowledgedDurable {
             lineage: Lineage::default(),
             views: Views::default(),
             marks: MarkTable::default(),
+            epochs: Epochs::default(),
+            begun: Table::default(),
+            unplaced: Vec::new(),
             lives: 0,
             early: Vec::new(),
             doubts: Vec::new(),
@@ -91,6 +101,14 @@ impl AcknowledgedDurable {
         }
     }
 
+    /// An epoch had begun by then that goes on with this place.
+    fn decreed(&self, epoch: Epoch, seqno: Seqno, then: Time) -> bool {
+        self.lineage.children(epoch).iter().any(|next| {
+            let begun = self.begun.get(*next).copied().flatten();
+            begun.is_some_and(|begun| begun <= then) && self.lineage.keeps(*next, epoch, seqno)
+        })
+    }
+
     /// Asks the doubts again that lie below a place that somebody's events have passed.
     fn settle(&mut self, through: impl Fn(Epoch) -> Seqno) -> Result<(), Violation> {
         let doubts = std::mem::take(&mut self.doubts);
@@ -98,7 +116,9 @@ impl AcknowledgedDurable {
             let Doubt { record, epoch, seqno, resilience, holders } = &doubt;
             if through(*epoch) + 1 < *seqno {
                 self.doubts.push(doubt);
-            } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member)) {
+            } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member))
+                && !self.decreed(*epoch, *seqno, record.at)
+            {
                 return broken(self, record, || {
                     format!("place {seqno} was held by {holders:?} alone, with resilience {resilience}")
                 });
@@ -114,7 +134,12 @@ impl Property for AcknowledgedDurable {
     }
 
     fn interests(&self) -> u32 {
-        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::Stored.bit()
+        VIEW_CHANGES
+            | Kind::Sent.bit()
+            | Kind::SendResult.bit()
+            | Kind::Delivered.bit()
+            | Kind::Stored.bit()
+            | Kind::EpochBegun.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
@@ -135,7 +160,7 @@ impl Property for AcknowledgedDurable {
                         return broken(self, record, || format!("it was delivered at {known}"));
                     }
                 }
-                let epoch = self.marks.of(record.life).epoch;
+                let epoch = self.epochs.of(record.life);
                 return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno));
             }
             What::SendResult { .. } => {}
@@ -150,13 +175,20 @@ impl Property for AcknowledgedDurable {
                         return broken(self, record, || format!("it was reported ok at {known}"));
                     }
                 }
-                if !self.doubts.is_empty() {
+                if !self.doubts.is_empty() && self.unplaced.is_empty() {
                     let stream = self.streams.of(record.life);
                     let (epoch, last) = (stream.epoch, stream.last);
                     return self.settle(|asked| if Some(asked) == epoch { last } else { 0 });
                 }
             }
             What::Stored { .. } => self.marks.follow(record),
+            What::EpochBegun { epoch } => {
+                self.epochs.follow(record);
+                self.begun.at(*epoch).get_or_insert(record.at);
+                if self.lineage.start(*epoch).is_none() {
+                    self.unplaced.push(*epoch);
+                }
+            }
             What::Reset(reset) => {
                 let stream = self.streams.of(record.life);
                 let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
@@ -171,6 +203,7 @@ impl Property for AcknowledgedDurable {
                         format!("place {lost} was reported ok and is lost with {missing} members")
                     });
                 }
+                self.unplaced.retain(|epoch| *epoch != child);
                 let early = std::mem::take(&mut self.early);
                 for (epoch, seqno, report) in early {
                     self.report(&report, epoch, seqno)?;
@@ -178,6 +211,9 @@ impl Property for AcknowledgedDurable {
             }
             _ => {
                 self.lineage.follow(record, &mut self.streams);
+                if let What::Entered { seqno: 0, view } = &record.what {
+                    self.unplaced.retain(|epoch| *epoch != view.epoch);
+                }
                 self.streams.follow(record);
                 self.views.follow(record, &mut self.streams);
             }
@@ -186,7 +222,7 @@ impl Property for AcknowledgedDurable {
     }
 
     fn finish(&mut self, _end: &End) -> Result<(), Violation> {
-        let mut through = super::tables::Table::<Seqno>::default();
+        let mut through = Table::<Seqno>::default();
         for life in (0..self.lives).map(Life) {
             let stream = self.streams.of(life);
             if let Some(epoch) = stream.epoch {
@@ -237,6 +273,25 @@ mod tests {
         story.crash(Life(0));
         story.reset(&[Life(1), Life(2)]);
         assert!(judge(&story).unwrap() > 0);
+    }
+
+    #[test]
+    fn takes_what_a_decision_keeps_for_who_is_left_out() {
+        let mut story = Story::of(3, 2);
+        let number = story.send(Life(2));
+        let seqno = story.order(Life(2), number);
+        story.store(Life(2), seqno);
+        story.reset(&[Life(0), Life(1)]);
+        let told = story.last(|record| matches!(record.what, What::SendResult { .. }));
+        told.what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
+        assert!(judge(&story).is_ok());
+        // Before anything was decided this is a lie.
+        let told = story.position(|record| matches!(record.what, What::SendResult { .. }));
+        let mut told = story.records.remove(told);
+        let promise = story.position(|record| matches!(record.what, What::Promised { .. }));
+        told.at = story.records[promise].at;
+        story.records.insert(promise, told);
+        assert!(judge(&story).is_err());
     }
 
     #[test]
