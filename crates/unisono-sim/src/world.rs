@@ -483,6 +483,9 @@ impl World {
         if resident.takes_events_from > self.now {
             return false;
         }
+        // What went out in the meantime may have moved marks: they come before the events that they explain.
+        self.note_marks(process);
+        let Some(resident) = &mut self.processes[process].resident else { return false };
         let mut took = false;
         while let Some(event) = resident.group.poll_event() {
             took = true;
