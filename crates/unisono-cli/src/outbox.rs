@@ -90,7 +90,12 @@ impl Outbox {
             }
         }
         while let Some(payload) = self.waiting.front() {
-            match self.group.try_submit(payload.clone()) {
+            let submitted = match self.under_way.back() {
+                // A reset in this very moment must not let it overtake what it failed.
+                Some((_, before)) => self.group.try_submit_after(before, payload.clone()),
+                None => self.group.try_submit(payload.clone()),
+            };
+            match submitted {
                 Ok(ticket) => {
                     if let Some(payload) = self.waiting.pop_front() {
                         self.under_way.push_back((payload, ticket));

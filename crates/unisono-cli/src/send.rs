@@ -13,7 +13,7 @@ use serde_json::json;
 use std::io::{BufRead, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
-use unisono::{Bytes, Ended, Group, LookError};
+use unisono::{Bytes, LookError};
 
 /// Lines read ahead of the group.
 const LINES_AHEAD: usize = 4096;
@@ -64,13 +64,14 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     let resilience = command.resilience.unwrap_or(RESILIENCE);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
-    let receiving = receive_and_forget(&group, command.resilience)?;
+    if let Ok(entered) = group.receive() {
+        connection::warn_of_other_resilience(&entered, command.resilience);
+    }
+    group.ignore_events();
     let lines = read(command.text)?;
     let mut outbox = Outbox::new(group.clone());
     let done = send_all(&mut outbox, &lines);
     leave(&group);
-    // The stream of events ends with the leave.
-    let _ = receiving.join();
     let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
     output.say(match accepted {
         1 => "1 message accepted".to_string(),
@@ -100,27 +101,6 @@ fn wait_for_members(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// A member that only sends receives all the same: whoever does not holds everybody up.
-fn receive_and_forget(
-    group: &Group,
-    resilience: Option<u8>,
-) -> std::io::Result<std::thread::JoinHandle<Ended>> {
-    let group = group.clone();
-    std::thread::Builder::new().name("events".into()).spawn(move || {
-        let mut events = Vec::new();
-        loop {
-            match group.receive_many(&mut events) {
-                Ok(_) => {
-                    for event in events.drain(..) {
-                        connection::warn_of_other_resilience(&event, resilience);
-                    }
-                }
-                Err(ended) => return ended,
-            }
-        }
-    })
 }
 
 /// The texts given, or the lines of standard input as they come.

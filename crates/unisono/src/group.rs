@@ -1,7 +1,7 @@
 //! A member's handle for threads that may block.
 
 use crate::commands::{self, Message};
-use crate::engine::Shared;
+use crate::engine::{Attempt, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::{Opening, Owner};
 use crate::options::Options;
@@ -100,6 +100,20 @@ impl Group {
     /// As [`Group::submit`], but fails with [`SendError::WindowFull`] instead of waiting.
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), Some(Duration::ZERO))
+    }
+
+    /// As [`Group::try_submit`], for a message that comes after an earlier one of this member or not at all: fails
+    /// with [`SendError::Resetting`] if a reset fell upon that one. So whoever sends failed messages again can do
+    /// so before anything later is under way. `before` is to be the last one submitted, and not asked yet.
+    pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
+        let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
+        let number = self.shared().block(Some(Duration::ZERO), |slot, now| {
+            if slot.outcomes.has_failed(before) {
+                return Attempt::Done(Err(SendError::Resetting));
+            }
+            message.submit(slot, now)
+        });
+        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(SendError::WindowFull))?))
     }
 
     fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {

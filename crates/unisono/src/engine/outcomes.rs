@@ -116,6 +116,12 @@ impl Outcomes {
         Some(outcome)
     }
 
+    /// Whether it is known that the span that ends with `last` has not been accepted whole. Nobody has asked for it
+    /// yet.
+    pub(crate) fn has_failed(&mut self, last: MessageNumber) -> bool {
+        self.find(last).is_some_and(|span| span.outcome.failure.is_some())
+    }
+
     /// Wakes `waker` when it is known what became of the span that ends with `last`.
     pub(crate) fn register(&mut self, last: MessageNumber, waker: &Waker) {
         if let Some(span) = self.find(last) {
@@ -169,6 +175,7 @@ mod tests {
         outcomes.resolve(1, Outcome::Ok { seqno: 10 });
         outcomes.resolve(2, Outcome::Failed);
         assert_eq!(outcomes.take(3), None);
+        assert_eq!([1, 2, 3].map(|number| outcomes.has_failed(number)), [false, true, false]);
         assert_eq!(outcomes.take(2).unwrap().failure, Some(SendFailure::Failed));
         assert_eq!(outcomes.take(1), Some(accepted(1, 10)));
         assert_eq!(outcomes.take(1), None);
