@@ -300,7 +300,8 @@ pub enum What {
         /// Last of them.
         to: Seqno,
     },
-    /// Everything through here has left its history.
+    /// Everything through here has left its history. (Where the log of somebody who begins to listen begins is not
+    /// told: it never held what lies before.)
     Purged {
         /// In this epoch.
         epoch: Epoch,
@@ -465,7 +466,7 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
         let last = if after.term > before.received { after.term } else { after.received };
         tell(What::Numbered { epoch, term: before.term, from: before.received + 1, to: last });
     }
-    if before.purged != after.purged {
+    if same_epoch && before.purged != after.purged {
         tell(What::Purged { epoch, through: after.purged });
     }
     if after.promised && !(same_epoch && before.promised) {

@@ -438,16 +438,22 @@ impl World {
             Some(doom) => doom.copies,
             None => u32::MAX,
         };
-        self.note_marks(process);
-        self.take_results(process);
+        self.note_state(process);
         let took_events = events_first && self.take_events(process);
         let mut drained = self.transmit(process, copies_max);
+        self.note_state(process);
         if drained == Drained::Alive && (took_events || (!events_first && self.take_events(process))) {
             // What the application took moves a watermark, which may be worth telling.
-            self.note_marks(process);
             drained = self.transmit(process, copies_max);
+            self.note_state(process);
         }
         if copies_max == u32::MAX { drained } else { Drained::Crashed }
+    }
+
+    /// Whatever an input or sending moved is noted before anybody can see what came of it.
+    fn note_state(&mut self, process: usize) {
+        self.note_marks(process);
+        self.take_results(process);
     }
 
     fn note_marks(&mut self, process: usize) {
@@ -483,9 +489,6 @@ impl World {
         if resident.takes_events_from > self.now {
             return false;
         }
-        // What went out in the meantime may have moved marks: they come before the events that they explain.
-        self.note_marks(process);
-        let Some(resident) = &mut self.processes[process].resident else { return false };
         let mut took = false;
         while let Some(event) = resident.group.poll_event() {
             took = true;

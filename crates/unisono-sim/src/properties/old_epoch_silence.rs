@@ -76,10 +76,11 @@ impl Property for OldEpochSilence {
             What::Entered { .. } => state.entered = true,
             _ => {}
         }
-        if state.over {
+        // Who is over may still serve, and die at it.
+        if state.over && record.what != What::Crashed {
             return broken(self, record, || "its stream had ended".into());
         }
-        state.over = record.what.kind().bit() & ENDS != 0;
+        state.over |= record.what.kind().bit() & ENDS != 0;
         self.lineage.follow(record, &mut self.streams);
         if record.what.kind().bit() & VIEW_CHANGES != 0 {
             self.streams.follow(record);
