@@ -35,11 +35,13 @@ pub(super) struct Stream {
 pub(super) struct Streams(Table<Stream>);
 
 impl Streams {
+    #[inline]
     pub(super) fn of(&mut self, life: Life) -> &mut Stream {
         self.0.at(life)
     }
 
     /// Takes note of an event; of other records, nothing.
+    #[inline]
     pub(super) fn follow(&mut self, record: &Record) {
         if record.what.kind().bit() & PLACED == 0 {
             return;
@@ -104,6 +106,7 @@ pub(super) fn placed_at(event: &What) -> Option<Seqno> {
 
 /// An event's epoch, its place there, and a hash of what it says, the same for all who receive it. Entering is the
 /// joiner's side of its own join. Nothing for records that have no place: a founder's entering among them.
+#[inline]
 pub(super) fn placed(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
     let value = |kind: Kind, words: [u64; 3]| words.into_iter().fold(kind as u64, mix) | 1;
     match &record.what {
@@ -279,6 +282,7 @@ impl MarkTable {
     }
 
     /// Whether this life, dead or alive, ever held everything through `seqno` of `epoch`.
+    #[inline]
     pub(super) fn held(&self, life: Life, epoch: Epoch, seqno: Seqno, lineage: &Lineage) -> bool {
         let Some(mark) = self.now.get(life) else { return false };
         if mark.epoch == Some(epoch) && mark.stored >= seqno {
@@ -304,10 +308,12 @@ impl<T> Default for Messages<T> {
 
 impl<T: Clone + Default> Messages<T> {
     /// The entry, made if there is none yet; nothing if the number is beyond all reason.
+    #[inline]
     pub(super) fn at(&mut self, sender: Life, number: u64) -> Option<&mut T> {
         self.0.at(sender).at(number)
     }
 
+    #[inline]
     pub(super) fn get(&self, sender: Life, number: u64) -> Option<&T> {
         self.0.get(sender)?.get(number)
     }

@@ -32,6 +32,7 @@ impl<T> Default for Table<T> {
 
 impl<T: Default> Table<T> {
     /// The value, made if there is none yet.
+    #[inline]
     pub(super) fn at(&mut self, key: impl Counted) -> &mut T {
         let index = key.count();
         if index >= self.0.len() {
@@ -41,6 +42,7 @@ impl<T: Default> Table<T> {
     }
 
     /// The value, if there is one.
+    #[inline]
     pub(super) fn get(&self, key: impl Counted) -> Option<&T> {
         self.0.get(key.count())
     }
@@ -69,6 +71,7 @@ impl<T: Clone + Default> Places<T> {
     const LEAP_MAX: u64 = 1 << 20;
 
     /// The value at a place, made if there is none yet; nothing if the place is beyond all reason.
+    #[inline]
     pub(super) fn at(&mut self, place: u64) -> Option<&mut T> {
         let offset = place.wrapping_sub(self.first) as usize;
         if offset < self.values.len() {
@@ -104,6 +107,7 @@ impl<T: Clone + Default> Places<T> {
     }
 
     /// The value at a place, if one was made.
+    #[inline]
     pub(super) fn get(&self, place: u64) -> Option<&T> {
         self.values.get(place.checked_sub(self.first)? as usize)
     }
@@ -114,6 +118,7 @@ impl<T: Clone + Default> Places<T> {
 pub(super) struct Lives(Vec<u64>);
 
 impl Lives {
+    #[inline]
     pub(super) fn contains(&self, life: Life) -> bool {
         self.0.get(life.index() / 64).is_some_and(|word| word >> (life.index() % 64) & 1 == 1)
     }
