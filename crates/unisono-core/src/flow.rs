@@ -7,6 +7,7 @@
 use crate::identity::MessageNumber;
 use crate::time::Time;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
@@ -224,25 +225,24 @@ impl Outbox {
     }
 
     /// The oldest message is resolved if its number is at most `through`: takes it out.
-    pub(crate) fn resolve_through(&mut self, through: MessageNumber) -> Option<MessageNumber> {
-        if self.first > through || self.kept.is_empty() {
-            return None;
-        }
-        self.kept.pop_front();
-        self.first += 1;
-        Some(self.first - 1)
+    pub(crate) fn resolve_through(&mut self, through: MessageNumber) -> bool {
+        let resolved = self.first <= through && self.kept.pop_front().is_some();
+        self.first += u64::from(resolved);
+        resolved
     }
 
-    /// A new epoch: what is left here will never have a number. Returns the first and last of those. Numbers are
-    /// not used again: this epoch's first lies beyond them.
-    pub(crate) fn fail_rest(&mut self) -> Option<(MessageNumber, MessageNumber)> {
-        let (first, next) = (self.first, self.next_number());
+    /// A new epoch: what is left here will never have a number. Returns the messages that fail by that, in order.
+    /// Their numbers are not used again: this epoch's first lies beyond them.
+    pub(crate) fn fail_rest(&mut self) -> Vec<MessageNumber> {
+        let whole = (self.first..).zip(&self.kept).filter(|(_, outgoing)| !outgoing.more);
+        let failed = whole.map(|(number, _)| number).collect();
+        let next = self.next_number();
         self.kept.clear();
         self.first = next;
         self.base = next;
         self.numbered = next - 1;
         self.restart();
-        (first < next).then_some((first, next - 1))
+        failed
     }
 }
 

@@ -294,10 +294,11 @@ impl History {
                 }
             }
             Change::Leave { uid, .. } => {
-                let Some(rank) = members.iter().position(|member| member.uid == *uid) else { return };
-                members.remove(rank);
-                if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push_back((seqno, members[rank % members.len()].uid));
+                members.retain(|member| member.uid != *uid);
+                if self.term().1 == *uid
+                    && let Some(first) = members.first()
+                {
+                    self.terms.push_back((seqno, first.uid));
                 }
                 self.at_received.remove(*uid);
             }

@@ -402,7 +402,7 @@ impl Group {
         due
     }
 
-    pub(crate) fn handle_heartbeat(&mut self, now: Time, from: Uid, heartbeat: &Heartbeat) {
+    pub(crate) fn handle_heartbeat(&mut self, from: Uid, heartbeat: &Heartbeat) {
         if self.recovery.has_promised() {
             return;
         }
@@ -426,9 +426,6 @@ impl Group {
             if !heartbeat.acting && self.named() != self.me.uid && self.term() < heartbeat.term {
                 self.probe(Probe::RoleToldByWitness);
             }
-        }
-        if heartbeat.acting && self.heartbeat_wants_answer(now, heartbeat.end) {
-            self.acknowledging.due = true;
         }
     }
 

@@ -91,7 +91,13 @@ impl Group {
                                 && self.holders(view, seqno, Some(sender)) >= needed)
                     }
                     Entry::Change(change) => match &**change {
-                        Change::Role { .. } => true,
+                        // Like a message, and held by the successor.
+                        Change::Role { orderer } => {
+                            let needed = self.holders_needed(view.len(), 0);
+                            to_be_told = true;
+                            self.holds(*orderer, seqno)
+                                && self.peers.held_by(view, needed, self.me.uid, mine) >= seqno
+                        }
                         change => {
                             to_be_told = true;
                             self.change_is_held(view, seqno, change)
@@ -149,7 +155,9 @@ impl Group {
                 && message.sender == self.me.uid
             {
                 let number = message.number;
-                if self.outbox.resolve_through(number).is_some() {
+                // Of a message in several pieces the fate of the last is told.
+                let whole = !message.more;
+                if self.outbox.resolve_through(number) && whole {
                     self.counters.messages_sent += 1;
                     self.sent.push_back((number, Outcome::Ok { seqno }));
                 }
@@ -289,10 +297,14 @@ impl Group {
         (known.due, known.told, known.told_to, known.told_at) = (false, told, to, now);
     }
 
-    /// Something was said to the orderer, so it knows that this member lives.
-    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno) -> bool {
+    /// A heartbeat of the orderer is to be answered. One that only rides along with entries is not, unless the
+    /// orderer has not heard from this member for a while.
+    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, alone: bool) -> bool {
         let known = &self.acknowledging;
         let (said, is) = (&known.told, self.watermarks(now));
+        if !alone && known.told_to == self.named() {
+            return now.since(known.told_at) >= SHOW_LIFE_AFTER;
+        }
         known.told_to != self.named()
             || said.received < end
             || (said.received, said.accepted, said.delivered, said.hears_multicast)
@@ -349,7 +361,11 @@ impl Group {
         if self.recovery.has_promised() {
             return;
         }
-        let through = self.stable().min(self.accepted).min(self.delivered);
+        let mut through = self.stable().min(self.accepted).min(self.delivered);
+        if self.order.is_acting() {
+            // Observers are to hear of it too.
+            through = through.min(self.order.announced);
+        }
         if through > self.history.base() {
             self.history.purge(through);
         }

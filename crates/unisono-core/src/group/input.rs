@@ -144,11 +144,17 @@ impl Group {
         if multicast {
             self.acknowledging.multicast_at = Some(now);
         }
-        let mut level = None;
+        let (mut level, mut heartbeat, mut alone) = (None, None, true);
         for frame in Decoder::new(payload) {
             match frame {
                 Ok(Frame::Level { ballot }) => level = Some(ballot),
-                Ok(frame) => self.handle_inside(now, sender, frame, level),
+                Ok(frame) => {
+                    match &frame {
+                        Frame::Heartbeat(beat) if beat.acting => heartbeat = Some(beat.end),
+                        _ => alone = false,
+                    }
+                    self.handle_inside(now, sender, frame, level);
+                }
                 Err(_) => {
                     self.counters.malformed += 1;
                     break;
@@ -159,6 +165,11 @@ impl Group {
             self.history.advance();
             self.note_levelled(now);
         }
+        if let Some(end) = heartbeat
+            && self.heartbeat_wants_answer(now, end, alone)
+        {
+            self.acknowledging.due = true;
+        }
     }
 
     fn handle_inside(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
@@ -167,7 +178,7 @@ impl Group {
             Frame::Ordered(ordered) => self.handle_ordered(now, ordered, level),
             Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
             Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
-            Frame::Heartbeat(heartbeat) => self.handle_heartbeat(now, from, &heartbeat),
+            Frame::Heartbeat(heartbeat) => self.handle_heartbeat(from, &heartbeat),
             Frame::Watermarks(marks) => self.handle_watermarks(now, from, &marks),
             Frame::Nack { ranges } => self.handle_nack(from, &ranges),
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),

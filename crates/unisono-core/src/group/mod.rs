@@ -62,6 +62,8 @@ pub struct Group {
     pub(crate) epoch_tag: EpochTag,
     /// The place with which the epoch began.
     pub(crate) epoch_start: Seqno,
+    /// The epoch before, for entries of it that are not delivered yet.
+    pub(crate) epoch_before: EpochId,
 
     pub(crate) history: History,
     pub(crate) hold: Hold,
@@ -144,6 +146,7 @@ impl Group {
             epoch: EpochId::default(),
             epoch_tag: EpochTag::OUTSIDE,
             epoch_start: 0,
+            epoch_before: EpochId::default(),
             history: History::new(&nowhere),
             hold: Hold::default(),
             outbox: Outbox::new(),
@@ -271,7 +274,8 @@ impl Group {
     /// The view at the end of the log, for the application.
     pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
         let members = self.history.view_at(seqno).to_vec();
-        View { epoch: self.epoch, resilience: self.resilience_in(members.len()), members, orderer }
+        let epoch = if seqno < self.epoch_start { self.epoch_before } else { self.epoch };
+        View { epoch, resilience: self.resilience_in(members.len()), members, orderer }
     }
 
     /// A planted bug is switched on.

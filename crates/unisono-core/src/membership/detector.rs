@@ -144,6 +144,7 @@ impl Group {
             peer.heard_us = Some(now);
             self.detector.look_soon(now);
             self.probe(Probe::ProbeAnswered);
+            self.answer_invitation(now, from);
         }
     }
 

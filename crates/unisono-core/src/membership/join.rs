@@ -75,7 +75,8 @@ pub(crate) struct Door {
     /// A founder alone looks for others: when next, until when, under which nonce.
     seek: Option<(Time, Time, u64)>,
     conflict_told: bool,
-    observers: usize,
+    /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
+    joined: VecDeque<(Uid, Time)>,
 }
 
 impl Door {
@@ -120,20 +121,25 @@ impl Door {
         self.leave_requests.retain(|(asked, _)| *asked != uid);
     }
 
-    pub(crate) fn note_joined(&mut self, _uid: Uid) {
-        self.observers = self.observers.saturating_sub(1);
+    pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
+        self.joined.retain(|&(_, at)| now.since(at) < COOKIE_LIFE * 2);
+        self.joined.push_back((uid, now));
+    }
+
+    /// `uid` has been a member, or is one: nobody joins twice in one life.
+    fn has_joined(&self, uid: Uid) -> bool {
+        self.joined.iter().any(|&(known, _)| known == uid)
     }
 
     /// Nobody waits at the door any more: a new epoch, or the role is elsewhere.
     pub(crate) fn clear(&mut self) {
         self.leave_requests.clear();
-        self.observers = 0;
         self.seek = None;
     }
 
     /// An observer has caught up and waits for its JOIN.
     pub(crate) fn somebody_is_ready(&self, peers: &Peers, end: Seqno) -> bool {
-        self.observers > 0 && peers.iter().any(|peer| is_ready(peer, end))
+        peers.iter().any(|peer| is_ready(peer, end))
     }
 }
 
@@ -171,7 +177,7 @@ impl Group {
 
     /// From here on datagrams carry this epoch.
     pub(crate) fn enter_epoch(&mut self, epoch: EpochId, start: Seqno) {
-        self.epoch = epoch;
+        self.epoch_before = core::mem::replace(&mut self.epoch, epoch);
         self.epoch_tag = epoch.tag(self.instance);
         self.epoch_start = start;
         self.order.begin(start);
@@ -461,7 +467,7 @@ impl Group {
         hello: Bytes,
     ) {
         let (uid, packet_number) = joiner;
-        if !self.order.is_acting() || self.recovery.has_promised() {
+        if !self.order.is_acting() || self.recovery.has_promised() || self.door.has_joined(uid) {
             return;
         }
         if !self.door.cookie_is_good(now, uid, from, cookie) {
@@ -485,7 +491,6 @@ impl Group {
                 let mut peer = Peer::new(now, member, Standing::Observer { hello }, base);
                 peer.replay = Some(ReplayWindow::starting_at(packet_number));
                 self.peers.insert(peer);
-                self.door.observers += 1;
                 self.audience_is_stale = true;
             }
         }
@@ -520,7 +525,7 @@ impl Group {
 
     /// The join to be numbered next, if one may be: its joiner has caught up, and no message is unfinished.
     pub(crate) fn next_join(&mut self, now: Time) -> Option<Change> {
-        if self.door.observers == 0 {
+        if !self.peers.iter().any(Peer::is_observer) {
             return None;
         }
         self.forget_stale_observers(now);
@@ -543,9 +548,7 @@ impl Group {
         self.peers.retain(|peer| {
             !matches!(peer.standing, Standing::Observer { .. }) || now.since(peer.last_heard) < LEASE
         });
-        let gone = before - self.peers.len();
-        self.door.observers = self.door.observers.saturating_sub(gone);
-        self.audience_is_stale |= gone > 0;
+        self.audience_is_stale |= self.peers.len() < before;
     }
 
     /// Planted bug: the first message after the own join is skipped.

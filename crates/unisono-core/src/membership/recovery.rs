@@ -48,6 +48,8 @@ pub(crate) struct Recovery {
     pending: Option<Prepare>,
     /// Decided, but entries below it are lacking.
     decided: Option<Proposal>,
+    /// An invitation whose sender has not shown yet that it hears us.
+    invitation: Option<(Uid, Ballot)>,
     pull: Option<Pull>,
     coordination: Option<Coordination>,
     /// When this member begins a ballot of its own.
@@ -291,7 +293,12 @@ impl Group {
         }
         let hears_us = |at: Time| now.since(at) < HEARS_US_WITHIN;
         if !self.peers.get(from).and_then(|peer| peer.heard_us).is_some_and(hears_us) {
+            // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile.
             self.probe(Probe::InvitationUnheard);
+            self.recovery.invitation = Some((from, ballot));
+            if let Some(at) = &mut self.recovery.begin_at {
+                *at = (*at).max(now + HOLD_OFF / 2);
+            }
             self.probe_now(now, from);
             return;
         }
@@ -306,6 +313,16 @@ impl Group {
         }
         let vote = self.own_vote(ballot);
         self.post(from, Frame::Vote(vote));
+    }
+
+    /// `from` has just shown that it hears us: its invitation, if it waits, is answered.
+    pub(crate) fn answer_invitation(&mut self, now: Time, from: Uid) {
+        if let Some((inviter, ballot)) = self.recovery.invitation
+            && inviter == from
+        {
+            self.recovery.invitation = None;
+            self.handle_invite(now, from, ballot);
+        }
     }
 
     pub(crate) fn handle_outbid(&mut self, now: Time, promised: Ballot) {
@@ -713,10 +730,11 @@ impl Group {
     }
 
     fn fail_rest_of_outbox(&mut self) {
-        if let Some((first, last)) = self.outbox.fail_rest() {
+        let failed = self.outbox.fail_rest();
+        if !failed.is_empty() {
             self.probe(Probe::SendFailed);
-            self.sent.extend((first..=last).map(|number| (number, Outcome::Failed)));
         }
+        self.sent.extend(failed.into_iter().map(|number| (number, Outcome::Failed)));
     }
 
     fn note_reset_probes(&mut self, proposal: &Proposal) {
@@ -746,9 +764,10 @@ impl Group {
         }
         self.probe(Probe::Excluded);
         let left = self.own_leave_is_logged() && self.history.last_change() < proposal.start;
-        let keep = (proposal.start - 1).min(self.history.received());
-        self.history.cut(keep);
-        self.settle_log(keep);
+        if left {
+            // Decided to be kept, so accepted; the leaver is to receive it.
+            self.settle_log(self.history.last_change());
+        }
         self.end_membership(left, Some(proposal.epoch));
         let (ask_at, go_at) = (Some(now + ASK_EVERY), Some(now + LINGER));
         let members = self.peers.iter().map(|peer| peer.member.clone()).collect();
@@ -778,9 +797,8 @@ impl Group {
 
     /// This member's part in the group is over: what it knows to be accepted it still delivers.
     fn end_membership(&mut self, left: bool, epoch: Option<EpochId>) {
-        if let Some((first, last)) = self.outbox.fail_rest() {
-            self.sent.extend((first..=last).map(|number| (number, Outcome::Unknown)));
-        }
+        let cut_off = self.outbox.fail_rest();
+        self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));
         self.phase = Phase::Excluded;
         self.closing = Some(if left { Event::Gone } else { Event::Excluded { epoch } });
         self.leaving = None;

@@ -41,7 +41,7 @@ impl Group {
         let change = change.clone();
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {
-                self.door.note_joined(member.uid);
+                self.door.note_joined(now, member.uid);
                 match self.peers.get_mut(member.uid) {
                     Some(peer) => {
                         peer.standing = Standing::Member;
