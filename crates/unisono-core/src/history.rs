@@ -112,19 +112,36 @@ impl History {
         }
     }
 
-    /// What a joiner must be told in order to begin its log where this one begins.
-    pub(crate) fn log_base(&self) -> LogBase {
-        LogBase {
-            seqno: self.base,
-            members: self.views[0].1.to_vec(),
-            term: self.terms[0],
-            last_numbers: self.at_base.iter().map(|(uid, mark)| (uid, mark.number)).collect(),
+    /// What a joiner must be told in order to begin its log after `seqno`, which lies in this one; and whether some
+    /// sender's message is unfinished there, so that nobody can begin.
+    pub(crate) fn log_base(&self, seqno: Seqno) -> (LogBase, bool) {
+        let mut marks = self.at_base.clone();
+        for place in self.base + 1..=seqno {
+            self.mark_entry(&mut marks, place);
         }
+        let base = LogBase {
+            seqno,
+            members: self.view_at(seqno).to_vec(),
+            term: self.term_at(seqno),
+            last_numbers: marks.iter().map(|(uid, mark)| (uid, mark.number)).collect(),
+        };
+        (base, marks.iter().any(|(_, mark)| mark.open))
     }
 
-    /// Some sender's message is to be continued at the place where this log begins: nobody could begin one here.
-    pub(crate) fn base_is_inside_a_message(&self) -> bool {
-        self.at_base.iter().any(|(_, mark)| mark.open)
+    /// What the entry at `seqno` says of its sender, or of those who are no members any more.
+    fn mark_entry(&self, marks: &mut Table<SenderMark>, seqno: Seqno) {
+        match self.get(seqno) {
+            Some(Entry::Message(message)) => {
+                marks.insert(message.sender, SenderMark { number: message.number, open: message.more });
+            }
+            Some(Entry::Change(change)) => {
+                if let Change::Leave { uid, .. } = **change {
+                    marks.remove(uid);
+                }
+            }
+            Some(Entry::Reset(_)) => close_messages(marks, Some(self.view_at(seqno))),
+            None => {}
+        }
     }
 
     pub(crate) fn base(&self) -> Seqno {
@@ -294,11 +311,10 @@ impl History {
                 }
             }
             Change::Leave { uid, .. } => {
-                members.retain(|member| member.uid != *uid);
-                if self.term().1 == *uid
-                    && let Some(first) = members.first()
-                {
-                    self.terms.push_back((seqno, first.uid));
+                let Some(rank) = members.iter().position(|member| member.uid == *uid) else { return };
+                members.remove(rank);
+                if self.term().1 == *uid && !members.is_empty() {
+                    self.terms.push_back((seqno, members[rank % members.len()].uid));
                 }
                 self.at_received.remove(*uid);
             }
@@ -374,26 +390,11 @@ impl History {
         self.terms.retain(|(place, _)| *place <= keep);
         self.changes.retain(|place| *place <= keep);
         self.last_change = self.last_change.min(self.changes.back().copied().unwrap_or(self.base));
-        self.at_received = self.at_base.clone();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let seqno = self.base + 1 + index as u64;
-            match slot {
-                Some(Entry::Message(message)) => {
-                    let mark = SenderMark { number: message.number, open: message.more };
-                    self.at_received.insert(message.sender, mark);
-                }
-                Some(Entry::Change(change)) => {
-                    if let Change::Leave { uid, .. } = **change {
-                        self.at_received.remove(uid);
-                    }
-                }
-                Some(Entry::Reset(_)) => {
-                    let view = self.views.iter().find(|(place, _)| *place == seqno);
-                    close_messages(&mut self.at_received, view.map(|(_, members)| &***members));
-                }
-                None => break,
-            }
+        let mut marks = self.at_base.clone();
+        for place in self.base + 1..=self.received {
+            self.mark_entry(&mut marks, place);
         }
+        self.at_received = marks;
     }
 
     /// Ends the log with a reset event: a new epoch begins with these members, the first of whom orders.

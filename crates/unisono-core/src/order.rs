@@ -7,7 +7,7 @@
 
 use crate::config::SlowMember;
 use crate::event::Suspicion;
-use crate::group::{Group, Phase};
+use crate::group::{Group, Numbered, Phase};
 use crate::history::{Entry, Message};
 use crate::hold::Held;
 use crate::identity::{MessageNumber, Seqno, Uid};
@@ -37,6 +37,8 @@ pub(crate) struct Order {
     heard: Seqno,
     /// What it numbered was put on the wire through here.
     pub(crate) announced: Seqno,
+    /// It numbers what lies beyond this since it last took the role.
+    numbered_from: Seqno,
     /// It numbered through here.
     pub(crate) numbered: Seqno,
     /// A heartbeat is to go with the next datagram to everybody, now.
@@ -62,6 +64,11 @@ impl Order {
         self.acting.is_some()
     }
 
+    /// What this member gave out when it last had the role.
+    pub(crate) fn numbered_by_us(&self) -> Numbered {
+        Numbered { term: self.taken.unwrap_or(0), after: self.numbered_from, through: self.numbered }
+    }
+
     pub(crate) fn heartbeat_at(&self) -> Option<Time> {
         self.heartbeat_at
     }
@@ -74,6 +81,7 @@ impl Order {
     pub(crate) fn begin(&mut self, start: Seqno) {
         *self = Order {
             announced: start,
+            numbered_from: start,
             numbered: start,
             heard: start,
             stamp: self.stamp,
@@ -120,7 +128,7 @@ impl Group {
         self.order.taken = Some(event);
         self.order.heard = self.order.heard.max(event);
         self.order.announced = self.order.announced.max(received);
-        self.order.numbered = received;
+        (self.order.numbered_from, self.order.numbered) = (received, received);
         self.order.multicast_probe_at = now;
         self.audience_is_stale = true;
         self.outbox.restart();
@@ -348,7 +356,7 @@ impl Group {
         HEARTBEAT_IDLE * (1 + self.peers.len() as u32 / 32)
     }
 
-    fn somebody_leaves(&self) -> bool {
+    pub(crate) fn somebody_leaves(&self) -> bool {
         self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
     }
 

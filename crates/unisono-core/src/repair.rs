@@ -4,6 +4,7 @@
 //! (the datagram may only be late), then ever more patiently: first the orderer, then anyone known to hold it.
 //! Anyone who holds a place answers, whatever state it is in.
 
+use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::planted::{Planted, Probe};
@@ -64,6 +65,12 @@ impl Group {
     /// Something is known to exist that this member does not hold.
     pub(crate) fn lacks(&self) -> bool {
         self.history.received() < self.history.end().max(self.repair.target)
+    }
+
+    /// Nothing is heard from the orderer: asks everybody for the next place, whether or not it exists.
+    pub(crate) fn ask_around(&mut self) {
+        let next = self.history.received() + 1;
+        self.repair.target = self.repair.target.max(next);
     }
 
     /// Starts the timer for a NACK if there is a gap.
@@ -165,8 +172,9 @@ impl Group {
         if through <= self.history.received() {
             return;
         }
-        if self.phase == Phase::Joining {
-            self.start_over(now);
+        if self.phase == Phase::Joining && !self.is_member() {
+            // Overtaken. In another life: this one may yet be numbered in.
+            self.join_failed(JoinFailure::TimedOut);
         } else {
             self.inquire(now, from);
         }

@@ -455,16 +455,10 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
     if !same_epoch || before.accepted != after.accepted {
         tell(What::Accepted { epoch, through: after.accepted });
     }
-    // Whoever acts holds everything through the event that named it, and what lies beyond it gave out itself.
-    if after.acting {
-        let known = if same_epoch { before.received.max(after.term) } else { after.term };
-        if after.received > known {
-            tell(What::Numbered { epoch, term: after.term, from: known + 1, to: after.received });
-        }
-    } else if before.acting && same_epoch && after.received > before.received {
-        // It handed the role on in this very input: its last number is the event that says so.
-        let last = if after.term > before.received { after.term } else { after.received };
-        tell(What::Numbered { epoch, term: before.term, from: before.received + 1, to: last });
+    let (known, now) = (before.numbered, after.numbered);
+    let from = if same_epoch && known.term == now.term { known.through.max(now.after) } else { now.after };
+    if now.through > from {
+        tell(What::Numbered { epoch, term: now.term, from: from + 1, to: now.through });
     }
     if same_epoch && before.purged != after.purged {
         tell(What::Purged { epoch, through: after.purged });
@@ -487,8 +481,14 @@ mod tests {
         told
     }
 
-    fn marks(term: Seqno, acting: bool, received: Seqno) -> Marks {
-        Marks { epoch: EpochTag(1), term, acting, received, ..Marks::default() }
+    fn marks(received: Seqno, numbered: (Seqno, Seqno, Seqno)) -> Marks {
+        let (term, after, through) = numbered;
+        Marks {
+            epoch: EpochTag(1),
+            received,
+            numbered: unisono_core::Numbered { term, after, through },
+            ..Marks::default()
+        }
     }
 
     #[test]
@@ -505,20 +505,20 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_owns_what_lies_beyond_the_event_that_named_it() {
-        let told = changes(marks(3, false, 10), marks(12, true, 14));
+    fn a_successor_owns_what_it_gave_out() {
+        let told = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
         assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{told:?}");
     }
 
     #[test]
     fn a_predecessor_owns_the_event_that_names_the_next() {
-        let told = changes(marks(3, true, 10), marks(12, false, 12));
+        let told = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
         assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{told:?}");
     }
 
     #[test]
     fn who_only_receives_numbers_nothing() {
-        let told = changes(marks(3, false, 10), marks(3, false, 12));
+        let told = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
         assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
     }
 

@@ -239,6 +239,7 @@ impl Group {
             epoch: self.epoch_tag,
             term: self.term(),
             acting: self.order.is_acting(),
+            numbered: self.order.numbered_by_us(),
             received: self.history.received(),
             accepted: self.accepted,
             delivered: self.delivered,

@@ -8,7 +8,6 @@
 use super::{Group, Phase};
 use crate::history::{Entry, Filed, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
-use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Decoder, Frame, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open};
@@ -42,7 +41,7 @@ impl Group {
         self.detector_timeout(now);
         self.recovery_timeout(now);
         self.past_timeout(now);
-        self.say_farewells();
+        self.say_farewells(now);
         self.forget_leavers(now);
         self.settle(now);
     }
@@ -300,13 +299,10 @@ impl Group {
             self.audience_is_stale = true;
         }
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
-        let leaves = matches!(peer.standing, Standing::Leaver { .. });
         if hears_us && self.order.is_acting() {
             self.note_hears_us(now, from);
         }
-        if leaves || marks.accepted > 0 {
-            self.say_farewells();
-        }
+        self.say_farewells(now);
     }
 
     fn handle_pull(&mut self, from: Uid, ballot: Ballot, range: (Seqno, Seqno), under: EpochTag) {

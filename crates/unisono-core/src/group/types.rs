@@ -111,6 +111,17 @@ pub enum Phase {
     Gone,
 }
 
+/// The numbers that a member gave out in one term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbered {
+    /// The place of the event that named it.
+    pub term: Seqno,
+    /// The numbers beyond this one.
+    pub after: Seqno,
+    /// Through this one.
+    pub through: Seqno,
+}
+
 /// Where a member stands (see [`Group::marks`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
@@ -120,6 +131,8 @@ pub struct Marks {
     pub term: Seqno,
     /// This member gives out numbers now.
     pub acting: bool,
+    /// What it gave out when it last had the role in this epoch.
+    pub numbered: Numbered,
     /// The highest number known without a gap, data included: what it has, tentative entries too.
     pub received: Seqno,
     /// Everything through here is accepted.

@@ -169,11 +169,14 @@ impl Group {
 
     /// Suspects a member. With the automatic policy a reset begins; otherwise the application is told.
     pub(crate) fn suspect(&mut self, now: Time, uid: Uid, reason: Suspicion) {
-        if self.phase == Phase::Joining && !self.is_member() {
-            self.start_over(now);
+        let observes = self.phase == Phase::Joining && !self.is_member();
+        let Some(peer) = self.peers.get_mut(uid) else { return };
+        if observes {
+            // Its JOIN may be in the order already: whoever holds it will tell.
+            (peer.probing, peer.last_heard, peer.heard_us) = (None, now, Some(now));
+            self.ask_around();
             return;
         }
-        let Some(peer) = self.peers.get_mut(uid) else { return };
         if peer.suspected.is_some() {
             return;
         }

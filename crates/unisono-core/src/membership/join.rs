@@ -476,7 +476,6 @@ impl Group {
         }
         match self.peers.get_mut(uid) {
             Some(peer) if matches!(peer.standing, Standing::Observer { .. }) => {
-                peer.received = self.history.base();
                 peer.last_heard = now;
                 self.probe(Probe::JoinRepeated);
             }
@@ -494,15 +493,22 @@ impl Group {
                 self.audience_is_stale = true;
             }
         }
+        // Below the epoch's beginning nothing is served to somebody who was not there.
+        let from_place = self.history.base().max(self.epoch_start);
+        let (base, inside_a_message) = self.history.log_base(from_place);
+        if inside_a_message {
+            self.post_outside(from, Frame::Refused { reason: Refusal::NotNow });
+            return;
+        }
         let welcome = Welcome {
             instance: self.instance,
             epoch: self.epoch,
             epoch_start: self.epoch_start,
             config: self.config.clone(),
-            base: self.history.log_base(),
+            base,
         };
         self.post_outside(from, Frame::Welcome(welcome));
-        let (first, last) = (self.history.base() + 1, self.history.received());
+        let (first, last) = (from_place + 1, self.history.received());
         if first <= last {
             self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP));
         }
@@ -520,7 +526,7 @@ impl Group {
         {
             return Some(Refusal::Name);
         }
-        self.history.base_is_inside_a_message().then_some(Refusal::NotNow)
+        None
     }
 
     /// The join to be numbered next, if one may be: its joiner has caught up, and no message is unfinished.

@@ -17,7 +17,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
+const FAREWELL_EVERY: Duration = Duration::from_millis(15);
 const ASK_EVERY: Duration = Duration::from_millis(40);
+/// A leaver that is silent for so long is gone.
+const FORGET: Duration = Duration::from_millis(400);
 /// A leaver whose farewell does not come goes by itself after this: everybody who needed it is long gone.
 const LINGER: Duration = Duration::from_millis(3000);
 
@@ -141,8 +144,8 @@ impl Group {
     }
 
     /// Tells leavers that they may go, once a quorum of those who stay knows their leave accepted.
-    pub(crate) fn say_farewells(&mut self) {
-        if !self.order.is_acting() {
+    pub(crate) fn say_farewells(&mut self, now: Time) {
+        if !self.order.is_acting() || !self.somebody_leaves() {
             return;
         }
         let ready: Vec<(Uid, Seqno)> = self
@@ -154,7 +157,12 @@ impl Group {
             })
             .collect();
         for (uid, seqno) in ready {
-            self.post(uid, Frame::Farewell { seqno });
+            if let Some(peer) = self.peers.get_mut(uid)
+                && now.since(peer.told_at) >= FAREWELL_EVERY
+            {
+                peer.told_at = now;
+                self.post(uid, Frame::Farewell { seqno });
+            }
         }
     }
 
@@ -172,7 +180,7 @@ impl Group {
         let accepted = self.accepted;
         let before = self.peers.len();
         self.peers.retain(|peer| match peer.standing {
-            Standing::Leaver { seqno } => accepted < seqno || now.since(peer.last_heard) < LINGER,
+            Standing::Leaver { seqno } => accepted < seqno || now.since(peer.last_heard) < FORGET,
             _ => true,
         });
         self.audience_is_stale |= self.peers.len() != before;
@@ -180,7 +188,9 @@ impl Group {
 
     /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member.
     pub(crate) fn handle_farewell(&mut self, seqno: Seqno) {
-        if self.own_leave_is_logged() && self.history.received() >= seqno {
+        // Nothing is stored past the own leave, so that is where the log ends; another place is of somebody who
+        // lived here before.
+        if self.own_leave_is_logged() && self.history.received() == seqno {
             self.accepted = self.accepted.max(seqno);
             self.go();
         }

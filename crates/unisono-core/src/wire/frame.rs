@@ -266,7 +266,7 @@ pub enum Change {
         /// Its greeting.
         hello: Bytes,
     },
-    /// This one leaves. If it orders, the first of those who stay does so from here on.
+    /// This one leaves. If it orders, the next in rank order does so from here on.
     Leave {
         /// The leaver.
         uid: Uid,
