@@ -189,13 +189,21 @@ impl Group {
                     let (sender, number) = (*sender, *number);
                     self.hold.forget_through(sender, number);
                 }
-                Some(Entry::Change(_)) => {
+                Some(Entry::Change(change)) => {
                     due = true;
+                    let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
+                    if own_leave {
+                        // Nothing past it is stored, though it may have come before.
+                        self.history.cut(seqno);
+                        self.acknowledging.seen = seqno;
+                        break;
+                    }
                 }
                 _ => {}
             }
         }
+        let received = self.history.received();
         if own > 0 {
             self.outbox.note_numbered(now, own);
         }

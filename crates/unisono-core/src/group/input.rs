@@ -153,6 +153,10 @@ impl Group {
                         _ => alone = false,
                     }
                     self.handle_inside(now, sender, frame, level);
+                    if self.epoch_tag != header.epoch || self.phase == Phase::Gone {
+                        // The frame before ended the epoch that the rest speaks of.
+                        return;
+                    }
                 }
                 Err(_) => {
                     self.counters.malformed += 1;

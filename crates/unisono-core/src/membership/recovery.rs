@@ -676,7 +676,8 @@ impl Group {
             .iter()
             .filter_map(|uid| old_view.iter().find(|member| member.uid == *uid).cloned())
             .collect();
-        if members.len() != proposal.members.len() {
+        let follows = proposal.epoch.counter == self.epoch.counter + 1 && proposal.start > self.epoch_start;
+        if members.len() != proposal.members.len() || !follows {
             return;
         }
         self.note_reset_probes(&proposal);
