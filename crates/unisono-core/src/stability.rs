@@ -207,14 +207,6 @@ impl Group {
         if own > 0 {
             self.outbox.note_numbered(now, own);
         }
-        // A message gets a number only while the history has room: what lies that far below it all members hold.
-        if let Some(Entry::Message(_)) = self.history.get(received)
-            && !self.order.is_acting()
-        {
-            let room = u64::from(self.config.history_messages);
-            let stable = received.saturating_sub(room);
-            self.acknowledging.stable_hint = self.acknowledging.stable_hint.max(stable);
-        }
         // An orderer holds everything through what it numbers.
         let (_, numberer) = self.history.term_at(received - 1);
         if let Some(peer) = self.peers.get_mut(numberer) {
@@ -223,6 +215,14 @@ impl Group {
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         if due || unsaid >= self.report_every() {
             self.acknowledging.due = true;
+        }
+    }
+
+    /// A message gets a number only while the history has room: what lies that far below it all members hold.
+    pub(crate) fn note_room_below(&mut self, seqno: Seqno) {
+        let stable = seqno.saturating_sub(u64::from(self.config.history_messages));
+        if stable > self.acknowledging.stable_hint && !self.order.is_acting() {
+            self.acknowledging.stable_hint = stable;
         }
     }
 

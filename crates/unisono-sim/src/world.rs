@@ -447,6 +447,8 @@ impl World {
             drained = self.transmit(process, copies_max);
             self.note_state(process);
         }
+        // What was said last may have moved a mark too.
+        self.note_marks(process);
         if copies_max == u32::MAX { drained } else { Drained::Crashed }
     }
 

@@ -237,6 +237,9 @@ impl Group {
 
     fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
         if self.takes(seqno, level) {
+            if matches!(entry, Entry::Message(_)) && level.is_none() {
+                self.note_room_below(seqno);
+            }
             let reach = u64::from(self.config.history_messages) * 2;
             self.history.file(seqno, entry, reach);
         }

@@ -138,13 +138,17 @@ impl Door {
     }
 
     /// An observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_is_ready(&self, peers: &Peers, end: Seqno) -> bool {
-        peers.iter().any(|peer| is_ready(peer, end))
+    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History) -> bool {
+        peers.iter().any(|peer| is_ready(peer, history))
     }
 }
 
-fn is_ready(peer: &Peer, end: Seqno) -> bool {
-    matches!(peer.standing, Standing::Observer { .. }) && peer.entered && peer.received + CAUGHT_UP >= end
+/// It lacks little, and nothing that is not kept any more: from its JOIN on it will be waited for.
+fn is_ready(peer: &Peer, history: &History) -> bool {
+    peer.is_observer()
+        && peer.entered
+        && peer.received >= history.base()
+        && peer.received + CAUGHT_UP >= history.received()
 }
 
 // --- the joiner ---
@@ -538,8 +542,7 @@ impl Group {
         if self.history.inside_a_message() {
             return None;
         }
-        let end = self.history.received();
-        let ready = self.peers.iter().find(|peer| is_ready(peer, end))?;
+        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history))?;
         let Standing::Observer { hello } = &ready.standing else { return None };
         if let Quorum::MajorityOf(_) = &self.config.quorum
             && self.history.view().iter().any(|member| member.name == ready.member.name)
