@@ -129,6 +129,7 @@ impl Group {
         let sender = header.sender;
         let Some(peer) = self.peers.get_mut(sender) else {
             self.counters.stale += 1;
+            self.receive_verdict(now, payload);
             return;
         };
         let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
@@ -172,6 +173,15 @@ impl Group {
             && self.heartbeat_wants_answer(now, end, alone)
         {
             self.acknowledging.due = true;
+        }
+    }
+
+    /// A stranger speaks in this epoch: the one thing it may have to say is that the epoch is long over.
+    fn receive_verdict(&mut self, now: Time, payload: Bytes) {
+        for frame in Decoder::new(payload).flatten() {
+            if let Frame::Excluded { epoch } = frame {
+                self.handle_excluded(now, epoch);
+            }
         }
     }
 
