@@ -153,7 +153,7 @@ pub(crate) fn leave(
     begun: &mut bool,
 ) -> Attempt<Result<(), LeaveFailure>> {
     if !*begun {
-        match slot.group.leave(now, goodbye.clone()) {
+        match slot.leave(now, goodbye.clone()) {
             Ok(()) => *begun = true,
             Err(LeaveError::NotMember) => return Attempt::Wait(Interest::Progress),
             Err(error) => return Attempt::Done(Err(error.into())),
@@ -162,6 +162,7 @@ pub(crate) fn leave(
     match slot.phase() {
         Phase::Gone => Attempt::Done(Ok(())),
         Phase::Excluded => Attempt::Done(Err(LeaveFailure::Excluded)),
+        _ if slot.is_overdue() => Attempt::Done(Err(LeaveFailure::Unconfirmed)),
         _ => Attempt::Wait(Interest::Progress),
     }
 }
@@ -169,6 +170,7 @@ pub(crate) fn leave(
 /// Waits until a member that was abandoned is out.
 pub(crate) fn departed(slot: &mut Slot, _now: Time) -> Attempt<()> {
     match slot.phase() {
+        _ if slot.is_overdue() => Attempt::Done(()),
         Phase::Member | Phase::Resetting | Phase::Leaving => Attempt::Wait(Interest::Progress),
         Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Attempt::Done(()),
     }

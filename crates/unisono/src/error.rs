@@ -134,6 +134,12 @@ pub enum LeaveFailure {
     /// The group went on without this member before the leave was ordered. It is out all the same.
     #[error("the group excluded this member before its leave was ordered")]
     Excluded,
+    /// Nobody confirmed it in five seconds. This member is out; the others will find out by themselves, if there are
+    /// any.
+    #[error(
+        "nobody confirmed the leave; this member is out, and others, if there are any, will miss it and reset"
+    )]
+    Unconfirmed,
 }
 
 /// Nobody could be asked, or nobody answered. Nothing changed.

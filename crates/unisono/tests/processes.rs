@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use unisono::{Event, Group, GroupConfig, Options, Uid};
+use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Options, Uid};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GROUP: &str = "UNISONO_TEST_GROUP";
@@ -13,7 +13,7 @@ const GROUP: &str = "UNISONO_TEST_GROUP";
 #[test]
 fn member() {
     let Ok(name) = std::env::var(GROUP) else { return };
-    let group = Group::join(&name, "", &Options::default()).unwrap();
+    let group = Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
     group.ignore_events();
     for count in 0u64.. {
         if group.send(count.to_string()).is_err() {
@@ -141,4 +141,25 @@ fn the_orderer_killed_is_survived_too() {
         _ => None,
     });
     assert_eq!(survivor, "after the crash");
+}
+
+#[test]
+fn whoever_cannot_be_let_go_is_out_all_the_same() {
+    let name = format!("alone-{}", std::process::id());
+    let mut founder = spawn(&name);
+    let group = Group::join(&name, "", &Options::default()).unwrap();
+    assert_eq!(group.members().len(), 2);
+    // A group of two does not outlive its first member.
+    founder.0.kill().unwrap();
+    founder.0.wait().unwrap();
+    let begin = Instant::now();
+    assert_eq!(group.leave("nobody hears this"), Err(LeaveFailure::Unconfirmed));
+    assert!(begin.elapsed() < PATIENCE);
+    let end = loop {
+        match group.receive() {
+            Ok(_) => {}
+            Err(ended) => break ended,
+        }
+    };
+    assert_eq!(end, Ended::Left);
 }

@@ -45,9 +45,6 @@ use turn::Next;
 use unisono_core::{ConfigError, Group, GroupTag, MessageNumber, Time};
 use unisono_udp::{Alarm, Bell, Socket};
 
-/// How long a member that was abandoned may take to leave.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
-
 /// See the module.
 pub(crate) struct Engine {
     state: Mutex<State>,
@@ -370,9 +367,7 @@ impl Shared {
 
     /// No handle is left: the member leaves in the background. False if the engine is broken.
     pub(crate) fn abandon(&self) -> bool {
-        self.end(|slot, now| {
-            slot.abandoned.get_or_insert(now + LEAVE_MAX);
-        })
+        self.end(Slot::abandon)
     }
 
     /// Nobody will ask what became of the messages that end with this number.
@@ -394,7 +389,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.end(|slot, now| {
-            slot.abandoned.get_or_insert(now + LEAVE_MAX);
+            slot.abandon(now);
             slot.unreferenced = true;
         });
     }

@@ -7,7 +7,11 @@ use crate::error::Ended;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::task::Waker;
-use unisono_core::{Event, Group, GroupTag, MessageNumber, Phase, Time};
+use std::time::Duration;
+use unisono_core::{Event, Group, GroupTag, LeaveError, MessageNumber, Phase, Time};
+
+/// How long a leave may take.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// Something a thread or a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +44,11 @@ pub(crate) struct Slot {
     pub(crate) armed: Time,
     /// Nobody here wants events.
     pub(crate) ignoring: bool,
-    /// No handle is left: the member leaves, and is dropped at this time at the latest.
-    pub(crate) abandoned: Option<Time>,
+    /// No handle is left: the member leaves.
+    abandoned: bool,
+    /// When it is out at the latest, once it leaves.
+    out_by: Option<Time>,
+    overdue: bool,
     /// Neither handles nor tickets are left.
     pub(crate) unreferenced: bool,
 }
@@ -62,7 +69,9 @@ impl Slot {
             gathered_bytes: 0,
             armed: Time::NEVER,
             ignoring: false,
-            abandoned: None,
+            abandoned: false,
+            out_by: None,
+            overdue: false,
             unreferenced: false,
         }
     }
@@ -85,7 +94,7 @@ impl Slot {
 
     /// Why there are no more events, if there are none.
     pub(crate) fn end(&self) -> Option<Ended> {
-        self.ended.or((self.phase == Phase::Gone).then_some(Ended::Left))
+        self.ended.or((self.phase == Phase::Gone || self.overdue).then_some(Ended::Left))
     }
 
     /// The next event, which stays where it is.
@@ -106,10 +115,11 @@ impl Slot {
             progress = true;
         }
         let phase = self.group.phase();
-        if phase != self.phase {
-            self.phase = phase;
+        let overdue = phase != Phase::Gone && self.out_by.is_some_and(|limit| limit <= now);
+        if phase != self.phase || overdue != self.overdue {
+            (self.phase, self.overdue) = (phase, overdue);
             progress = true;
-            if phase == Phase::Gone {
+            if phase == Phase::Gone || overdue {
                 self.outcomes.give_up(wakes);
                 self.events.wake(wakes);
             }
@@ -125,8 +135,8 @@ impl Slot {
     /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of them, and
     /// the leave, for a member that was abandoned. Returns whether that was anything.
     fn take_for_others(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
-        let mut taken = self.abandoned.is_some() && self.depart(now);
-        if self.abandoned.is_some() || self.ignoring {
+        let mut taken = self.abandoned && self.depart(now);
+        if self.abandoned || self.ignoring {
             while self.event().is_some() {
                 taken = true;
             }
@@ -137,10 +147,27 @@ impl Slot {
         taken
     }
 
-    /// An abandoned member leaves as soon as it can.
+    /// Begins to leave, which takes so long at most.
+    pub(crate) fn leave(&mut self, now: Time, goodbye: Bytes) -> Result<(), LeaveError> {
+        self.group.leave(now, goodbye)?;
+        self.out_by.get_or_insert(now + LEAVE_MAX);
+        Ok(())
+    }
+
+    /// No handle is left: it leaves as soon as it can.
+    pub(crate) fn abandon(&mut self, now: Time) {
+        self.abandoned = true;
+        self.out_by.get_or_insert(now + LEAVE_MAX);
+    }
+
     fn depart(&mut self, now: Time) -> bool {
         let inside = matches!(self.phase, Phase::Member | Phase::Resetting);
-        inside && self.group.leave(now, Bytes::new()).is_ok()
+        inside && self.leave(now, Bytes::new()).is_ok()
+    }
+
+    /// It wanted to leave, and nobody confirmed that in time.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.overdue
     }
 
     /// Wakes `waker` when what it waits for may be there.
@@ -156,17 +183,22 @@ impl Slot {
         self.phase
     }
 
-    /// When the core wants to be called, or the member's patience ends.
+    /// When it has to be looked at again.
     pub(crate) fn deadline(&self) -> Time {
+        if self.is_out() {
+            return Time::NEVER;
+        }
         let core = self.group.poll_timeout().map_or(Time::NEVER, |(time, _)| time);
-        core.min(self.abandoned.unwrap_or(Time::NEVER))
+        core.min(self.out_by.unwrap_or(Time::NEVER))
     }
 
-    /// Nobody needs it, here or elsewhere.
-    pub(crate) fn finished(&self, now: Time) -> bool {
-        self.unreferenced
-            && self.abandoned.is_some_and(|limit| {
-                self.phase == Phase::Gone || self.phase == Phase::Locating || now >= limit
-            })
+    /// It has nothing to do with its group any more.
+    pub(crate) fn is_out(&self) -> bool {
+        self.phase == Phase::Gone || self.overdue || (self.abandoned && self.phase == Phase::Locating)
+    }
+
+    /// Nobody here needs it either.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.unreferenced && self.is_out()
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::task::Waker;
-use unisono_core::{Group, GroupTag, Phase, Time, wire};
+use unisono_core::{Group, GroupTag, Time, wire};
 use unisono_udp::Socket;
 
 /// See the module.
@@ -176,7 +176,7 @@ impl State {
                 slot.serve(now, &mut self.outbox, &mut self.wakes);
             }
             self.arm(index);
-            self.retire(now, index);
+            self.retire(index);
         }
     }
 
@@ -193,10 +193,10 @@ impl State {
     }
 
     /// Lets go of a member whose life is over, and of its slot when no handle is left.
-    pub(crate) fn retire(&mut self, now: Time, index: usize) {
-        let Some(slot) = &mut self.slots[index] else { return };
-        let finished = slot.finished(now);
-        if (finished || slot.phase() == Phase::Gone) && self.by_tag.get(&slot.tag) == Some(&index) {
+    fn retire(&mut self, index: usize) {
+        let Some(slot) = self.slots[index].as_mut().filter(|slot| slot.is_out()) else { return };
+        let finished = slot.is_finished();
+        if self.by_tag.get(&slot.tag) == Some(&index) {
             self.by_tag.remove(&slot.tag);
             let address = slot.reach.multicast.take();
             self.hush(address);
