@@ -1,9 +1,10 @@
 //! Driving the protocol without sockets, clocks or threads: `cargo run -p unisono-core --example by_hand`.
 //!
-//! A [`Group`] is a state machine. Whoever drives it tells it what time it is, hands it the datagrams that come,
-//! sends the datagrams it gives, and calls it again at the time it names. Here the network is a queue that delivers
-//! after 100 microseconds, and time is a number that jumps from one event to the next: two seconds of a group's life
-//! take a few milliseconds, and come out the same every time. The real driver does the same with sockets.
+//! A [`Group`] is a state machine. Whoever drives it tells it what time it is, hands it the datagrams that
+//! come, sends the datagrams it gives, and calls it again at the time it names. Here the network is a queue
+//! that delivers after 100 microseconds, and time is a number that jumps from one event to the next: two
+//! seconds of a group's life take a few milliseconds, and come out the same every time. The real driver does
+//! the same with sockets.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;

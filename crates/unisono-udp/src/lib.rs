@@ -1,10 +1,10 @@
 //! Datagram sockets for group communication.
 //!
-//! What costs time in a datagram protocol is packets, wake-ups and system calls, hardly ever bytes. So this crate
-//! does as much as possible in one go: a run of datagrams of one size leaves in one call and crosses the stack as
-//! one packet (UDP_SEGMENT); many datagrams arrive in one call (recvmmsg), coalesced where the kernel can
-//! (UDP_GRO), in buffers that are handed on without a copy; a thread waits for several sockets, a deadline and
-//! another thread's bell at once. It knows sockets and addresses; it knows no protocol.
+//! What costs time in a datagram protocol is packets, wake-ups and system calls, hardly ever bytes. So this
+//! crate does as much as possible in one go: a run of datagrams of one size leaves in one call and crosses
+//! the stack as one packet (UDP_SEGMENT); many datagrams arrive in one call (recvmmsg), coalesced where the
+//! kernel can (UDP_GRO), in buffers that are handed on without a copy; a thread waits for several sockets, a
+//! deadline and another thread's bell at once. It knows sockets and addresses; it knows no protocol.
 //!
 //! - [`Socket`]: a socket to send from and be reached at, or one that listens to a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.

@@ -35,8 +35,8 @@ impl Receiver {
         Receiver { offered: 1, ..Receiver::default() }
     }
 
-    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns whether
-    /// there may be more.
+    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns
+    /// whether there may be more.
     pub fn receive(
         &mut self,
         socket: &Socket,

@@ -16,8 +16,9 @@ const SEGMENTED_BYTES_MAX: usize = 65_000;
 const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 impl Socket {
-    /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to each of
-    /// `destinations`. Returns how many the system refused: to the protocol above these are losses like any other.
+    /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to
+    /// each of `destinations`. Returns how many the system refused: to the protocol above these are losses
+    /// like any other.
     pub fn send(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
         if bytes.is_empty() || segment_bytes == 0 {
             return 0;

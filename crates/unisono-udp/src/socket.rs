@@ -26,8 +26,8 @@ impl Socket {
         Socket::equip(inner)
     }
 
-    /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
-    /// `interface`, except what `deaf_to` sends. Any number of processes can listen to one group.
+    /// A socket that hears what is sent to the multicast address `group` on the interface that has the
+    /// address `interface`, except what `deaf_to` sends. Any number of processes can listen to one group.
     pub fn listen(
         group: SocketAddrV4,
         interface: Ipv4Addr,
@@ -61,8 +61,8 @@ impl Socket {
         Ok(Socket { inner, state, address })
     }
 
-    /// From now on multicasts sent from here leave by the interface that has the address `interface`, live for
-    /// `hops` routers (1: none), and are heard by listeners on this machine too.
+    /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
+    /// for `hops` routers (1: none), and are heard by listeners on this machine too.
     pub fn send_multicast_by(&self, interface: Ipv4Addr, hops: u32) -> io::Result<()> {
         self.inner.set_multicast_if_v4(&interface)?;
         self.inner.set_multicast_ttl_v4(hops)?;
@@ -74,7 +74,8 @@ impl Socket {
         self.address
     }
 
-    /// The bytes that the kernel holds for a reader who is late. A datagram of Ethernet size is charged about 2,300.
+    /// The bytes that the kernel holds for a reader who is late. A datagram of Ethernet size is charged about
+    /// 2,300.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.inner.recv_buffer_size().unwrap_or(0)
     }
@@ -97,8 +98,8 @@ fn drop_from(sender: SocketAddrV4) -> [SockFilter; 6] {
     const LOAD_HALF: u16 = 0x28;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    // Offsets are from the UDP header, whose first half word is the source port; the IP header lies at a magic
-    // offset, with the source address 12 bytes into it.
+    // Offsets are from the UDP header, whose first half word is the source port; the IP header lies at a
+    // magic offset, with the source address 12 bytes into it.
     const IP_SOURCE: u32 = 0xfff0_0000 + 12;
     [
         SockFilter::new(LOAD_WORD, 0, 0, IP_SOURCE),

@@ -1,7 +1,8 @@
 //! A chat in which nobody sees an answer before its question.
 //!
-//! Run `cargo run -p unisono --example chat Ann` in as many terminals as you like, and type. Everybody sees all lines, joins,
-//! leaves and crashes in the same order, and one's own line appears when it has its place in that order, not before.
+//! Run `cargo run -p unisono --example chat Ann` in as many terminals as you like, and type. Everybody sees
+//! all lines, joins, leaves and crashes in the same order, and one's own line appears when it has its place
+//! in that order, not before.
 
 use std::io::BufRead;
 use std::thread;
@@ -16,7 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiver = group.clone();
     let printer = thread::spawn(move || print(&receiver));
     for line in std::io::stdin().lock().lines() {
-        // Returns when the line has its place. Only if a reset fell upon it is it nowhere, and safe to send again.
+        // Returns when the line has its place. Only if a reset fell upon it is it nowhere, and safe to send
+        // again.
         while let Err(unisono::SendFailure::Failed) =
             group.send(line.as_deref().unwrap_or_default().to_owned())
         {}

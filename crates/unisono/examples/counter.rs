@@ -6,13 +6,13 @@
 //! cargo run -p unisono --example counter
 //! ```
 //!
-//! The whole replication is in [`Counter::take`]: everybody applies the same commands in the same order. There are
-//! two kinds of messages: `add N`, and `state UID VALUE AT`, by which the first member tells one that joined what the
-//! counter was at a place in the order. The newcomer has kept what came after that place, so nothing is lost and
-//! nothing is counted twice, whatever was sent meanwhile.
+//! The whole replication is in [`Counter::take`]: everybody applies the same commands in the same order.
+//! There are two kinds of messages: `add N`, and `state UID VALUE AT`, by which the first member tells one
+//! that joined what the counter was at a place in the order. The newcomer has kept what came after that
+//! place, so nothing is lost and nothing is counted twice, whatever was sent meanwhile.
 //!
-//! With resilience 1 an addition that `send` reported as accepted is held by two members, so no crash of one of them
-//! loses it.
+//! With resilience 1 an addition that `send` reported as accepted is held by two members, so no crash of one
+//! of them loses it.
 
 use std::io::BufRead;
 use std::thread;

@@ -7,9 +7,8 @@
 //! cargo run -p unisono --example hello Bob
 //! ```
 //!
-//! Whoever comes first founds the group, the other joins it, and both print the same lines with the same numbers.
-//! Each ends when it has seen its own greeting and
-//! another's, in the same order as everybody else.
+//! Whoever comes first founds the group, the other joins it, and both print the same lines with the same
+//! numbers. Each ends when it has seen its own greeting and another's, in the same order as everybody else.
 
 use std::collections::BTreeSet;
 use unisono::{Event, Group, GroupConfig, Name, Options, SendError};

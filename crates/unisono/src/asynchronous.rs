@@ -20,14 +20,15 @@ use unisono_core::{
     Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
-/// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be dropped at
-/// any time: no event is lost, and a message is either under way or was never taken. When the last clone is dropped
-/// the member leaves in the background.
+/// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be
+/// dropped at any time: no event is lost, and a message is either under way or was never taken. When the last
+/// clone is dropped the member leaves in the background.
 ///
 /// ```no_run
 /// use unisono::{AsyncGroup, Event, GroupConfig, Options};
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let group = AsyncGroup::join_or_create("orders", GroupConfig::default(), "hi", &Options::default()).await?;
+/// let (config, options) = (GroupConfig::default(), Options::default());
+/// let group = AsyncGroup::join_or_create("orders", config, "hello", &options).await?;
 /// let ticket = group.submit("two of these").await?;
 /// if let Event::Message { seqno, payload, .. } = group.receive().await? {
 ///     println!("{seqno}: {payload:?}");
@@ -83,7 +84,8 @@ impl AsyncGroup {
         &self.owner.shared
     }
 
-    /// As [`Group::send`](crate::Group::send). If the future is dropped the message may be under way all the same.
+    /// As [`Group::send`](crate::Group::send). If the future is dropped the message may be under way all the
+    /// same.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: None }).await
     }
@@ -112,8 +114,8 @@ impl AsyncGroup {
         Ok(Ticket::new(self.shared().clone(), submitted?))
     }
 
-    /// As [`Group::submit_all`](crate::Group::submit_all). If the future is dropped, those messages that the window
-    /// had room for are under way.
+    /// As [`Group::submit_all`](crate::Group::submit_all). If the future is dropped, those messages that the
+    /// window had room for are under way.
     pub async fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,

@@ -1,5 +1,5 @@
-//! What can be done with a member, apart from how one waits for it: each is an attempt that the handles repeat, one
-//! by blocking, the other by polling.
+//! What can be done with a member, apart from how one waits for it: each is an attempt that the handles
+//! repeat, one by blocking, the other by polling.
 
 use crate::engine::{Attempt, Interest, Slot};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
@@ -49,8 +49,8 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Gives the message to the core; nothing if it has to wait: for room, for the end of a reset, or for a founder
-    /// that gave way to an older group to be in that one.
+    /// Gives the message to the core; nothing if it has to wait: for room, for the end of a reset, or for a
+    /// founder that gave way to an older group to be in that one.
     fn give(&self, slot: &mut Slot, now: Time) -> Option<Result<MessageNumber, SendError>> {
         let payload = self.payload.clone();
         let given = match self.resilience {
@@ -70,7 +70,8 @@ impl Message {
             Some(Ok(number)) => {
                 slot.outcomes.expect(number);
                 slot.gathered_bytes += self.payload.len();
-                // What is under way brings an answer, and with it the occasion to send these along with others.
+                // What is under way brings an answer, and with it the occasion to send these along with
+                // others.
                 if alone || slot.gathered_bytes > GATHERED_BYTES_MAX {
                     Attempt::Done(Ok(number))
                 } else {
@@ -105,8 +106,8 @@ impl Message {
     }
 }
 
-/// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers those that
-/// were given together, each time, by the last.
+/// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers
+/// those that were given together, each time, by the last.
 pub(crate) fn submit_all(
     slot: &mut Slot,
     now: Time,

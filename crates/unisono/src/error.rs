@@ -12,8 +12,8 @@ use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 pub enum OpenError {
     /// Without a key nothing leaves this machine.
     #[error(
-        "{address} is not on this machine's loopback, and without a key anyone could read and forge what is sent: \
-         make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
+        "{address} is not on this machine's loopback, and without a key anyone could read and forge what is \
+         sent: make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
          (Options::insecure)"
     )]
     Unprotected {
@@ -81,12 +81,13 @@ pub enum OpenError {
 fn join_failure(reason: JoinFailure) -> &'static str {
     match reason {
         JoinFailure::NotFound => {
-            "nobody answered for this group: check its name, that a member runs, that all use the same key, and \
-             that multicast reaches it or --seeds names a member"
+            "nobody answered for this group: check its name, that a member runs, that all use the same key, \
+             and that multicast reaches it or --seeds names a member"
         }
         JoinFailure::Full => "the group has as many members as its founder allowed",
         JoinFailure::NameRefused => {
-            "the group admits a fixed list of names, and this one is not on it or is taken: set --name (Options::name)"
+            "the group admits a fixed list of names, and this one is not on it or is taken: set --name \
+             (Options::name)"
         }
         JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",
         JoinFailure::Reset => "the group was reset while we joined: try again",
@@ -134,8 +135,8 @@ pub enum LeaveFailure {
     /// The group went on without this member before the leave was ordered. It is out all the same.
     #[error("the group excluded this member before its leave was ordered")]
     Excluded,
-    /// Nobody confirmed it in five seconds. This member is out; the others will find out by themselves, if there are
-    /// any.
+    /// Nobody confirmed it in five seconds. This member is out; the others will find out by themselves, if
+    /// there are any.
     #[error(
         "nobody confirmed the leave; this member is out, and others, if there are any, will miss it and reset"
     )]
@@ -151,8 +152,8 @@ pub enum LookError {
     Open(#[from] OpenError),
     /// No member answered in time.
     #[error(
-        "no member of this group answered: check its name, that a member runs, that both use the same key, and that \
-         multicast reaches it or --seeds names a member"
+        "no member of this group answered: check its name, that a member runs, that both use the same key, \
+         and that multicast reaches it or --seeds names a member"
     )]
     NoAnswer,
 }
@@ -171,7 +172,10 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// Others on this machine may read it.
-    #[error("{} can be read by others on this machine (mode {mode:04o}): type `chmod 600 {}`", path.display(), path.display())]
+    #[error(
+        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 {0}`",
+        path.display()
+    )]
     Exposed {
         /// The file.
         path: PathBuf,

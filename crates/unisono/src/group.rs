@@ -15,12 +15,12 @@ use unisono_core::{
     Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
-/// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for that for
-/// at most a second).
+/// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for
+/// that for at most a second).
 ///
-/// What one member sends is received by all members, itself included, in one order. Receive what comes: a member
-/// that does not takes no part in the order, and after a window of messages everybody waits for it, its own `send`
-/// too. Who wants to send only says so with [`Group::ignore_events`].
+/// What one member sends is received by all members, itself included, in one order. Receive what comes: a
+/// member that does not takes no part in the order, and after a window of messages everybody waits for it,
+/// its own `send` too. Who wants to send only says so with [`Group::ignore_events`].
 ///
 /// ```
 /// use unisono::{Event, Group, GroupConfig, Options};
@@ -74,13 +74,14 @@ impl Group {
         &self.owner.shared
     }
 
-    /// Sends a message to all members, this one included, and blocks until it has its place in the order and is
-    /// accepted: then it survives as many crashes as the group's resilience. Returns the place.
+    /// Sends a message to all members, this one included, and blocks until it has its place in the order and
+    /// is accepted: then it survives as many crashes as the group's resilience. Returns the place.
     pub fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: None })
     }
 
-    /// As [`Group::send`], for a message that is to survive `resilience` crashes if that is more than the group's.
+    /// As [`Group::send`], for a message that is to survive `resilience` crashes if that is more than the
+    /// group's.
     pub fn send_resilient(&self, payload: impl Into<Bytes>, resilience: u8) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: Some(resilience) })
     }
@@ -91,8 +92,8 @@ impl Group {
         sent.unwrap_or(Err(SendFailure::Unknown))
     }
 
-    /// Sends a message without waiting for its place. Waits only while the window is full or the group is being
-    /// reset. While others are under way it may wait for those that follow, to go along with them.
+    /// Sends a message without waiting for its place. Waits only while the window is full or the group is
+    /// being reset. While others are under way it may wait for those that follow, to go along with them.
     pub fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), None)
     }
@@ -102,9 +103,10 @@ impl Group {
         self.submit_message(payload.into(), Some(Duration::ZERO))
     }
 
-    /// As [`Group::try_submit`], for a message that comes after an earlier one of this member or not at all: fails
-    /// with [`SendError::Resetting`] if a reset fell upon that one. So whoever sends failed messages again can do
-    /// so before anything later is under way. `before` is to be the last one submitted, and not asked yet.
+    /// As [`Group::try_submit`], for a message that comes after an earlier one of this member or not at all:
+    /// fails with [`SendError::Resetting`] if a reset fell upon that one. So whoever sends failed messages
+    /// again can do so before anything later is under way. `before` is to be the last one submitted, and not
+    /// asked yet.
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
         let number = self.shared().block(Some(Duration::ZERO), |slot, now| {
@@ -122,9 +124,9 @@ impl Group {
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(SendError::WindowFull))?))
     }
 
-    /// Sends many messages, packed into as few datagrams as possible. Waits only while the window is full. If one
-    /// is refused, those before it are under way, as the batch that comes with the error, and those after it were
-    /// not sent.
+    /// Sends many messages, packed into as few datagrams as possible. Waits only while the window is full. If
+    /// one is refused, those before it are under way, as the batch that comes with the error, and those after
+    /// it were not sent.
     pub fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,
@@ -142,7 +144,8 @@ impl Group {
         }
     }
 
-    /// The next event; blocks until there is one. Several threads may receive: each event goes to one of them.
+    /// The next event; blocks until there is one. Several threads may receive: each event goes to one of
+    /// them.
     pub fn receive(&self) -> Result<Event, Ended> {
         self.shared().block(None, |slot, _| commands::receive(slot)).unwrap_or(Err(Ended::Left))
     }
@@ -157,14 +160,15 @@ impl Group {
         self.receive_timeout(Duration::ZERO)
     }
 
-    /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024. Returns
-    /// how many.
+    /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024.
+    /// Returns how many.
     pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
         let received = self.shared().block(None, |slot, _| commands::receive_many(slot, events));
         received.unwrap_or(Err(Ended::Left))
     }
 
-    /// From now on nobody here wants events: they are taken and dropped, so that nobody waits for this member.
+    /// From now on nobody here wants events: they are taken and dropped, so that nobody waits for this
+    /// member.
     pub fn ignore_events(&self) {
         self.shared().with(|slot, _| slot.ignoring = true);
     }
@@ -175,15 +179,16 @@ impl Group {
         self.shared().with(|slot, now| slot.group.reset(now, min_members))
     }
 
-    /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512 bytes)
-    /// with the leave. What was not received yet can be received afterwards.
+    /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512
+    /// bytes) with the leave. What was not received yet can be received afterwards.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun) = (goodbye.into(), false);
         let left = self.shared().block(None, |slot, now| commands::leave(slot, now, &goodbye, &mut begun));
         left.unwrap_or(Ok(()))
     }
 
-    /// Gives the role of orderer to another member; only the orderer can. It is done with an [`Event::HandedOver`].
+    /// Gives the role of orderer to another member; only the orderer can. It is done with an
+    /// [`Event::HandedOver`].
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
         self.shared().with(|slot, now| slot.group.hand_over(now, to))
     }

@@ -21,7 +21,8 @@ const PREFIX: &str = "unisono-key-1 ";
 /// Longer files are none of ours.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// A group key: 256 secret bits. Everybody who holds it can take part; nobody else can read, forge or disturb.
+/// A group key: 256 secret bits. Everybody who holds it can take part; nobody else can read, forge or
+/// disturb.
 ///
 /// ```
 /// use unisono::{Key, Options};

@@ -1,4 +1,5 @@
-//! The way into a group, for both kinds of handles: from a name and options to a member that has begun to enter.
+//! The way into a group, for both kinds of handles: from a name and options to a member that has begun to
+//! enter.
 
 use crate::engine::{Engine, Shared};
 use crate::error::OpenError;

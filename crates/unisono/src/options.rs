@@ -20,21 +20,21 @@ pub const DEFAULT_PORT: u16 = 7195;
 pub struct Options {
     /// What people call this member. By default the name of the host and the number of the process.
     pub name: Name,
-    /// The address to send from and to be reached at; port 0 takes any free one. By default 127.0.0.1 without a
-    /// key, and with one the address from which the seeds, or else the default route, are reached.
+    /// The address to send from and to be reached at; port 0 takes any free one. By default 127.0.0.1 without
+    /// a key, and with one the address from which the seeds, or else the default route, are reached.
     pub bind: Option<SocketAddr>,
     /// The interface for multicast, named by its address. By default the one that has the bound address.
     pub multicast_interface: Option<Ipv4Addr>,
-    /// Seals everything that is sent; who does not hold it can neither read nor take part. Without one, nothing
-    /// leaves this machine unless `insecure` is set.
+    /// Seals everything that is sent; who does not hold it can neither read nor take part. Without one,
+    /// nothing leaves this machine unless `insecure` is set.
     pub key: Option<Key>,
     /// Members to ask for the group, each `HOST:PORT` or a DNS name (whose addresses are all asked, at
     /// [`DEFAULT_PORT`] unless another is given). By default the group is looked for by multicast.
     pub seeds: Vec<String>,
     /// Leave the machine without a key all the same.
     pub insecure: bool,
-    /// How long a thread that waits looks at the sockets again and again before it sleeps. Nothing by default: it
-    /// makes round trips faster and costs a processor.
+    /// How long a thread that waits looks at the sockets again and again before it sleeps. Nothing by
+    /// default: it makes round trips faster and costs a processor.
     pub spin: Duration,
     /// The protocol's own settings, [`Transport`](crate::Transport) among them.
     pub settings: Settings,

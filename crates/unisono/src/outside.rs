@@ -1,7 +1,7 @@
 //! Looking at a group without being a member.
 //!
-//! A question goes to where a joiner would ask, several times, since any of it may be lost. Whoever is a member
-//! answers for itself; the first answer counts.
+//! A question goes to where a joiner would ask, several times, since any of it may be lost. Whoever is a
+//! member answers for itself; the first answer counts.
 
 use crate::error::{LookError, OpenError};
 use crate::opening::{protection, random};
@@ -20,8 +20,8 @@ use unisono_udp::{Receiver, Socket, wait};
 /// How long to wait for an answer before the question is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts; with the
-/// key of `options`, only one that is sealed under it.
+/// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts;
+/// with the key of `options`, only one that is sealed under it.
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
     let seeds = Seeds::new(&options.seeds);

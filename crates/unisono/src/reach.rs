@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use unisono_core::GroupTag;
 use unisono_udp::address_toward;
 
-/// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those that
-/// have one address.
+/// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those
+/// that have one address.
 const MULTICAST_PORT: u16 = 7196;
 /// How many multicast addresses all groups share: 239.195.117.1 and the next ones, administratively scoped.
 const MULTICAST_ADDRESSES: u64 = 32;
@@ -77,8 +77,8 @@ fn outward(toward: SocketAddr) -> Result<IpAddr, OpenError> {
     }
 }
 
-/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being looked for,
-/// by a thread of their own, since that can take seconds.
+/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being
+/// looked for, by a thread of their own, since that can take seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeds {
     fixed: Vec<SocketAddr>,

@@ -1,8 +1,8 @@
 //! Sealing datagrams with the group key.
 //!
 //! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the
-//! sender's uid, so that two members never use one key with one nonce: the nonce is the packet number, which its
-//! sender never uses twice. The seal is AES-256-GCM; the header is authenticated with it.
+//! sender's uid, so that two members never use one key with one nonce: the nonce is the packet number, which
+//! its sender never uses twice. The seal is AES-256-GCM; the header is authenticated with it.
 
 use crate::key::Key;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};

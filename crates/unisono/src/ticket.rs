@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use unisono_core::{MessageNumber, Seqno};
 
-/// A message under way. Wait for its place with [`Ticket::wait`] or by awaiting it; dropping the ticket changes
-/// nothing for the message.
+/// A message under way. Wait for its place with [`Ticket::wait`] or by awaiting it; dropping the ticket
+/// changes nothing for the message.
 #[derive(Debug)]
 #[must_use = "a ticket is how one learns what became of the message; drop it if that does not matter"]
 pub struct Ticket(Receipt);
@@ -53,8 +53,8 @@ pub struct Batch {
     known: BatchOutcome,
 }
 
-/// What became of a batch. Messages of one sender keep their order, so those accepted are the first ones of the
-/// batch, unless a reset fell upon it: then some in its middle may have failed.
+/// What became of a batch. Messages of one sender keep their order, so those accepted are the first ones of
+/// the batch, unless a reset fell upon it: then some in its middle may have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchOutcome {
     /// How many of its messages have their places.

@@ -1,13 +1,14 @@
-//! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have the
-//! same address, and a listener for each multicast address they use.
+//! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have
+//! the same address, and a listener for each multicast address they use.
 //!
-//! There is one **seat**. Whoever has it waits for the sockets, the timers and the bell, gives the core what comes,
-//! and sends what the core has to say, for all groups. It goes to a thread of the application that waits in
-//! `receive` or `send` anyway, so that in a receive loop no second thread stands between the wire and the
-//! application. When such a thread leaves it wakes nobody: it sets an alarm, and if the seat is still free when that
-//! goes off, the engine's **background thread** sits down. A thread that wants the seat from the background thread
-//! rings the **bell**; from another thread of the application it does not take it, but waits for what it wants to be
-//! brought to it. Tasks of an executor never sit: for them the background thread does.
+//! There is one **seat**. Whoever has it waits for the sockets, the timers and the bell, gives the core what
+//! comes, and sends what the core has to say, for all groups. It goes to a thread of the application that
+//! waits in `receive` or `send` anyway, so that in a receive loop no second thread stands between the wire
+//! and the application. When such a thread leaves it wakes nobody: it sets an alarm, and if the seat is still
+//! free when that goes off, the engine's **background thread** sits down. A thread that wants the seat from
+//! the background thread rings the **bell**; from another thread of the application it does not take it, but
+//! waits for what it wants to be brought to it. Tasks of an executor never sit: for them the background
+//! thread does.
 //!
 //! | | |
 //! |---|---|
@@ -78,8 +79,8 @@ pub(crate) struct Shared {
 }
 
 impl Engine {
-    /// Enters a member of the group of this tag, which `make` makes for the address it is given, into an engine at
-    /// this place.
+    /// Enters a member of the group of this tag, which `make` makes for the address it is given, into an
+    /// engine at this place.
     pub(crate) fn enter(
         place: Place,
         seeds: Seeds,
@@ -185,7 +186,8 @@ impl Engine {
         wakes.into_iter().for_each(Waker::wake);
     }
 
-    /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the consequences.
+    /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the
+    /// consequences.
     fn settle(&self, state: &mut State, now: Time) {
         state.settle(now);
         if state.calls() {
@@ -209,8 +211,8 @@ impl Engine {
         }
     }
 
-    /// Sleeps on the seat until something comes, until a timer is due, or until then; and takes in what came. Nothing
-    /// if another thread broke the engine meanwhile.
+    /// Sleeps on the seat until something comes, until a timer is due, or until then; and takes in what came.
+    /// Nothing if another thread broke the engine meanwhile.
     fn sit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -299,7 +301,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits for the one who does.
+    /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits
+    /// for the one who does.
     pub(crate) fn block<T>(
         &self,
         timeout: Option<Duration>,

@@ -116,8 +116,8 @@ impl Outcomes {
         Some(outcome)
     }
 
-    /// Whether it is known that the span that ends with `last` has not been accepted whole. Nobody has asked for it
-    /// yet.
+    /// Whether it is known that the span that ends with `last` has not been accepted whole. Nobody has asked
+    /// for it yet.
     pub(crate) fn has_failed(&mut self, last: MessageNumber) -> bool {
         self.find(last).is_some_and(|span| span.outcome.failure.is_some())
     }

@@ -18,7 +18,8 @@ pub(crate) struct Received {
     pub(crate) datagram: BytesMut,
 }
 
-/// What it takes to wait for datagrams. It is owned by the thread that waits, so that nothing is locked meanwhile.
+/// What it takes to wait for datagrams. It is owned by the thread that waits, so that nothing is locked
+/// meanwhile.
 pub(crate) struct Seat {
     receiver: Receiver,
     pub(crate) sockets: Arc<[Arc<Socket>]>,
@@ -30,8 +31,8 @@ impl Seat {
         Seat { receiver: Receiver::new(), sockets, inbox: Vec::new() }
     }
 
-    /// Waits until datagrams come, the bell rings or `timeout` has passed, and fills the inbox. Looks again and
-    /// again for the first `spin` before it sleeps. Returns whether the bell rang.
+    /// Waits until datagrams come, the bell rings or `timeout` has passed, and fills the inbox. Looks again
+    /// and again for the first `spin` before it sleeps. Returns whether the bell rang.
     pub(crate) fn wait(&mut self, bell: &Bell, timeout: Option<Duration>, spin: Duration) -> bool {
         let sockets = self.sockets.clone();
         let mut borrowed = [&*sockets[UNICAST]; unisono_udp::SOCKETS_MAX];

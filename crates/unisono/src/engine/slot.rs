@@ -132,8 +132,8 @@ impl Slot {
         }
     }
 
-    /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of them, and
-    /// the leave, for a member that was abandoned. Returns whether that was anything.
+    /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of
+    /// them, and the leave, for a member that was abandoned. Returns whether that was anything.
     fn take_for_others(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
         let mut taken = self.abandoned && self.depart(now);
         if self.abandoned || self.ignoring {
