@@ -213,6 +213,8 @@ impl Plan {
             } else {
                 SlowMember::ExcludeAfter(random.duration(300, 3000))
             },
+            // Sometimes the last to come finds the group full.
+            members_max: if random.chance(0.05) { members as u16 } else { 256 },
             ..GroupConfig::default()
         };
         let workload = Workload {
@@ -221,7 +223,7 @@ impl Plan {
             burst_max: random.spread(2, 40),
             bytes_max: random.spread(1, 1200),
             large: random.pick(&[0.0, 0.02, 0.1]),
-            large_bytes_max: random.spread(1 << 11, 1 << 15),
+            large_bytes_max: random.spread(1 << 11, 1 << 14),
             more_resilient: random.pick(&[0.0, 0.0, 0.1]),
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
@@ -384,11 +386,12 @@ impl Plan {
 
     fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
         let names = (0..self.members).map(|place| name(place, self.long_names)).collect();
-        let choice = random.weigh(&[(85, 0), (10, 1), (if nobody_crashes { 5 } else { 0 }, 2)]);
+        let choice = random.weigh(&[(81, 0), (10, 1), (if nobody_crashes { 5 } else { 0 }, 2), (4, 3)]);
         self.config.quorum = match choice {
             0 => Quorum::MajorityOfView,
             1 => Quorum::MajorityOf(names),
-            _ => Quorum::All,
+            2 => Quorum::All,
+            _ => Quorum::AtLeast(random.between(1, self.members as u64) as u16),
         };
         if choice == 1 {
             // A view never holds a name that the list lacks.
