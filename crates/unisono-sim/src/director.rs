@@ -14,7 +14,7 @@ use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, Cue, World};
 use std::io::Write;
-use unisono_core::{Entry, Info, Phase, Planted, Quorum, Random, Settings, Transport};
+use unisono_core::{Entry, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
 /// What a run found.
 #[derive(Clone, Debug)]
@@ -229,7 +229,13 @@ impl Director {
         let Some(info) = self.latest_view() else { return };
         let mut members: Vec<usize> =
             (0..self.plan.places).filter(|place| self.is_in(*place, &info)).collect();
-        let needed = info.members.len() / 2 + 1;
+        // While somebody comes or goes, the core must be enough for the view before and the one after.
+        let is_passing = |place: usize| {
+            let phase = self.world.resident(place).map(|resident| resident.group.phase());
+            matches!(phase, Some(Phase::Joining | Phase::Leaving))
+        };
+        let passing = (0..self.plan.places).filter(|place| is_passing(*place)).count();
+        let needed = info.members.len() / 2 + 1 + passing;
         if members.len() <= needed || !matches!(self.plan.config.quorum, Quorum::MajorityOfView) {
             return;
         }
@@ -257,29 +263,34 @@ impl Director {
         self.world.recorder.note(now, 0, Life::NOBODY, What::Healed { core });
     }
 
-    /// Whether the members that did not crash are a quorum of every view that somebody holds. A leaver that has gone,
-    /// or somebody excluded, is no excuse: they went by the protocol's own rules.
+    /// Whether the members that did not crash are a quorum of every view that somebody holds, and of the latest that
+    /// anybody ever held. A leaver that has gone, or somebody excluded, is no excuse: they went by the protocol's own
+    /// rules.
     fn can_go_on(&self) -> bool {
-        let crashed = &self.world.recorder.crashed;
-        (0..self.plan.places)
+        let held: Vec<Vec<Uid>> = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
             .filter(|resident| {
                 matches!(resident.group.phase(), Phase::Member | Phase::Resetting | Phase::Leaving)
             })
-            .all(|resident| {
-                let info = resident.group.info();
-                let lives = |i: usize| !crashed.contains(&info.members[i].uid);
-                let living = (0..info.members.len()).filter(|i| lives(*i)).count();
-                match &self.plan.config.quorum {
-                    Quorum::MajorityOfView => {
-                        2 * living > info.members.len() || (2 * living == info.members.len() && lives(0))
-                    }
-                    Quorum::MajorityOf(names) => 2 * living > names.len(),
-                    Quorum::All => living == info.members.len(),
-                    Quorum::AtLeast(least) => living >= usize::from(*least),
-                }
-            })
+            .map(|resident| resident.group.info().members.iter().map(|member| member.uid).collect())
+            .collect();
+        held.iter().chain([&self.world.recorder.latest_view.members]).all(|view| self.has_quorum(view))
             && (0..self.plan.places).any(|place| self.is_member(place))
+    }
+
+    /// Whether those of the view that did not crash are a quorum of it.
+    fn has_quorum(&self, view: &[Uid]) -> bool {
+        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid);
+        let living = view.iter().filter(|uid| lives(uid)).count();
+        match &self.plan.config.quorum {
+            Quorum::MajorityOfView => {
+                2 * living > view.len() || (2 * living == view.len() && view.first().is_some_and(lives))
+            }
+            Quorum::MajorityOf(names) => 2 * living > names.len(),
+            Quorum::All => living == view.len(),
+            // Decided only when all of the next view have prepared: whoever dies in between holds up the others.
+            Quorum::AtLeast(_) => living == view.len(),
+        }
     }
 
     // --- looking ---

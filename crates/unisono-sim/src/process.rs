@@ -33,6 +33,8 @@ pub(crate) struct Resident {
     /// Its marks as last recorded, and the epoch they are of.
     pub(crate) marks: Marks,
     pub(crate) epoch: Epoch,
+    /// The counter of that epoch.
+    pub(crate) counter: u64,
     /// Its application takes no events before this moment.
     pub(crate) takes_events_from: u64,
     /// Its application takes events before its datagrams leave, not after.

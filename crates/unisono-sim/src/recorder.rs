@@ -4,7 +4,7 @@
 use crate::properties::{Judge, Violation};
 use crate::record::{Life, Names, Record, What, mix};
 use std::io::Write;
-use unisono_core::{Outcome, Time, Uid};
+use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
 
 /// How often things happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +31,42 @@ impl Totals {
     }
 }
 
+/// The latest view that any member was in, those included that crashed before they could tell anybody.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LatestView {
+    counter: u64,
+    seqno: Seqno,
+    pub(crate) members: Vec<Uid>,
+}
+
+impl LatestView {
+    /// Somebody has come to an epoch.
+    pub(crate) fn enter(&mut self, info: &Info) {
+        let seqno = info.unstable.saturating_sub(1);
+        if (info.epoch.counter, seqno) > (self.counter, self.seqno) || self.members.is_empty() {
+            (self.counter, self.seqno) = (info.epoch.counter, seqno);
+            self.members = info.members.iter().map(|member| member.uid).collect();
+        }
+    }
+
+    /// A member whose epoch has this counter was told of a join or leave.
+    pub(crate) fn change(&mut self, counter: u64, event: &Event) {
+        let (Event::Joined { seqno, member, .. } | Event::Left { seqno, member, .. }) = event else { return };
+        if (counter, *seqno) > (self.counter, self.seqno) {
+            (self.counter, self.seqno) = (counter, *seqno);
+            self.members.retain(|uid| *uid != member.uid);
+            if matches!(event, Event::Joined { .. }) {
+                self.members.push(member.uid);
+            }
+        }
+    }
+}
+
 /// The one place where records go.
 pub(crate) struct Recorder {
     pub(crate) names: Names,
     pub(crate) totals: Totals,
+    pub(crate) latest_view: LatestView,
     /// Who crashed, or was stopped before it had gone.
     pub(crate) crashed: Vec<Uid>,
     judge: Judge,
@@ -50,6 +82,7 @@ impl Recorder {
         Recorder {
             names: Names::default(),
             totals: Totals::default(),
+            latest_view: LatestView::default(),
             crashed: Vec::new(),
             judge,
             fingerprint: 0,

@@ -155,9 +155,9 @@ impl World {
 
     // --- lives ---
 
-    /// Lets a life begin at a place; whoever lived there is forgotten.
+    /// Lets a life begin at a place; whoever lived there ends.
     pub(crate) fn start(&mut self, process: usize, birth: Birth) -> Result<Life, ConfigError> {
-        self.retire(process);
+        self.crash(process);
         let uid = Uid(self.random.next_u64());
         let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
         let me = Member { uid, name: birth.name.clone(), address: Network::address(process) };
@@ -186,6 +186,7 @@ impl World {
             clock,
             marks: Marks::default(),
             epoch: Epoch::default(),
+            counter: 0,
             takes_events_from: 0,
             events_first: birth.events_first,
             doom: None,
@@ -199,8 +200,11 @@ impl World {
     pub(crate) fn crash(&mut self, process: usize) {
         if let Some(resident) = &self.processes[process].resident {
             if resident.group.phase() != Phase::Gone {
+                // Somebody excluded that ends too early may take with it what the others still need.
                 self.recorder.crashed.push(resident.uid);
-                self.recorder.totals.crashes += u64::from(!resident.is_over);
+            }
+            if !resident.is_over {
+                self.recorder.totals.crashes += 1;
                 self.recorder.note(self.now, process, resident.life, What::Crashed);
             }
             self.retire(process);
@@ -469,7 +473,10 @@ impl World {
             return;
         }
         if marks.epoch != before.epoch {
-            resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || resident.group.info().epoch);
+            let info = resident.group.info();
+            resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
+            resident.counter = info.epoch.counter;
+            self.recorder.latest_view.enter(&info);
         }
         let (life, epoch, now) = (resident.life, resident.epoch, self.now);
         mark_changes(&before, &marks, epoch, |what| self.recorder.note(now, process, life, what));
@@ -494,6 +501,7 @@ impl World {
         let mut took = false;
         while let Some(event) = resident.group.poll_event() {
             took = true;
+            self.recorder.latest_view.change(resident.counter, &event);
             if let Some(diary) = &mut self.diary {
                 diary.event(process, &event);
             }
@@ -525,6 +533,8 @@ impl World {
                 self.network.release(id);
                 return Drained::Alive;
             };
+            // What the application has just taken may have made room for more: then the marks move only here.
+            self.note_marks(from);
             self.recorder.totals.datagrams += 1;
             datagrams += 1;
             let drained = self.dispatch(id, from, destination, &mut copies_left);
