@@ -174,6 +174,7 @@ impl Group {
         {
             return;
         }
+        self.purge();
         let before = self.history.received();
         let was_waiting = self.order.shut_since.is_some();
         self.number_messages(now);
@@ -267,8 +268,8 @@ impl Group {
         }
         let end = self.history.received();
         let limit = u64::from(self.config.history_messages);
-        let stable = self.stable();
-        if end - stable.min(end) >= limit || self.history.bytes() >= self.config.history_bytes {
+        let kept = end - self.stable().min(self.history.base()).min(end);
+        if kept >= limit || self.history.bytes() >= self.config.history_bytes {
             self.probe(Probe::HistoryFull);
             let slowest = self.slowest_received();
             self.order.shut_since.get_or_insert((now, slowest));
@@ -298,6 +299,12 @@ impl Group {
     /// Joins, leaves and the handing over of the role: one at a time.
     fn number_changes(&mut self, now: Time) {
         if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
+            return;
+        }
+        // They take no room from messages, and have a little of their own.
+        let members = self.history.view().len() as u64;
+        let kept = self.history.received() - self.history.base();
+        if kept >= u64::from(self.config.history_messages) + members + 1 {
             return;
         }
         if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {

@@ -15,6 +15,9 @@ use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
+/// Nobody unknown is answered with more bytes than it sent.
+const FAREWELL_BYTES: usize = 20;
+
 impl Group {
     /// A datagram for this member alone has come.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
@@ -66,7 +69,7 @@ impl Group {
         if outside {
             self.receive_outside(now, from, &header, payload, multicast);
         } else if header.epoch == self.epoch_tag || self.broken(Planted::OldEpochTaken) {
-            self.receive_inside(now, &header, payload, multicast);
+            self.receive_inside(now, from, &header, payload, multicast);
         } else {
             self.receive_strange(now, from, &header, payload, length);
         }
@@ -113,7 +116,13 @@ impl Group {
             Frame::Refused { reason } => self.handle_refused(now, reason),
             Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
             Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {
-                let whole = self.outside_parcels.take(id, index, count, &bytes);
+                if !self.has_asked(from) {
+                    return;
+                }
+                if self.outside_parcels.0 != header.sender {
+                    self.outside_parcels = (header.sender, Default::default());
+                }
+                let whole = self.outside_parcels.1.take(id, index, count, &bytes);
                 if let Some(Ok(frame)) = whole.as_ref().map(Frame::decode_alone) {
                     self.probe(Probe::ParcelUsed);
                     self.handle_outside(now, from, header, frame, multicast);
@@ -125,11 +134,18 @@ impl Group {
 
     // --- in this epoch ---
 
-    fn receive_inside(&mut self, now: Time, header: &Header, payload: Bytes, multicast: bool) {
+    fn receive_inside(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &Header,
+        payload: Bytes,
+        multicast: bool,
+    ) {
         let sender = header.sender;
         let Some(peer) = self.peers.get_mut(sender) else {
             self.counters.stale += 1;
-            self.receive_verdict(now, payload);
+            self.receive_from_stranger(now, from, header, payload);
             return;
         };
         let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
@@ -141,6 +157,10 @@ impl Group {
         peer.last_heard = now;
         peer.entered = true;
         self.counters.datagrams_received += 1;
+        if self.phase == Phase::Excluded {
+            // It may be the only one left who knows.
+            self.tell_decision(now, sender);
+        }
         if multicast {
             self.acknowledging.multicast_at = Some(now);
         }
@@ -176,11 +196,21 @@ impl Group {
         }
     }
 
-    /// A stranger speaks in this epoch: the one thing it may have to say is that the epoch is long over.
-    fn receive_verdict(&mut self, now: Time, payload: Bytes) {
+    /// A stranger speaks in this epoch. It may be somebody who left and was cut off since, or have one thing to say:
+    /// that the epoch is long over, or that we may go.
+    fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
+        if let Some(seqno) = self.door.leave_of(header.sender)
+            && payload.len() > FAREWELL_BYTES
+        {
+            let uid = header.sender;
+            self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+            return;
+        }
         for frame in Decoder::new(payload).flatten() {
-            if let Frame::Excluded { epoch } = frame {
-                self.handle_excluded(now, epoch);
+            match frame {
+                Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
+                Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
+                _ => {}
             }
         }
     }
@@ -199,7 +229,7 @@ impl Group {
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
-            Frame::Farewell { seqno } => self.handle_farewell(seqno),
+            Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
             Frame::Invite { ballot } => self.handle_invite(now, from, ballot),
             Frame::Vote(vote) => self.handle_vote(now, from, vote),
             Frame::Outbid { promised } => self.handle_outbid(now, promised),
@@ -296,6 +326,9 @@ impl Group {
             let more = found.as_ref().is_some_and(|(more, _)| *more);
             let data = found.map(|(_, bytes)| bytes);
             let message = Message { sender, number, resilience, more, broadcast: true, data };
+            if level.is_none() {
+                self.note_room_below(seqno);
+            }
             let reach = u64::from(self.config.history_messages) * 2;
             if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
                 return;
@@ -351,13 +384,14 @@ impl Group {
         self.probe(Probe::StaleRefused);
         if self.past.as_ref().is_some_and(|past| past.tag == header.epoch) {
             let last_kept = self.past.as_ref().map_or(0, |past| past.proposal.start - 1);
-            for frame in Decoder::new(payload).flatten() {
+            for frame in Decoder::new(payload.clone()).flatten() {
                 if let Frame::Pull { ballot, from: first, to } = frame {
                     self.handle_pull(header.sender, ballot, (first, to.min(last_kept)), header.epoch);
                 }
             }
-            self.tell_decision(now, header.sender);
-            return;
+            if self.tell_decision(now, header.sender) {
+                return;
+            }
         }
         if self.peers.get(header.sender).is_some() && self.phase != Phase::Locating {
             self.inquire(now, header.sender);

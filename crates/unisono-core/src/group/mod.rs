@@ -62,8 +62,8 @@ pub struct Group {
     pub(crate) epoch_tag: EpochTag,
     /// The place with which the epoch began.
     pub(crate) epoch_start: Seqno,
-    /// The epoch before, for entries of it that are not delivered yet.
-    pub(crate) epoch_before: EpochId,
+    /// Epochs and where they began, from that of the next entry to be delivered.
+    pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
     pub(crate) history: History,
     pub(crate) hold: Hold,
@@ -97,7 +97,8 @@ pub struct Group {
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
     pub(crate) packet_number: u64,
     parcel_id: u32,
-    outside_parcels: crate::wire::Assembler,
+    /// Parcels from outside of any epoch, and whose they are.
+    outside_parcels: (Uid, crate::wire::Assembler),
     header_bytes: Vec<u8>,
     audience: Audience,
     pub(crate) audience_is_stale: bool,
@@ -146,7 +147,7 @@ impl Group {
             epoch: EpochId::default(),
             epoch_tag: EpochTag::OUTSIDE,
             epoch_start: 0,
-            epoch_before: EpochId::default(),
+            epochs: VecDeque::new(),
             history: History::new(&nowhere),
             hold: Hold::default(),
             outbox: Outbox::new(),
@@ -172,7 +173,7 @@ impl Group {
             sent: VecDeque::new(),
             packet_number: 0,
             parcel_id: 0,
-            outside_parcels: crate::wire::Assembler::new(),
+            outside_parcels: (Uid(0), crate::wire::Assembler::new()),
             header_bytes: Vec::new(),
             audience: Audience::default(),
             audience_is_stale: true,
@@ -274,7 +275,8 @@ impl Group {
     /// The view at the end of the log, for the application.
     pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
         let members = self.history.view_at(seqno).to_vec();
-        let epoch = if seqno < self.epoch_start { self.epoch_before } else { self.epoch };
+        let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
+        let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
         View { epoch, resilience: self.resilience_in(members.len()), members, orderer }
     }
 

@@ -112,6 +112,11 @@ impl Group {
             let heard_us = peer.heard_us.unwrap_or(now);
             return (peer.last_heard + silence).min(heard_us + deaf_after);
         }
+        if silent && uid == self.history.term().1 {
+            // Perhaps only the multicast does not come through any more: copies will.
+            self.acknowledging.multicast_at = None;
+            self.acknowledging.due = true;
+        }
         let spacing = patience / PROBES;
         let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
         // What is heard during the burst, though no answer, says that it is not silence that is wrong.

@@ -43,6 +43,9 @@ const CAUGHT_UP: u64 = 512;
 const SEEK_EVERY: Duration = Duration::from_millis(400);
 const SEEK_FOR: Duration = Duration::from_secs(20);
 const LEAVE_REQUESTS_MAX: usize = 64;
+const DEPARTED_MAX: usize = 256;
+/// Answers that do not come from the orderer itself are followed up at most this often.
+const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
 /// This member is on its way in.
 #[derive(Clone, Debug)]
@@ -59,6 +62,7 @@ pub(crate) struct Joining {
     /// Asked to be let in, by this answer.
     asked: Option<HereIs>,
     asks: u32,
+    redirected_at: Time,
 }
 
 impl Joining {
@@ -77,6 +81,8 @@ pub(crate) struct Door {
     conflict_told: bool,
     /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
     joined: VecDeque<(Uid, Time)>,
+    /// Leavers that fell silent, and where they left.
+    departed: VecDeque<(Uid, Seqno)>,
 }
 
 impl Door {
@@ -124,6 +130,19 @@ impl Door {
     pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
         self.joined.retain(|&(_, at)| now.since(at) < COOKIE_LIFE * 2);
         self.joined.push_back((uid, now));
+    }
+
+    /// A leaver is forgotten as a peer; it may yet ask.
+    pub(crate) fn note_departed(&mut self, uid: Uid, leave: Seqno) {
+        if self.departed.len() == DEPARTED_MAX {
+            self.departed.pop_front();
+        }
+        self.departed.push_back((uid, leave));
+    }
+
+    /// The leave of somebody who is no peer any more.
+    pub(crate) fn leave_of(&self, uid: Uid) -> Option<Seqno> {
+        self.departed.iter().find(|(departed, _)| *departed == uid).map(|(_, leave)| *leave)
     }
 
     /// `uid` has been a member, or is one: nobody joins twice in one life.
@@ -181,7 +200,11 @@ impl Group {
 
     /// From here on datagrams carry this epoch.
     pub(crate) fn enter_epoch(&mut self, epoch: EpochId, start: Seqno) {
-        self.epoch_before = core::mem::replace(&mut self.epoch, epoch);
+        self.epoch = epoch;
+        while self.epochs.len() > 1 && self.epochs[1].0 <= self.delivered {
+            self.epochs.pop_front();
+        }
+        self.epochs.push_back((start, epoch));
         self.epoch_tag = epoch.tag(self.instance);
         self.epoch_start = start;
         self.order.begin(start);
@@ -207,6 +230,7 @@ impl Group {
             act_at: now,
             asked: None,
             asks: 0,
+            redirected_at: Time::ZERO,
         });
         self.joining_timeout(now);
     }
@@ -220,6 +244,7 @@ impl Group {
 
     /// As if no group had ever been heard of.
     fn forget_group(&mut self) {
+        self.epochs.clear();
         self.epoch_tag = EpochTag::OUTSIDE;
         self.peers = Peers::default();
         self.hold.clear();
@@ -279,6 +304,10 @@ impl Group {
                 self.found_keeping_hello(now, config);
             }
             (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
+            // It may be numbered already: as long as the group is heard it is not for the joiner to give up.
+            (Phase::Joining, _) if self.peers.iter().any(|peer| now.since(peer.last_heard) < LEASE) => {
+                joining.give_up_at = now + JOIN_WITHIN;
+            }
             _ => self.join_failed(JoinFailure::TimedOut),
         }
     }
@@ -307,7 +336,11 @@ impl Group {
                 return;
             }
             if here.orderer != from {
-                // Not the orderer itself: only that one's cookie is good.
+                // Not the orderer itself: only that one's cookie is good. Each of two may take the other for it.
+                if now.since(joining.redirected_at) < REDIRECT_EVERY {
+                    return;
+                }
+                joining.redirected_at = now;
                 let nonce = joining.nonce;
                 self.post_outside(here.orderer, Frame::Locate { nonce });
                 return;
@@ -367,6 +400,12 @@ impl Group {
         }
         self.door.seek = Some((now + SEEK_EVERY, until, nonce));
         self.post_to_rendezvous(Frame::Locate { nonce });
+    }
+
+    /// This joiner has asked the member at that address to be let in.
+    pub(crate) fn has_asked(&self, address: SocketAddr) -> bool {
+        let asked = self.joining.as_ref().and_then(|joining| joining.asked);
+        asked.is_some_and(|here| here.orderer == address)
     }
 
     pub(crate) fn handle_refused(&mut self, now: Time, reason: Refusal) {

@@ -4,7 +4,7 @@
 //! nothing past its leave, and goes on serving its log until a quorum of those who stay is known to know the leave
 //! accepted; the orderer tells it so with a farewell.
 
-use crate::event::Event;
+use crate::event::{Event, Outcome};
 use crate::group::{Group, Phase};
 use crate::history::Members;
 use crate::identity::{Seqno, Uid};
@@ -95,6 +95,8 @@ impl Group {
         self.probe(Probe::LeaverGone);
         self.phase = Phase::Gone;
         self.closing = Some(Event::Gone);
+        let untold = self.outbox.fail_rest();
+        self.sent.extend(untold.into_iter().map(|number| (number, Outcome::Unknown)));
         self.order.stop();
         self.detector.stop();
         self.leaving = None;
@@ -161,7 +163,7 @@ impl Group {
                 && now.since(peer.told_at) >= FAREWELL_EVERY
             {
                 peer.told_at = now;
-                self.post(uid, Frame::Farewell { seqno });
+                self.post(uid, Frame::Farewell { uid, seqno });
             }
         }
     }
@@ -178,21 +180,38 @@ impl Group {
     /// Leavers that have been told to go, or have been silent for long, are forgotten.
     pub(crate) fn forget_leavers(&mut self, now: Time) {
         let accepted = self.accepted;
-        let before = self.peers.len();
-        self.peers.retain(|peer| match peer.standing {
-            Standing::Leaver { seqno } => accepted < seqno || now.since(peer.last_heard) < FORGET,
-            _ => true,
-        });
-        self.audience_is_stale |= self.peers.len() != before;
+        let gone: Vec<(Uid, Seqno)> = self
+            .peers
+            .iter()
+            .filter_map(|peer| match peer.standing {
+                Standing::Leaver { seqno } if accepted >= seqno && now.since(peer.last_heard) >= FORGET => {
+                    Some((peer.member.uid, seqno))
+                }
+                _ => None,
+            })
+            .collect();
+        for &(uid, seqno) in &gone {
+            self.door.note_departed(uid, seqno);
+            self.peers.retain(|peer| peer.member.uid != uid);
+            self.audience_is_stale = true;
+        }
     }
 
-    /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member.
-    pub(crate) fn handle_farewell(&mut self, seqno: Seqno) {
-        // Nothing is stored past the own leave, so that is where the log ends; another place is of somebody who
-        // lived here before.
-        if self.own_leave_is_logged() && self.history.received() == seqno {
-            self.accepted = self.accepted.max(seqno);
+    /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member. It may
+    /// have been cut off for so long that it lacks its own leave.
+    pub(crate) fn handle_farewell(&mut self, uid: Uid, seqno: Seqno) {
+        if uid != self.me.uid || self.leaving.is_none() {
+            return;
+        }
+        if self.own_leave_is_logged() {
+            let before = self.accepted;
+            self.accepted = self.accepted.max(seqno.min(self.history.received()));
+            self.resolve_own(before);
             self.go();
+        } else {
+            // The group went on without it, as it wished, but it will never see its own leave.
+            self.go();
+            self.closing = Some(Event::Excluded { epoch: None });
         }
     }
 }

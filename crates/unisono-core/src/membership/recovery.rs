@@ -9,7 +9,7 @@
 
 use crate::config::Quorum;
 use crate::error::ResetError;
-use crate::event::{Event, JoinFailure, Outcome};
+use crate::event::{Event, JoinFailure, Outcome, Suspicion};
 use crate::group::{Group, Phase};
 use crate::history::{Members, Reset};
 use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
@@ -275,6 +275,10 @@ impl Group {
 
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {
         let votes = self.is_member() || self.own_leave_is_logged();
+        if self.phase == Phase::Joining && !votes {
+            // Its JOIN may be in the order already, and its vote be needed.
+            self.ask_around();
+        }
         if !votes || ballot.coordinator != from || matches!(self.phase, Phase::Excluded | Phase::Gone) {
             return;
         }
@@ -453,8 +457,18 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        let members: Vec<Uid> =
-            after.iter().filter(|member| voted(member)).map(|member| member.uid).collect();
+        // Who is to be excluded though it votes (it is slow, or another process lives in its place) is left out if
+        // the others can do without.
+        let wanted = |member: &Member| {
+            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
+            voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
+        };
+        let without = self.is_quorum(&after, wanted);
+        let members: Vec<Uid> = after
+            .iter()
+            .filter(|member| if without { wanted(member) } else { voted(member) })
+            .map(|member| member.uid)
+            .collect();
         if !quorum || (adopted.is_none() && members.len() < self.recovery.floor.max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
@@ -507,7 +521,10 @@ impl Group {
     pub(crate) fn handle_prepare(&mut self, now: Time, from: Uid, prepare: Prepare) {
         let me = self.me.uid;
         let asked = prepare.before.contains(&me) || prepare.after.contains(&me);
-        if !asked || prepare.ballot.coordinator != from || prepare.proposal.members.is_empty() {
+        let takes_part =
+            matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
+        if !asked || !takes_part || prepare.ballot.coordinator != from || prepare.proposal.members.is_empty()
+        {
             return;
         }
         if let Some(promised) = self.recovery.promised
@@ -822,8 +839,9 @@ impl Group {
         }
         if past.ask_at.is_some_and(|at| at <= now) {
             past.ask_at = Some(now + ASK_EVERY);
-            let whom = past.proposal.members.clone();
-            for uid in whom {
+            let proposal = past.proposal.clone();
+            for &uid in &proposal.members {
+                self.post(uid, Frame::Decided { proposal: proposal.clone(), entered: false });
                 self.post(uid, Frame::Inquiry);
             }
         }
@@ -831,20 +849,20 @@ impl Group {
 
     // --- those who still show the old epoch ---
 
-    /// Tells a member of the epoch before this one what was decided, not too often.
-    pub(crate) fn tell_decision(&mut self, now: Time, to: Uid) {
+    /// Tells a member of the epoch before this one what was decided, not too often. False if it is none.
+    pub(crate) fn tell_decision(&mut self, now: Time, to: Uid) -> bool {
         let entered = self.quorum_has_entered();
-        let Some(past) = &mut self.past else { return };
-        if past.told.get(to).is_some_and(|&at| now.since(at) < TELL_EVERY) {
-            return;
-        }
+        let Some(past) = &mut self.past else { return false };
         let Some(address) = past.members.iter().find(|member| member.uid == to).map(|member| member.address)
         else {
-            return;
+            return false;
         };
-        past.told.insert(to, now);
-        let (tag, proposal) = (past.tag, past.proposal.clone());
-        self.post_under(address, tag, Frame::Decided { proposal, entered });
+        if past.told.get(to).is_none_or(|&at| now.since(at) >= TELL_EVERY) {
+            past.told.insert(to, now);
+            let (tag, proposal) = (past.tag, past.proposal.clone());
+            self.post_under(address, tag, Frame::Decided { proposal, entered });
+        }
+        true
     }
 
     /// A quorum of the present view is known to have entered the epoch.

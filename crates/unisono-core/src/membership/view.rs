@@ -21,9 +21,11 @@ impl Group {
                 members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
             }
             Quorum::MajorityOf(names) => {
-                let named =
-                    view.iter().filter(|member| is_in(member) && names.contains(&member.name)).count();
-                named * 2 > names.len()
+                let listed = |member: &&Member| names.contains(&member.name);
+                let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
+                // A view that grows up to the list: too small to have a quorum, it needs all of itself.
+                let small = view.iter().filter(listed).count() * 2 <= names.len();
+                named * 2 > names.len() || (small && members == view.len())
             }
             Quorum::All => members == view.len(),
             Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),
@@ -32,7 +34,12 @@ impl Group {
 
     /// The members of `view` could bring a quorum of themselves together, all of them being there.
     pub(crate) fn could_be_quorum(&self, view: &Members) -> bool {
-        self.is_quorum(view, |_| true)
+        match &self.config.quorum {
+            Quorum::MajorityOf(names) => {
+                view.iter().filter(|member| names.contains(&member.name)).count() * 2 > names.len()
+            }
+            _ => self.is_quorum(view, |_| true),
+        }
     }
 
     /// The log now has a join, a leave or a role event at `seqno`: who is a peer, and of what standing, follows.

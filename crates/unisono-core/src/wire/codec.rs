@@ -186,7 +186,7 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
         }),
         FrameKind::Refused => Frame::Refused { reason: read_refusal(from)? },
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
-        FrameKind::Farewell => Frame::Farewell { seqno: from.place("seqno")? },
+        FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
 
         FrameKind::Invite => Frame::Invite { ballot: read_ballot(from)? },
         FrameKind::Vote => Frame::Vote(Vote {
@@ -325,7 +325,10 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         }
         Frame::Refused { reason } => out.u8(refusal_number(*reason)),
         Frame::LeaveRequest { goodbye } => write_greeting(out, goodbye),
-        Frame::Farewell { seqno } => out.u64(*seqno),
+        Frame::Farewell { uid, seqno } => {
+            out.u64(uid.0);
+            out.u64(*seqno);
+        }
 
         Frame::Invite { ballot } | Frame::Level { ballot } | Frame::Prepared { ballot } => {
             write_ballot(out, ballot);

@@ -301,7 +301,7 @@ impl fmt::Display for Frame {
                 Refusal::Cookie => "the cookie is stale",
             }),
             Frame::LeaveRequest { goodbye } => write!(f, "I want to leave, saying {}", Shown(goodbye)),
-            Frame::Farewell { seqno } => write!(f, "nobody needs you since place {seqno}"),
+            Frame::Farewell { uid, seqno } => write!(f, "nobody needs {uid} since place {seqno}"),
 
             Frame::Invite { ballot } => write!(f, "promise {}", Attempt(ballot)),
             Frame::Vote(vote) => {

@@ -91,7 +91,9 @@ pub enum Frame {
     },
     /// Nobody needs you any more.
     Farewell {
-        /// The place of the leave.
+        /// Who may go: another life may have lived at this address.
+        uid: Uid,
+        /// The place of its leave.
         seqno: Seqno,
     },
 

@@ -76,7 +76,7 @@ kinds! {
     Welcome = 0x23, 132;
     Refused = 0x24, 1;
     LeaveRequest = 0x25, 2;
-    Farewell = 0x26, 8;
+    Farewell = 0x26, 16;
     // reset
     Invite = 0x30, 12;
     Vote = 0x31, 29;

@@ -161,7 +161,7 @@ fn values_out_of_range_are_refused() {
         (Frame::Want { from: 0, to: 1 }, "from", 0),
         (Frame::Want { from: 3, to: 2 }, "to", 2),
         (Frame::Gone { through: 0 }, "through", 0),
-        (Frame::Farewell { seqno: 0 }, "seqno", 0),
+        (Frame::Farewell { uid: Uid(1), seqno: 0 }, "seqno", 0),
         (Frame::Pull { ballot, from: 0, to: 1 }, "from", 0),
         (Frame::Pull { ballot, from: 2, to: 1 }, "to", 1),
         (Frame::Decided { proposal: proposal(0, &[uid]), entered: false }, "start", 0),
@@ -285,8 +285,8 @@ fn bytes_that_mean_nothing_are_refused() {
 #[test]
 fn an_error_says_which_frame_and_where() {
     let mut bytes = written(&Frame::Gone { through: 4 });
-    bytes.extend(written(&Frame::Farewell { seqno: 0 }));
+    bytes.extend(written(&Frame::Farewell { uid: Uid(1), seqno: 0 }));
     let error = Decoder::new(bytes.into()).nth(1).unwrap().unwrap_err();
-    assert_eq!((error.kind, error.offset), (Some(FrameKind::Farewell), 14));
-    assert_eq!(error.to_string(), "Farewell frame, byte 14: seqno is 0, which is out of range");
+    assert_eq!((error.kind, error.offset), (Some(FrameKind::Farewell), 22));
+    assert_eq!(error.to_string(), "Farewell frame, byte 22: seqno is 0, which is out of range");
 }

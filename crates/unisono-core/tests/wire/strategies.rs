@@ -83,7 +83,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|reason| Frame::Refused { reason })
             .boxed(),
         FrameKind::LeaveRequest => greeting().prop_map(|goodbye| Frame::LeaveRequest { goodbye }).boxed(),
-        FrameKind::Farewell => place().prop_map(|seqno| Frame::Farewell { seqno }).boxed(),
+        FrameKind::Farewell => {
+            (uid(), place()).prop_map(|(uid, seqno)| Frame::Farewell { uid, seqno }).boxed()
+        }
 
         FrameKind::Invite => ballot().prop_map(|ballot| Frame::Invite { ballot }).boxed(),
         FrameKind::Vote => (ballot(), mark(), mark(), option::of((ballot(), proposal())))

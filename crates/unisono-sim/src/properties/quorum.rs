@@ -47,7 +47,11 @@ impl Rule {
                 let mut names: Vec<_> = present().filter_map(|life| self.listed_name(*life)).collect();
                 names.sort();
                 names.dedup();
-                names.len() * 2 > list.len()
+                // A view that is still too small to have a quorum needs all of itself.
+                let mut listed: Vec<_> = view.iter().filter_map(|life| self.listed_name(*life)).collect();
+                listed.sort();
+                listed.dedup();
+                names.len() * 2 > list.len() || (listed.len() * 2 <= list.len() && count == view.len())
             }
             Quorum::All => count == view.len(),
             Quorum::AtLeast(least) => count >= usize::from(*least).min(view.len()),
