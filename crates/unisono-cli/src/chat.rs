@@ -52,5 +52,5 @@ fn speak(group: &Group, lines: &Receiver<Input>) {
             break;
         }
     }
-    listen::leave(group);
+    listen::leave_and_end(group);
 }

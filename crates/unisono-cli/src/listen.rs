@@ -8,10 +8,15 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
+use std::sync::mpsc;
+use std::time::Duration;
 use unisono::{Ended, Event, Group};
 
 /// The resilience with which a group is founded unless another is asked for.
 pub(crate) const RESILIENCE: u8 = 1;
+
+/// How long leaving in good order may take.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Join a group, or found it, and print every event in order
 #[derive(Args, Debug)]
@@ -81,9 +86,29 @@ pub(crate) fn print_events(
     Ok(())
 }
 
-/// Leaves without ado: whatever stands in the way, this member is out.
+/// Leaves without ado: whatever stands in the way, this member is out. Nobody waits for ever for a farewell.
 pub(crate) fn leave(group: &Group) {
-    if let Err(failure) = group.leave("") {
-        eprintln!("unisono: {failure}");
+    if let Err(trouble) = try_leave(group) {
+        eprintln!("unisono: {trouble}");
+    }
+}
+
+/// As [`leave`], where somebody else waits for the end of the stream of events: if that may never come, the process
+/// ends here.
+pub(crate) fn leave_and_end(group: &Group) {
+    if let Err(trouble) = try_leave(group) {
+        eprintln!("unisono: {trouble}");
+        std::process::exit(0);
+    }
+}
+
+fn try_leave(group: &Group) -> Result<(), String> {
+    let (told, outcome) = mpsc::channel();
+    let leaving = group.clone();
+    // Nobody listens any more if it takes too long.
+    std::thread::spawn(move || told.send(leaving.leave("")));
+    match outcome.recv_timeout(FAREWELL) {
+        Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
+        Err(_) => Err("gone without a farewell: nobody answered; the others will notice".into()),
     }
 }

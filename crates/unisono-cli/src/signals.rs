@@ -11,7 +11,7 @@ pub(crate) fn leave_on_interrupt(group: &Group) -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut arrivals = signals.forever();
         arrivals.next();
-        std::thread::spawn(move || crate::listen::leave(&group));
+        std::thread::spawn(move || crate::listen::leave_and_end(&group));
         if let Some(second) = arrivals.next() {
             std::process::exit(128 + second);
         }

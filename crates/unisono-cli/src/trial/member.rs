@@ -107,6 +107,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         index: role.index,
         resets,
         stop: stop.clone(),
+        resets_before: group.info().resets,
         noticed: false,
     });
     while let Some(order) = orders.next()? {
@@ -141,6 +142,8 @@ struct Sender {
     index: usize,
     resets: Receiver<()>,
     stop: Arc<AtomicBool>,
+    /// Resets of the group before anything was sent.
+    resets_before: u64,
     /// The group was found being reset.
     noticed: bool,
 }
@@ -183,9 +186,13 @@ impl Sender {
         }
     }
 
-    /// Reports the first time that the group is found being reset.
+    /// Reports the first time that the group is found being reset, or reset already.
     fn look_up(&mut self) -> anyhow::Result<()> {
-        if !self.noticed && self.group.info().phase == Phase::Resetting {
+        if self.noticed {
+            return Ok(());
+        }
+        let info = self.group.info();
+        if info.phase == Phase::Resetting || info.resets > self.resets_before {
             self.noticed = true;
             processes::report(&Report::Noticed { at_ns: monotonic_ns() })?;
         }

@@ -1,9 +1,20 @@
-//! Running the command from a test.
+//! Running the command from a test, to its end or in the background.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// Longer than anything in a test takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end.
 pub(crate) fn unisono(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
@@ -20,4 +31,112 @@ pub(crate) fn json(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).unwrap_or_else(|error| panic!("no object at the end of {output:?}: {error}"))
+}
+
+/// A group that no other test has.
+pub(crate) fn group(of: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{of}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A command in the background; killed if it is still there in the end.
+pub(crate) struct Background {
+    pub(crate) process: Child,
+    lines: Receiver<Value>,
+    /// What it printed so far.
+    pub(crate) seen: Vec<Value>,
+}
+
+impl Background {
+    /// Starts it with `--json`.
+    pub(crate) fn start(arguments: &[&str]) -> Background {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
+            .args(arguments)
+            .arg("--json")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(process.stdout.take().unwrap());
+        let (to, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if to.send(serde_json::from_str(&line).unwrap_or(Value::String(line))).is_err() {
+                    return;
+                }
+            }
+        });
+        Background { process, lines, seen: Vec::new() }
+    }
+
+    /// A listener that is in.
+    pub(crate) fn listen(group: &str, more: &[&str]) -> Background {
+        let mut listener = Background::start(&[&["listen", group], more].concat());
+        listener.until("the view", |seen| !seen.is_empty());
+        listener
+    }
+
+    /// Writes lines to its standard input.
+    pub(crate) fn feed(&mut self, lines: &[String]) {
+        let mut input = self.process.stdin.as_ref().unwrap();
+        input.write_all(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes()).unwrap();
+        input.flush().unwrap();
+    }
+
+    /// Takes what it prints until something is so.
+    pub(crate) fn until(&mut self, what: &str, so: impl Fn(&[Value]) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !so(&self.seen) {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.seen.push(line),
+                Err(error) => {
+                    panic!("{what}: {error} after {:?}", self.seen.iter().rev().take(5).collect::<Vec<_>>())
+                }
+            }
+        }
+    }
+
+    /// Takes what it prints until so many messages are there.
+    pub(crate) fn until_messages(&mut self, count: usize) {
+        self.until(&format!("{count} messages"), |seen| {
+            seen.iter().filter(|line| line["event"] == "message").count() >= count
+        });
+    }
+
+    /// Place and text of the messages it printed.
+    pub(crate) fn messages(&self) -> Vec<(u64, String)> {
+        let messages = self.seen.iter().filter(|line| line["event"] == "message");
+        messages
+            .map(|line| (line["seq"].as_u64().unwrap(), line["text"].as_str().unwrap().to_string()))
+            .collect()
+    }
+
+    /// The texts alone.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.messages().into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Takes what it still prints, and its exit status.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        drop(self.process.stdin.take());
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            self.seen.push(line);
+        }
+        assert!(Instant::now() < deadline, "it does not end: {:?}", self.seen.last());
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }

@@ -1,0 +1,305 @@
+//! Whole groups from the command line: real processes, real sockets, real deaths.
+//!
+//! One test at a time: members that get no processor are suspected, rightly.
+
+mod common;
+
+use common::{Background, PATIENCE, group, json, unisono};
+use rustix::process::Signal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lines(from: usize, to: usize) -> Vec<String> {
+    (from..to).map(|n| format!("line {n}")).collect()
+}
+
+#[test]
+fn the_demonstration_survives_its_sequencer() {
+    let _alone = alone();
+    let output = unisono(["demo", "--members", "3", "--resilience", "1", "--messages", "1500", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    for (field, value) in [("members", 3), ("survivors", 2), ("lost_acknowledged", 0), ("duplicates", 0)] {
+        assert_eq!(summary[field], value, "{summary}");
+    }
+    assert_eq!(summary["order_identical"], true, "{summary}");
+    let number = |field: &str| summary[field].as_f64().unwrap_or_else(|| panic!("no {field} in {summary}"));
+    assert!(number("acknowledged") >= 1000.0 && number("delivered") >= number("acknowledged"), "{summary}");
+    assert!(number("sent") >= number("delivered") && number("recovery_ms") > 0.0, "{summary}");
+}
+
+#[test]
+fn the_demonstration_tells_a_story_and_needs_nobody_to_die() {
+    let _alone = alone();
+    let output =
+        unisono(["demo", "--members", "2", "--resilience", "0", "--kill", "none", "--messages", "101"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for words in ["member-0 is the sequencer", "101 messages in the same order", "0 lost"] {
+        assert!(text.contains(words), "no '{words}' in {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "colour where nobody looks: {text}");
+}
+
+#[test]
+fn listeners_print_the_same_lines_in_the_same_order() {
+    let _alone = alone();
+    let name = group("same");
+    let mut first = Background::listen(&name, &["--name", "ann"]);
+    let mut second = Background::listen(&name, &["--min-members", "2"]);
+    let mut sender = Background::start(&["send", &name, "--min-members", "2"]);
+    sender.feed(&lines(0, 300));
+    assert_eq!(sender.end(), Some(0));
+    assert_eq!(sender.seen.last().unwrap()["accepted"], 300);
+    let output = unisono(["send", &name, "an argument", "", "another", "--json"]);
+    assert_eq!(json(&output)["accepted"], 3, "{output:?}");
+    let expected: Vec<String> =
+        lines(0, 300).into_iter().chain(["an argument", "", "another"].map(String::from)).collect();
+    for listener in [&mut first, &mut second] {
+        listener.until_messages(expected.len());
+        assert_eq!(listener.texts(), expected);
+    }
+    assert_eq!(first.messages(), second.messages());
+    assert!(first.seen[0]["view"].as_str().unwrap().starts_with("[ann|"), "{}", first.seen[0]);
+    assert_eq!((&first.seen[0]["event"], &first.seen[0]["members"]), (&"view".into(), &1.into()));
+    assert_eq!((&second.seen[0]["event"], &second.seen[0]["members"]), (&"view".into(), &2.into()));
+    let joined = first.seen.iter().find(|line| line["event"] == "joined").unwrap();
+    assert_eq!(joined["members"], 2, "{joined}");
+}
+
+#[test]
+fn bytes_that_are_no_text_come_as_digits_and_count_ends_a_listener() {
+    let _alone = alone();
+    let name = group("bytes");
+    let mut listener = Background::listen(&name, &["--count", "2"]);
+    let mut sender = Background::start(&["send", &name]);
+    {
+        use std::io::Write;
+        sender.process.stdin.as_ref().unwrap().write_all(b"\xff\x00\nplain\nmore\n").unwrap();
+    }
+    assert_eq!(sender.end(), Some(0));
+    assert_eq!(listener.end(), Some(0));
+    let messages: Vec<_> = listener.seen.iter().filter(|line| line["event"] == "message").collect();
+    assert_eq!(messages.len(), 2, "{:?}", listener.seen);
+    assert_eq!((&messages[0]["hex"], &messages[0]["bytes"]), (&"ff00".into(), &2.into()));
+    assert_eq!((&messages[1]["text"], messages[1].get("hex")), (&"plain".into(), None));
+}
+
+#[test]
+fn a_group_can_be_looked_at_from_outside() {
+    let _alone = alone();
+    let name = group("look");
+    assert_eq!(unisono(["status", &name]).status.code(), Some(1), "there is nobody to answer");
+    let mut ann = Background::listen(&name, &["--name", "ann"]);
+    let _bob = Background::listen(&name, &["--name", "bob"]);
+    ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
+    for command in ["members", "status"] {
+        let output = unisono([command, &name, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let report = json(&output);
+        assert_eq!((&report["group"], &report["primary"]), (&name.as_str().into(), &true.into()));
+        assert_eq!(
+            (&report["orderer"], &report["members"][1]["name"]),
+            (&"ann".into(), &"bob".into()),
+            "{report}"
+        );
+        for field in ["uid", "rank", "address", "received", "delivered", "suspected"] {
+            assert!(!report["members"][0][field].is_null(), "{command} lacks {field}: {report}");
+        }
+    }
+    let why = json(&unisono(["why", &name, "--json"]));
+    assert!(why["waiting"].is_array() && why["silent"] == serde_json::json!([]), "{why}");
+    let stats = json(&unisono(["stats", &name, "--json"]));
+    assert!(
+        stats["members"].as_array().unwrap().iter().all(|member| member["datagrams_sent"].as_u64() > Some(0)),
+        "{stats}"
+    );
+    let links = json(&unisono(["links", &name, "--json"]));
+    assert_eq!(links["links"].as_array().unwrap().len(), 2, "{links}");
+    for command in ["members", "status", "why", "stats", "links"] {
+        let output = unisono([command, &name]);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn whoever_is_asked_to_end_leaves() {
+    let _alone = alone();
+    let name = group("leave");
+    let mut ann = Background::listen(&name, &["--name", "ann"]);
+    let mut bob = Background::listen(&name, &["--name", "bob"]);
+    bob.signal(Signal::TERM);
+    assert_eq!(bob.end(), Some(0));
+    ann.until("bob's leave", |seen| {
+        seen.iter().any(|line| line["event"] == "left" && line["member"] == "bob")
+    });
+}
+
+#[test]
+fn a_chat_carries_both_ways() {
+    let _alone = alone();
+    let name = group("chat");
+    let mut ann = Background::start(&["chat", &name, "--name", "ann"]);
+    ann.until("ann's view", |seen| !seen.is_empty());
+    let mut bob = Background::start(&["chat", &name, "--name", "bob"]);
+    bob.until("bob's view", |seen| !seen.is_empty());
+    ann.feed(&["hello bob".into()]);
+    bob.until_messages(1);
+    bob.feed(&["hello ann".into()]);
+    ann.until_messages(2);
+    assert_eq!(bob.end(), Some(0));
+    assert_eq!(ann.texts(), ["hello bob", "hello ann"]);
+    let senders: Vec<_> = ann.seen.iter().filter_map(|line| line["sender"].as_str()).collect();
+    assert_eq!(senders, ["ann", "bob"]);
+}
+
+#[test]
+fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
+    let _alone = alone();
+    let name = group("death");
+    let mut listeners: Vec<Background> =
+        (0..3).map(|_| Background::listen(&name, &["--resilience", "1"])).collect();
+    let mut sender = Background::start(&["send", &name, "--min-members", "3"]);
+    sender.feed(&lines(0, 500));
+    listeners[1].until_messages(100);
+    listeners[0].process.kill().unwrap();
+    sender.feed(&lines(500, 1000));
+    listeners[1].until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
+    sender.feed(&lines(1000, 1200));
+    assert_eq!(sender.end(), Some(0));
+    for listener in &mut listeners[1..] {
+        listener.until_messages(1200);
+        assert_eq!(listener.texts(), lines(0, 1200));
+        let reset = listener.seen.iter().find(|line| line["event"] == "reset").unwrap();
+        assert_eq!(reset["degraded"], false, "{reset}");
+    }
+    assert_eq!(listeners[1].messages(), listeners[2].messages());
+}
+
+#[test]
+fn whoever_slept_too_long_learns_that_the_group_went_on() {
+    let _alone = alone();
+    let name = group("sleep");
+    let mut listeners: Vec<Background> = (0..3).map(|_| Background::listen(&name, &[])).collect();
+    listeners[2].signal(Signal::STOP);
+    listeners[0].until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
+    listeners[2].signal(Signal::CONT);
+    assert_eq!(listeners[2].end(), Some(3), "{:?}", listeners[2].seen);
+    assert_eq!(listeners[2].seen.last().unwrap()["event"], "excluded");
+}
+
+/// State and parent of a process.
+fn stat(pid: u32) -> Option<(String, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    Some((fields.next()?.to_string(), fields.next()?.parse().ok()?))
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes.filter(|pid| stat(*pid).is_some_and(|(_, parent)| parent == of)).collect()
+}
+
+#[test]
+fn members_die_with_the_command_that_started_them() {
+    let _alone = alone();
+    let mut demo = Background::start(&["demo", "--members", "3", "--messages", "10000000"]);
+    let deadline = Instant::now() + PATIENCE;
+    let mut started = Vec::new();
+    while started.len() < 3 && Instant::now() < deadline {
+        started = children(demo.process.id());
+    }
+    assert_eq!(started.len(), 3);
+    demo.process.kill().unwrap();
+    demo.process.wait().unwrap();
+    while started.iter().any(|pid| stat(*pid).is_some_and(|(state, _)| state != "Z")) {
+        assert!(Instant::now() < deadline, "members outlived their command");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn latency_is_measured_beside_its_floor() {
+    let _alone = alone();
+    let run = ["bench", "latency", "--members", "2", "--messages", "100", "--resilience", "1", "--json"];
+    let output = unisono(run);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    for field in [
+        "p50_us",
+        "p90_us",
+        "p99_us",
+        "p999_us",
+        "max_us",
+        "udp_rpc_p50_us",
+        "udp_path_p50_us",
+        "ratio_rpc",
+        "ratio_path",
+        "ratio_r0",
+        "datagrams_per_message",
+        "cpu_us_per_message",
+        "udp_path_cpu_us",
+    ] {
+        assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
+    }
+    assert_eq!((&summary["bench"], &summary["messages"]), (&"latency".into(), &100.into()));
+    assert!(summary["rounds"].as_u64() >= Some(5) && summary["ratio_spread"][0].is_number(), "{summary}");
+}
+
+#[test]
+fn throughput_is_measured_beside_its_floor() {
+    let _alone = alone();
+    let run = [
+        "bench",
+        "throughput",
+        "--members",
+        "3",
+        "--senders",
+        "2",
+        "--bytes",
+        "100",
+        "--seconds",
+        "1",
+        "--json",
+    ];
+    let output = unisono(run);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    for field in [
+        "ordered_per_s",
+        "mb_per_s",
+        "udp_fanout_per_s",
+        "ratio_fanout",
+        "send_p50_us",
+        "send_p99_us",
+        "datagrams_per_message",
+        "cpu_us_per_message",
+    ] {
+        assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
+    }
+    assert_eq!(summary["order_identical"], true, "{summary}");
+    assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
+}
+
+#[test]
+fn failover_is_timed_and_judged() {
+    let _alone = alone();
+    for how in ["kill", "pause"] {
+        let output =
+            unisono(["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let summary = json(&output);
+        for field in ["detect_ms_p50", "resume_ms_p50", "resume_ms_max", "acknowledged"] {
+            assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
+        }
+        assert_eq!((&summary["lost_acknowledged"], &summary["how"]), (&0.into(), &how.into()));
+    }
+}
