@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 
 /// Most coalesced datagrams that one call brings, each from one sender.
 const SLOTS: usize = 16;
+/// Fewest slots offered: with one more than what comes, a call says that there is no more.
+const SLOTS_MIN: usize = 2;
 /// The most bytes that a coalesced datagram can have.
 const ROOM_BYTES: usize = 1 << 16;
 /// What is allocated at a time. Only what is used of it becomes memory of ours.
@@ -32,7 +34,7 @@ pub struct Receiver {
 impl Receiver {
     /// Without any memory yet.
     pub fn new() -> Receiver {
-        Receiver { offered: 1, ..Receiver::default() }
+        Receiver::default()
     }
 
     /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns
@@ -42,7 +44,7 @@ impl Receiver {
         socket: &Socket,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<bool> {
-        let offered = self.offered.clamp(1, SLOTS);
+        let offered = self.offered.clamp(SLOTS_MIN, SLOTS);
         for slot in &mut self.slots[..offered] {
             if slot.len() < ROOM_BYTES {
                 let spent = std::mem::replace(slot, chunk(&mut self.retired));
@@ -68,7 +70,7 @@ impl Receiver {
             take(meta.addr, rest);
         }
         let more = count == offered;
-        self.offered = if more { offered * 2 } else { count.max(1) };
+        self.offered = if more { offered * 2 } else { count + 1 };
         Ok(more)
     }
 }

@@ -50,6 +50,8 @@ impl Socket {
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
+        // Told with every datagram otherwise, and of no use here.
+        let _ = inner.set_recv_tos_v4(false);
         let address = inner
             .local_addr()?
             .as_socket()

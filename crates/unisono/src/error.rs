@@ -12,8 +12,8 @@ use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 pub enum OpenError {
     /// Without a key nothing leaves this machine.
     #[error(
-        "{address} is not on this machine's loopback, and without a key anyone could read and forge what is \
-         sent: make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
+        "{address} is not on this machine's loopback, and without a key anyone could read and forge what \
+         is sent: make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
          (Options::insecure)"
     )]
     Unprotected {

@@ -1,7 +1,7 @@
 //! The way into a group, for both kinds of handles: from a name and options to a member that has begun to
 //! enter.
 
-use crate::engine::{Engine, Shared};
+use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::options::Options;
 use crate::reach::{Place, Seeds};
@@ -42,12 +42,14 @@ impl Opening<'_> {
         let port = Port::from_name(self.name);
         let uid = Uid(u64::from_ne_bytes(random()?));
         let random = Random::from_seed(random()?);
+        let needs_multicast = seeds.is_empty() && !matches!(self.entry, Entry::Found(_));
         let make = |now, address| {
             let me = Member { uid, name: options.name.clone(), address };
             let settings = options.settings.clone();
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
-        Engine::enter(place, seeds, options.spin, port.tag(), make)
+        let way = Way { tag: port.tag(), seeds, needs_multicast };
+        Engine::enter(place, way, options.spin, make)
     }
 }
 

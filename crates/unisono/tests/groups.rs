@@ -326,3 +326,21 @@ fn two_who_create_or_join_at_once_end_up_together() {
     }
     assert_eq!(groups[0].info().epoch, groups[1].info().epoch);
 }
+
+#[test]
+fn a_group_can_live_without_multicast_on_version_six() {
+    let bind: std::net::SocketAddr = "[::1]:0".parse().unwrap();
+    if std::net::UdpSocket::bind(bind).is_err() {
+        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        return;
+    }
+    let name = fresh_name("six");
+    let six = Options { bind: Some(bind), ..options() };
+    let first = Group::create(&name, GroupConfig::default(), &six).unwrap();
+    let nowhere = Group::join(&name, "", &six).unwrap_err();
+    assert!(matches!(nowhere, OpenError::NoMulticast { .. }), "{nowhere}");
+    let seeds = vec![first.members()[0].address.to_string()];
+    let second = Group::join(&name, "", &Options { seeds, ..six }).unwrap();
+    second.send(vec![6; 100_000]).unwrap();
+    assert_eq!(messages(&first, 1)[0].2, vec![6; 100_000]);
+}

@@ -71,6 +71,14 @@ pub(crate) enum Attempt<T> {
     Wait(Interest),
 }
 
+/// How a group is found.
+pub(crate) struct Way {
+    pub(crate) tag: GroupTag,
+    pub(crate) seeds: Seeds,
+    /// There is no other way.
+    pub(crate) needs_multicast: bool,
+}
+
 /// A member's slot in its engine, kept as long as anyone may ask for something.
 pub(crate) struct Shared {
     engine: Arc<Engine>,
@@ -79,13 +87,11 @@ pub(crate) struct Shared {
 }
 
 impl Engine {
-    /// Enters a member of the group of this tag, which `make` makes for the address it is given, into an
-    /// engine at this place.
+    /// Enters a member into an engine at this place; `make` makes it for the address it is given.
     pub(crate) fn enter(
         place: Place,
-        seeds: Seeds,
+        way: Way,
         spin: Duration,
-        tag: GroupTag,
         make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,15 +104,15 @@ impl Engine {
             if state.closed {
                 continue;
             }
-            if !state.has(tag) {
-                return engine.admit(state, seeds, spin, tag, make);
+            if !state.has(way.tag) {
+                return engine.admit(state, way, spin, make);
             }
             if place.bind.port() != 0 {
                 return Err(OpenError::AlreadyMember { address: engine.address });
             }
         }
         let engine = Arc::new(Engine::new(place)?);
-        let shared = engine.admit(engine.lock(), seeds, spin, tag, make)?;
+        let shared = engine.admit(engine.lock(), way, spin, make)?;
         background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
         engines.push(Arc::downgrade(&engine));
         Ok(shared)
@@ -135,26 +141,25 @@ impl Engine {
     fn admit(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
-        seeds: Seeds,
+        way: Way,
         spin: Duration,
-        tag: GroupTag,
         make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let now = self.now();
         let group = make(now, self.address)?;
-        let address = multicast_address(tag);
+        let address = multicast_address(way.tag);
         let listens = match self.place.interface {
             Some(interface) => state.listen(address, interface),
             None => Err(io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")),
         };
         let multicast = match listens {
             Ok(()) => Some(address.into()),
-            Err(source) if seeds.is_empty() => {
+            Err(source) if way.needs_multicast => {
                 return Err(OpenError::NoMulticast { address: self.address, source });
             }
             Err(_) => None,
         };
-        let index = state.insert(group, Reach { multicast, seeds });
+        let index = state.insert(group, Reach { multicast, seeds: way.seeds });
         self.settle(&mut state, now);
         self.arrange(&mut state, now, false);
         self.unlock(state);
