@@ -344,3 +344,23 @@ fn a_group_can_live_without_multicast_on_version_six() {
     second.send(vec![6; 100_000]).unwrap();
     assert_eq!(messages(&first, 1)[0].2, vec![6; 100_000]);
 }
+
+#[test]
+fn all_can_leave_at_once() {
+    for _ in 0..5 {
+        let name = fresh_name("all-leave");
+        let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+        let rest = (0..2).map(|_| Group::join(&name, "", &options()).unwrap());
+        let groups: Vec<Group> = std::iter::once(first).chain(rest).collect();
+        std::thread::scope(|scope| {
+            for group in &groups {
+                scope.spawn(|| {
+                    let begin = Instant::now();
+                    group.leave("").unwrap();
+                    // Confirmed, not given up.
+                    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+                });
+            }
+        });
+    }
+}

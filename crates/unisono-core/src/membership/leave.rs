@@ -85,8 +85,26 @@ impl Group {
             leaving.ask_at = None;
             leaving.go_at.get_or_insert(now + LINGER);
         }
+        if alone {
+            self.dismiss_leavers();
+        }
         if alone || self.broken(Planted::LeaverGoesAtOnce) {
             self.go();
+        }
+    }
+
+    /// The last one goes: the group ends, and nobody needs those any more who left before and still serve.
+    fn dismiss_leavers(&mut self) {
+        let leavers: Vec<(Uid, Seqno)> = self
+            .peers
+            .iter()
+            .filter_map(|peer| match peer.standing {
+                Standing::Leaver { seqno } => Some((peer.member.uid, seqno)),
+                _ => None,
+            })
+            .collect();
+        for (uid, seqno) in leavers {
+            self.post(uid, Frame::Farewell { uid, seqno });
         }
     }
 
