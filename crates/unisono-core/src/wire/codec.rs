@@ -238,6 +238,40 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
             }
             Frame::Parcel { id, index, count, bytes: from.rest() }
         }
+
+        FrameKind::Form => {
+            check_padding(from)?;
+            let room = (FRAME_HEAD_BYTES + from.left()) as u32;
+            let (formation, ballot) = (from.u64("formation")?, read_ballot(from)?);
+            let heard = from.u16("heard")?;
+            from.rest();
+            Frame::Form { formation, ballot, heard, room }
+        }
+        FrameKind::FormPromise => Frame::FormPromise(FormPromise {
+            formation: from.u64("formation")?,
+            ballot: read_ballot(from)?,
+            name: read_name(from)?,
+            prepared: match from.flag("prepared")? {
+                true => Some((read_ballot(from)?, read_founding(from)?)),
+                false => None,
+            },
+        }),
+        FrameKind::FormOutbid => {
+            Frame::FormOutbid { formation: from.u64("formation")?, promised: read_ballot(from)? }
+        }
+        FrameKind::FormPrepare => Frame::FormPrepare {
+            formation: from.u64("formation")?,
+            ballot: read_ballot(from)?,
+            founding: read_founding(from)?,
+        },
+        FrameKind::FormPrepared => {
+            Frame::FormPrepared { formation: from.u64("formation")?, ballot: read_ballot(from)? }
+        }
+        FrameKind::Formed => Frame::Formed {
+            formation: from.u64("formation")?,
+            ballot: read_ballot(from)?,
+            founding: read_founding(from)?,
+        },
     };
     from.finish()?;
     Ok(frame)
@@ -372,6 +406,39 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u16(*index);
             out.count(usize::from(*count), PARCELS_MAX);
             out.bytes(bytes);
+        }
+
+        Frame::Form { formation, ballot, heard, room } => {
+            let begun = out.written();
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            out.u16(*heard);
+            let room = *room as usize;
+            let written = FRAME_HEAD_BYTES + out.written() - begun;
+            if room < PADDED_BYTES_MIN {
+                out.refuse();
+            }
+            out.zeros(room.saturating_sub(written));
+        }
+        Frame::FormPromise(FormPromise { formation, ballot, name, prepared }) => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            write_name(out, name);
+            out.flag(prepared.is_some());
+            if let Some((ballot, founding)) = prepared {
+                write_ballot(out, ballot);
+                write_founding(out, founding);
+            }
+        }
+        Frame::FormOutbid { formation, promised: ballot } | Frame::FormPrepared { formation, ballot } => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+        }
+        Frame::FormPrepare { formation, ballot, founding }
+        | Frame::Formed { formation, ballot, founding } => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            write_founding(out, founding);
         }
     }
 }

@@ -110,7 +110,10 @@ impl Explainer {
                     lines.add(format_args!("byte {offset}: {frame}"));
                     details(lines, &frame);
                     match frame {
-                        Frame::HereIs(HereIs { instance, .. }) | Frame::Welcome(Welcome { instance, .. }) => {
+                        Frame::HereIs(HereIs { instance, .. })
+                        | Frame::Welcome(Welcome { instance, .. })
+                        | Frame::FormPrepare { founding: Founding { instance, .. }, .. }
+                        | Frame::Formed { founding: Founding { instance, .. }, .. } => {
                             self.add_instance(instance);
                         }
                         _ => {}
@@ -159,6 +162,12 @@ fn details(lines: &mut Lines, frame: &Frame) {
             for (uid, number) in last_numbers {
                 lines.add(format_args!("    the last message of {uid} is {number}"));
             }
+        }
+        Frame::FormPromise(FormPromise { prepared: Some((_, founding)), .. })
+        | Frame::FormPrepare { founding, .. }
+        | Frame::Formed { founding, .. } => {
+            lines.add(format_args!("    {}", Config(&founding.config)));
+            founding.members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
         }
         Frame::Tell { report, .. } => match decode_report(report) {
             Ok(told) => tell(lines, &told),
@@ -344,6 +353,33 @@ impl fmt::Display for Frame {
             Frame::Parcel { id, index, count, bytes } => {
                 write!(f, "part {} of {count} of frame {id}, {}", index + 1, Size(bytes.len()))
             }
+
+            Frame::Form { formation, ballot, heard, .. } => {
+                let participants = if *heard == 1 { "participant" } else { "participants" };
+                write!(f, "{formation:016x}: promise {}, who hears {heard} {participants}", Attempt(ballot))
+            }
+            Frame::FormPromise(promise) => {
+                let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
+                write!(f, "{:016x}: {name:?} promised to {ballot}; ", promise.formation)?;
+                match &promise.prepared {
+                    Some((ballot, founding)) => {
+                        write!(f, "prepared under {}: {}", Attempt(ballot), First(founding))
+                    }
+                    None => f.write_str("prepared nothing"),
+                }
+            }
+            Frame::FormOutbid { formation, promised } => {
+                write!(f, "{formation:016x}: already promised to {}", Attempt(promised))
+            }
+            Frame::FormPrepare { formation, ballot, founding } => {
+                write!(f, "{formation:016x}: under {}: {}", Attempt(ballot), First(founding))
+            }
+            Frame::FormPrepared { formation, ballot } => {
+                write!(f, "{formation:016x}: under {}", Attempt(ballot))
+            }
+            Frame::Formed { formation, ballot, founding } => {
+                write!(f, "{formation:016x}: {}; told under {}", First(founding), Attempt(ballot))
+            }
         }
     }
 }
@@ -467,6 +503,16 @@ impl fmt::Display for Next<'_> {
         let Proposal { epoch, start, members, degraded } = self.0;
         write!(f, "epoch {epoch} begins at place {start} with {}", Uids(members))?;
         f.write_str(if *degraded { ", degraded" } else { "" })
+    }
+}
+
+struct First<'a>(&'a Founding);
+
+impl fmt::Display for First<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Founding { instance, epoch, members, .. } = self.0;
+        let uids: Vec<Uid> = members.iter().map(|member| member.uid).collect();
+        write!(f, "founding {:032x}, epoch {epoch}, begins with {}", instance.0, Uids(&uids))
     }
 }
 

@@ -174,6 +174,53 @@ pub enum Frame {
         /// The piece.
         bytes: Bytes,
     },
+
+    // --- forming a group (outside of any epoch) ---
+    /// A coordinator asks the participants of a formation for promises. Padded so that no answer is longer.
+    Form {
+        /// Names the formation: its participants, and how many of them it takes.
+        formation: u64,
+        /// The coordinator's attempt.
+        ballot: Ballot,
+        /// Participants that answered the coordinator lately, itself included.
+        heard: u16,
+        /// Bytes of this frame, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
+        room: u32,
+    },
+    /// A promise, and what the participant has prepared.
+    FormPromise(FormPromise),
+    /// I promised a higher ballot than yours.
+    FormOutbid {
+        /// As in [`Frame::Form`].
+        formation: u64,
+        /// That ballot.
+        promised: Ballot,
+    },
+    /// The coordinator proposes the group.
+    FormPrepare {
+        /// As in [`Frame::Form`].
+        formation: u64,
+        /// The attempt.
+        ballot: Ballot,
+        /// What is proposed.
+        founding: Founding,
+    },
+    /// I prepared what was proposed under this ballot.
+    FormPrepared {
+        /// As in [`Frame::Form`].
+        formation: u64,
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// This group is formed.
+    Formed {
+        /// As in [`Frame::Form`].
+        formation: u64,
+        /// That of the question, or the one under which it was decided.
+        ballot: Ballot,
+        /// What was decided.
+        founding: Founding,
+    },
 }
 
 /// Most ranges in one [`Frame::Nack`].
@@ -413,4 +460,30 @@ pub struct Proposal {
     pub members: Vec<Uid>,
     /// More members are missing than the group's resilience covers.
     pub degraded: bool,
+}
+
+/// See [`Frame::FormPromise`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormPromise {
+    /// As in [`Frame::Form`].
+    pub formation: u64,
+    /// Promised to this one.
+    pub ballot: Ballot,
+    /// Which participant promises; its uid and address are the datagram's.
+    pub name: Name,
+    /// What it prepared last, and under which ballot.
+    pub prepared: Option<(Ballot, Founding)>,
+}
+
+/// A group to be formed: all that its members begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founding {
+    /// Names the group for ever.
+    pub instance: Instance,
+    /// Its first epoch.
+    pub epoch: EpochId,
+    /// What all have in common.
+    pub config: GroupConfig,
+    /// Its first view, in rank order; the first orders.
+    pub members: Vec<Member>,
 }

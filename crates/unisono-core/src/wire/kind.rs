@@ -93,6 +93,13 @@ kinds! {
     Tell = 0x41, 8;
     // what is too large for one datagram
     Parcel = 0x50, 8;
+    // forming a group
+    Form = 0x60, QUESTION_BYTES_MIN;
+    FormPromise = 0x61, 22;
+    FormOutbid = 0x62, 20;
+    FormPrepare = 0x63, 118;
+    FormPrepared = 0x64, 20;
+    Formed = 0x65, 118;
 }
 
 impl fmt::Display for FrameKind {

@@ -1,11 +1,11 @@
 //! What frames are made of: each thing that occurs in several frames, written and read side by side.
 
-use super::frame::{GREETING_BYTES_MAX, LogBase, Proposal};
+use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, PLACE_MAX};
 use crate::config::{GroupConfig, Quorum, SlowMember};
-use crate::identity::{Ballot, EpochId, Member, Name, Uid};
+use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,6 +74,19 @@ pub(super) fn write_member(out: &mut Body<'_>, member: &Member) {
 
 pub(super) fn read_member(from: &mut Reader<'_>) -> Result<Member> {
     Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
+}
+
+/// Who is in a view, with names and addresses: at least one.
+fn write_members(out: &mut Body<'_>, members: &[Member]) {
+    out.count(members.len(), MEMBERS_MAX);
+    for member in members {
+        write_member(out, member);
+    }
+}
+
+fn read_members(from: &mut Reader<'_>) -> Result<Vec<Member>> {
+    let count = from.count("member count", 1..=MEMBERS_MAX, MEMBER_BYTES_MIN)?;
+    (0..count).map(|_| read_member(from)).collect()
 }
 
 pub(super) fn read_uid(from: &mut Reader<'_>) -> Result<Uid> {
@@ -229,10 +242,7 @@ pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
     out.u64(base.seqno);
     out.u64(base.term.0);
     out.u64(base.term.1.0);
-    out.count(base.members.len(), MEMBERS_MAX);
-    for member in &base.members {
-        write_member(out, member);
-    }
+    write_members(out, &base.members);
     out.count(base.last_numbers.len(), usize::from(u16::MAX));
     for (uid, number) in &base.last_numbers {
         out.u64(uid.0);
@@ -243,10 +253,25 @@ pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
 pub(super) fn read_log_base(from: &mut Reader<'_>) -> Result<LogBase> {
     let seqno = from.mark("seqno")?;
     let term = (from.mark("term")?, read_uid(from)?);
-    let count = from.count("member count", 1..=MEMBERS_MAX, MEMBER_BYTES_MIN)?;
-    let members = (0..count).map(|_| read_member(from)).collect::<Result<_>>()?;
+    let members = read_members(from)?;
     let count = from.count("number count", 0..=usize::from(u16::MAX), 16)?;
     let last_numbers =
         (0..count).map(|_| Ok((read_uid(from)?, from.place("message number")?))).collect::<Result<_>>()?;
     Ok(LogBase { seqno, members, term, last_numbers })
+}
+
+pub(super) fn write_founding(out: &mut Body<'_>, founding: &Founding) {
+    out.u128(founding.instance.0);
+    write_epoch(out, &founding.epoch);
+    write_config(out, &founding.config);
+    write_members(out, &founding.members);
+}
+
+pub(super) fn read_founding(from: &mut Reader<'_>) -> Result<Founding> {
+    Ok(Founding {
+        instance: from.u128("instance").map(Instance)?,
+        epoch: read_epoch(from)?,
+        config: read_config(from)?,
+        members: read_members(from)?,
+    })
 }

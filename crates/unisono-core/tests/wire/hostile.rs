@@ -178,6 +178,19 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
+fn questions_that_are_too_short_are_neither_written_nor_read() {
+    let form = |room| Frame::Form { formation: 1, ballot: Ballot::default(), heard: 1, room };
+    let least = PADDED_BYTES_MIN as u32;
+    assert!(!Writer::new(&mut Vec::new(), 1472).frame(&form(least - 1)));
+    let mut bytes = written(&form(least));
+    assert_eq!(Decoder::new(bytes.clone().into()).collect::<Vec<_>>(), [Ok(form(least))]);
+    bytes.pop();
+    let body = (bytes.len() - FRAME_HEAD_BYTES) as u16;
+    bytes[1..3].copy_from_slice(&body.to_be_bytes());
+    assert_eq!(fault(bytes), Fault::Padding(PADDED_BYTES_MIN - 1));
+}
+
+#[test]
 fn configurations_out_of_range_are_refused() {
     let welcome = |change: fn(&mut GroupConfig)| {
         let mut config = GroupConfig::default();

@@ -117,6 +117,27 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Parcel => (any::<u32>(), 1..=PARCELS_MAX as u16, any::<u16>(), bytes(300))
             .prop_map(|(id, count, index, bytes)| Frame::Parcel { id, index: index % count, count, bytes })
             .boxed(),
+
+        FrameKind::Form => (any::<u64>(), ballot(), any::<u16>(), PADDED_BYTES_MIN as u32..3000)
+            .prop_map(|(formation, ballot, heard, room)| Frame::Form { formation, ballot, heard, room })
+            .boxed(),
+        FrameKind::FormPromise => (any::<u64>(), ballot(), name(), option::of((ballot(), founding())))
+            .prop_map(|(formation, ballot, name, prepared)| {
+                Frame::FormPromise(FormPromise { formation, ballot, name, prepared })
+            })
+            .boxed(),
+        FrameKind::FormOutbid => (any::<u64>(), ballot())
+            .prop_map(|(formation, promised)| Frame::FormOutbid { formation, promised })
+            .boxed(),
+        FrameKind::FormPrepare => (any::<u64>(), ballot(), founding())
+            .prop_map(|(formation, ballot, founding)| Frame::FormPrepare { formation, ballot, founding })
+            .boxed(),
+        FrameKind::FormPrepared => (any::<u64>(), ballot())
+            .prop_map(|(formation, ballot)| Frame::FormPrepared { formation, ballot })
+            .boxed(),
+        FrameKind::Formed => (any::<u64>(), ballot(), founding())
+            .prop_map(|(formation, ballot, founding)| Frame::Formed { formation, ballot, founding })
+            .boxed(),
     }
 }
 
@@ -233,6 +254,12 @@ fn config() -> impl Strategy<Value = GroupConfig> {
 fn log_base() -> impl Strategy<Value = LogBase> {
     (mark(), vec(member(), 1..10), (mark(), uid()), vec((uid(), place()), 0..10))
         .prop_map(|(seqno, members, term, last_numbers)| LogBase { seqno, members, term, last_numbers })
+}
+
+fn founding() -> impl Strategy<Value = Founding> {
+    (any::<u128>(), epoch(), config(), vec(member(), 1..10)).prop_map(|(instance, epoch, config, members)| {
+        Founding { instance: Instance(instance), epoch, config, members }
+    })
 }
 
 fn proposal() -> impl Strategy<Value = Proposal> {
