@@ -4,9 +4,10 @@ use futures_core::Stream;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, Options, SendError};
 
 fn fresh_name(what: &str) -> String {
@@ -161,4 +162,56 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
         second.leave("").await.unwrap();
         assert_eq!(second.submit("late").await.map(drop), Err(SendError::Left));
     });
+}
+
+#[test]
+fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_nobody() {
+    const EACH: usize = 300;
+    let name = fresh_name("mixed");
+    let options = Options::default();
+    let group = Group::create(&name, GroupConfig::default(), &options).unwrap();
+    let (other, tasks) = block_on(async {
+        let first = AsyncGroup::join(&name, "", &options).await.unwrap();
+        (first.clone(), first)
+    });
+    let total = 5 * EACH;
+    let (here, there) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // The last message of all is the receivers' sign to stop; the count says whether it came too early.
+    let take = |count: &AtomicUsize, event: &Event| {
+        matches!(event, Event::Message { .. }) && count.fetch_add(1, Ordering::Relaxed) + 1 == total
+    };
+    thread::scope(|scope| {
+        for patience in [Duration::from_micros(50), Duration::from_millis(30)] {
+            let (group, here) = (&group, &here);
+            scope.spawn(move || {
+                while here.load(Ordering::Relaxed) < total {
+                    if let Some(event) = group.receive_timeout(patience).unwrap() {
+                        take(here, &event);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| block_on(async { while !take(&there, &other.receive().await.unwrap()) {} }));
+        for _ in 0..2 {
+            scope.spawn(|| (0..EACH).for_each(|_| assert!(group.send("blocking").is_ok())));
+        }
+        scope.spawn(|| {
+            let tickets: Vec<_> = (0..EACH).map(|_| group.submit("ticket").unwrap()).collect();
+            assert!(tickets.into_iter().all(|ticket| ticket.wait().is_ok()));
+        });
+        scope.spawn(|| {
+            for _ in 0..EACH / 100 {
+                let batch = group.submit_all((0..100).map(|_| "batch")).unwrap();
+                assert_eq!(batch.wait().accepted, 100);
+            }
+        });
+        scope.spawn(|| {
+            block_on(async {
+                for _ in 0..EACH {
+                    tasks.send("task").await.unwrap();
+                }
+            })
+        });
+    });
+    assert_eq!((here.into_inner(), there.into_inner()), (total, total));
 }
