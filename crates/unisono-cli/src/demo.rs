@@ -3,7 +3,7 @@
 use crate::arguments::{Common, OrderChoice};
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
-use crate::processes::Signal;
+use crate::processes::Blow;
 use crate::progress;
 use crate::settings::Settings;
 use crate::trial::{self, Share, Trial, Verdict, name};
@@ -92,7 +92,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
             Victim::Any => usize::try_from(trial::lot(command.members)?).unwrap_or(0),
             _ => orderer.unwrap_or(0),
         };
-        let struck_ns = trial.strike(victim, Signal::Kill)?;
+        let struck_ns = trial.strike(victim, Blow::Kill)?;
         let whom = if orderer == Some(victim) { "the sequencer, " } else { "" };
         bar.suspend(|| {
             let news = format!("Half-way: {whom}{} is killed (SIGKILL).", name(victim));

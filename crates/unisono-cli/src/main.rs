@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod chat;
 mod connection;
+mod cut;
 mod demo;
 mod doctor;
 mod explain;

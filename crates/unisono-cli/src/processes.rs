@@ -4,10 +4,12 @@
 //! talk in lines of JSON: the first line down the worker's standard input is its role, later lines are orders;
 //! lines up its standard output are reports. A worker never outlives its parent: the kernel kills it when the
 //! parent dies, however that dies, and where the kernel cannot, the end of its standard input ends it. The parent
-//! signals only processes it started and has not yet waited for.
+//! strikes only processes it started and has not yet waited for.
 
+use crate::cut::cut_off;
 use crate::problem::Problem;
 use anyhow::Context;
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
@@ -44,13 +46,15 @@ pub(crate) enum Said<R> {
     Ended,
 }
 
-/// A signal that the parent may send to a worker.
+/// What the parent may do to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// Dies at once, without a word.
+pub(crate) enum Blow {
+    /// It dies at once, without a word.
     Kill,
-    /// Stands still.
+    /// It stands still.
     Stop,
+    /// It is cut off from the network.
+    Cut,
 }
 
 impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
@@ -143,20 +147,20 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
         }
     }
 
-    /// Signals a worker, unless it has ended.
-    pub(crate) fn signal(&mut self, index: usize, signal: Signal) -> anyhow::Result<()> {
+    /// Strikes a worker, unless it has ended.
+    pub(crate) fn strike(&mut self, index: usize, blow: Blow) -> anyhow::Result<()> {
         let worker = &mut self.workers[index];
         if worker.ended || worker.process.try_wait()?.is_some() {
             worker.ended = true;
             return Ok(());
         }
-        let raw = i32::try_from(worker.process.id()).context("a process id out of range")?;
-        let pid = rustix::process::Pid::from_raw(raw).context("a process id out of range")?;
-        let signal = match signal {
-            Signal::Kill => rustix::process::Signal::KILL,
-            Signal::Stop => rustix::process::Signal::STOP,
-        };
-        rustix::process::kill_process(pid, signal).context("cannot signal a member process")
+        let pid = Pid::from_child(&worker.process);
+        match blow {
+            Blow::Kill => kill_process(pid, Signal::KILL)?,
+            Blow::Stop => kill_process(pid, Signal::STOP)?,
+            Blow::Cut => cut_off(pid)?,
+        }
+        Ok(())
     }
 
     /// Waits for a worker's end.
@@ -203,8 +207,8 @@ impl Orders {
     pub(crate) fn begin(parent: u32) -> anyhow::Result<Orders> {
         #[cfg(target_os = "linux")]
         {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            let now = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
             anyhow::ensure!(u32::try_from(now) == Ok(parent), "the parent process is gone");
         }
         Ok(Orders { lines: BufReader::new(std::io::stdin()).lines() })

@@ -7,10 +7,11 @@ use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::signals;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, IsTerminal, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 use unisono::{Bytes, LookError};
@@ -68,6 +69,10 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
         connection::warn_of_other_resilience(&entered, command.resilience);
     }
     group.ignore_events();
+    signals::end_on_interrupt(&group)?;
+    if command.text.is_empty() && std::io::stdin().is_terminal() {
+        eprintln!("unisono: each line is a message; ctrl-d ends");
+    }
     let lines = read(command.text)?;
     let mut outbox = Outbox::new(group.clone());
     let done = send_all(&mut outbox, &lines);

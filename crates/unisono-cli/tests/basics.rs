@@ -120,6 +120,41 @@ fn datagrams_are_explained_and_bad_ones_too() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no UDP datagram"));
 }
 
+/// The first datagram of somebody who asks for a group, as hexadecimal digits.
+fn question(folder: &std::path::Path, more: &[&str]) -> String {
+    let seed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    seed.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    let address = seed.local_addr().unwrap().to_string();
+    let output = unisono_in(
+        folder,
+        ["status", "nobody", "--bind", "127.0.0.1", "--seeds", &address].iter().chain(more),
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let mut datagram = [0; 2000];
+    let bytes = seed.recv(&mut datagram).unwrap();
+    datagram[..bytes].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn sealed_datagrams_are_explained_to_those_who_have_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    for key in ["right.key", "wrong.key"] {
+        unisono_in(folder.path(), ["keygen", key]);
+    }
+    let explain = |hex: &str, more: &[&str]| -> String {
+        let output = unisono_in(folder.path(), ["explain", hex].iter().chain(more));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let open = question(folder.path(), &[]);
+    assert!(explain(&open, &[]).contains("Ask"), "{}", explain(&open, &[]));
+    let sealed = question(folder.path(), &["--key", "right.key"]);
+    assert!(explain(&sealed, &[]).contains("cannot be read without the key"));
+    assert!(explain(&sealed, &["--key", "wrong.key"]).contains("do not open"));
+    let words = explain(&sealed, &["--key", "right.key"]);
+    assert!(words.contains("genuine") && words.contains("Ask"), "{words}");
+}
+
 #[test]
 fn the_doctor_says_good_or_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

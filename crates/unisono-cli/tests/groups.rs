@@ -292,7 +292,7 @@ fn throughput_is_measured_beside_its_floor() {
 #[test]
 fn failover_is_timed_and_judged() {
     let _alone = alone();
-    for how in ["kill", "pause"] {
+    for how in ["kill", "pause", "cut"] {
         let output =
             unisono(["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -4,7 +4,7 @@ use super::statistics::quantile;
 use crate::arguments::{Common, OrderChoice};
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
-use crate::processes::Signal;
+use crate::processes::Blow;
 use crate::progress;
 use crate::settings::Settings;
 use crate::trial::{Share, Trial, lot};
@@ -57,6 +57,8 @@ enum How {
     Kill,
     /// Frozen (SIGSTOP)
     Pause,
+    /// Cut off from the network, alive
+    Cut,
 }
 
 impl How {
@@ -64,13 +66,15 @@ impl How {
         match self {
             How::Kill => "kill",
             How::Pause => "pause",
+            How::Cut => "cut",
         }
     }
 
-    fn signal(self) -> Signal {
+    fn blow(self) -> Blow {
         match self {
-            How::Kill => Signal::Kill,
-            How::Pause => Signal::Stop,
+            How::Kill => Blow::Kill,
+            How::Pause => Blow::Stop,
+            How::Cut => Blow::Cut,
         }
     }
 }
@@ -142,11 +146,12 @@ fn one(command: &Failover, settings: &Settings, times: &mut Times) -> Result<(),
     let before = (BEFORE.0 + lot(BEFORE.1)?) * command.members;
     trial.until("messages to flow", |trial| trial.delivered() >= before)?;
     let orderer = trial.orderer().ok_or_else(|| Problem::failed("nobody knows who orders"))?;
-    let struck_ns = trial.strike(orderer, command.how.signal())?;
+    let struck_ns = trial.strike(orderer, command.how.blow())?;
     trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
     let since = |at_ns: u64| at_ns.saturating_sub(struck_ns);
     times.resume_ns.extend(trial.resumed_ns().map(since));
-    times.detect_ns.extend(trial.noticed_ns().map(since));
+    // A reset too short to be seen was noticed by its end.
+    times.detect_ns.extend(trial.noticed_ns().or(trial.resumed_ns()).map(since));
     trial.stop()?;
     trial.finish(|_| {})?;
     let verdict = trial.judge();

@@ -5,7 +5,7 @@ pub(crate) mod member;
 mod verdict;
 
 use crate::problem::Problem;
-use crate::processes::{Crew, Said, Signal, monotonic_ns};
+use crate::processes::{Blow, Crew, Said, monotonic_ns};
 use crate::settings::Settings;
 use crate::worker;
 use member::{Order, Report};
@@ -86,10 +86,10 @@ impl Trial {
     }
 
     /// Strikes a member down; when, on the machine's monotonic clock.
-    pub(crate) fn strike(&mut self, victim: usize, signal: Signal) -> Result<u64, Problem> {
+    pub(crate) fn strike(&mut self, victim: usize, blow: Blow) -> Result<u64, Problem> {
         self.victim = Some(victim);
         let at_ns = monotonic_ns();
-        self.crew.signal(victim, signal)?;
+        self.crew.strike(victim, blow)?;
         Ok(at_ns)
     }
 
@@ -121,7 +121,7 @@ impl Trial {
     pub(crate) fn end(mut self) {
         if let Some(victim) = self.victim {
             // It is dead, or stands still and must not wait.
-            let _ = self.crew.signal(victim, Signal::Kill);
+            let _ = self.crew.strike(victim, Blow::Kill);
         }
         self.crew.dismiss(FAREWELL);
     }
