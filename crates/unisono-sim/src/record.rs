@@ -7,7 +7,9 @@
 //! Lives and epochs are counted from 0 in the order in which the run first names them ([`Names`]), so that a
 //! property can keep what it knows of them in a `Vec`. The frequent records are small and own nothing.
 
-use unisono_core::{EpochId, EpochTag, Event, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase};
+use unisono_core::{
+    Ballot, EpochId, EpochTag, Event, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase,
+};
 use unisono_core::{Seqno, Suspicion, Time, Uid};
 
 /// One life of one member, counted in the order in which the run names them.
@@ -317,6 +319,15 @@ pub enum What {
     Promised {
         /// The epoch that is to end.
         epoch: Epoch,
+        /// Which.
+        ballot: Ballot,
+    },
+    /// It prepared a proposal.
+    Prepared {
+        /// The epoch that is to end.
+        epoch: Epoch,
+        /// What it prepared.
+        preparation: Box<Preparation>,
     },
 
     // --- what the world did ---
@@ -377,7 +388,7 @@ macro_rules! kinds {
 kinds! {
     Started, Sent, LeaveAsked, ResetAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
-    EpochBegun, Stored, Accepted, Numbered, Purged, HistoryUsed, Promised,
+    EpochBegun, Stored, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
 }
 
@@ -411,6 +422,17 @@ pub struct Reset {
     pub degraded: bool,
 }
 
+/// See [`What::Prepared`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// Under which attempt.
+    pub ballot: Ballot,
+    /// The epoch that is to begin.
+    pub next: Epoch,
+    /// The place of its reset event.
+    pub start: Seqno,
+}
+
 /// What the world knows when the run is over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct End {
@@ -440,8 +462,14 @@ pub struct Standing {
 }
 
 /// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
-/// `after`. Kept beside the records because it says what they mean.
-pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl FnMut(What)) {
+/// `after`, `next` of what it has prepared. Kept beside the records because it says what they mean.
+pub fn mark_changes(
+    before: &Marks,
+    after: &Marks,
+    epoch: Epoch,
+    next: Option<Epoch>,
+    mut tell: impl FnMut(What),
+) {
     if before == after {
         return;
     }
@@ -463,8 +491,16 @@ pub fn mark_changes(before: &Marks, after: &Marks, epoch: Epoch, mut tell: impl 
     if same_epoch && before.purged != after.purged {
         tell(What::Purged { epoch, through: after.purged });
     }
-    if after.promised && !(same_epoch && before.promised) {
-        tell(What::Promised { epoch });
+    if let Some(ballot) = after.promised
+        && !(same_epoch && before.promised == after.promised)
+    {
+        tell(What::Promised { epoch, ballot });
+    }
+    if let (Some(prepared), Some(next)) = (after.prepared, next)
+        && !(same_epoch && before.prepared == after.prepared)
+    {
+        let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
+        tell(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
     if after.history > before.history {
         tell(What::HistoryUsed { entries: after.history as u32 });
@@ -477,7 +513,7 @@ mod tests {
 
     fn changes(before: Marks, after: Marks) -> Vec<What> {
         let mut told = Vec::new();
-        mark_changes(&before, &after, Epoch(0), |what| told.push(what));
+        mark_changes(&before, &after, Epoch(0), None, |what| told.push(what));
         told
     }
 

@@ -479,7 +479,8 @@ impl World {
             self.recorder.latest_view.enter(&info);
         }
         let (life, epoch, now) = (resident.life, resident.epoch, self.now);
-        mark_changes(&before, &marks, epoch, |what| self.recorder.note(now, process, life, what));
+        let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
+        mark_changes(&before, &marks, epoch, next, |what| self.recorder.note(now, process, life, what));
     }
 
     fn take_results(&mut self, process: usize) {

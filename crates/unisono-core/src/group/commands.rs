@@ -245,7 +245,8 @@ impl Group {
             delivered: self.delivered,
             purged: self.history.base(),
             history: self.history.len(),
-            promised: self.recovery.has_promised(),
+            promised: self.recovery.promised(),
+            prepared: self.recovery.prepared(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The types of a group's contract.
 
 use crate::config::GroupConfig;
-use crate::identity::{EpochId, EpochTag, Member, Seqno, Uid};
+use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -122,6 +122,17 @@ pub struct Numbered {
     pub through: Seqno,
 }
 
+/// What a member prepared in a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Under which attempt.
+    pub ballot: Ballot,
+    /// The epoch that is to begin.
+    pub epoch: EpochId,
+    /// The place of the reset event.
+    pub start: Seqno,
+}
+
 /// Where a member stands (see [`Group::marks`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
@@ -143,6 +154,8 @@ pub struct Marks {
     pub purged: Seqno,
     /// Entries in the history.
     pub history: usize,
-    /// It has promised a ballot: a reset is under way.
-    pub promised: bool,
+    /// The ballot that it promised last: a reset is under way.
+    pub promised: Option<Ballot>,
+    /// What it prepared last.
+    pub prepared: Option<Prepared>,
 }

@@ -10,7 +10,7 @@
 use crate::config::Quorum;
 use crate::error::ResetError;
 use crate::event::{Event, JoinFailure, Outcome, Suspicion};
-use crate::group::{Group, Phase};
+use crate::group::{Group, Phase, Prepared};
 use crate::history::{Members, Reset};
 use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
 use crate::planted::{Planted, Probe};
@@ -93,6 +93,15 @@ enum Stage {
 impl Recovery {
     pub(crate) fn has_promised(&self) -> bool {
         self.promised.is_some()
+    }
+
+    pub(crate) fn promised(&self) -> Option<Ballot> {
+        self.promised
+    }
+
+    pub(crate) fn prepared(&self) -> Option<Prepared> {
+        let (ballot, proposal) = self.prepared.as_ref()?;
+        Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
     }
 
     pub(crate) fn since(&self) -> Option<Time> {

@@ -10,10 +10,12 @@
 mod acknowledged_durable;
 mod causal_order;
 mod change_quorum;
+mod consensus;
 mod gap_free;
 mod ground;
 mod integrity;
 mod keeping;
+mod leaver_serves;
 mod membership_precision;
 #[cfg(test)]
 mod mutations;
@@ -106,11 +108,13 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::new(acknowledged_durable::AcknowledgedDurable::new(terms)),
         Box::new(views::Views::new(terms)),
         Box::new(single_lineage::SingleLineage::new(terms)),
+        Box::new(consensus::Consensus::new(terms)),
         Box::<separate_lineages::SeparateLineages>::default(),
         Box::<virtual_synchrony::VirtualSynchrony>::default(),
         Box::<sending_view::SendingView>::default(),
         Box::<old_epoch_silence::OldEpochSilence>::default(),
         Box::<ordered_changes::OrderedChanges>::default(),
+        Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
         Box::<single_orderer::SingleOrderer>::default(),
         Box::new(stability::Stability::new(terms)),

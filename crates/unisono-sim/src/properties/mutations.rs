@@ -315,7 +315,7 @@ fn deliver_early(story: &mut Story, random: &mut Random) -> Option<()> {
 fn accept_after_promising(story: &mut Story, random: &mut Random) -> Option<()> {
     let records = &mut story.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
-    let What::Promised { epoch } = records[place].what else { return None };
+    let What::Promised { epoch, .. } = records[place].what else { return None };
     let what = What::Accepted { epoch, through: u64::MAX / 2 };
     records.insert(place + 1, Record { what, ..records[place].clone() });
     Some(())

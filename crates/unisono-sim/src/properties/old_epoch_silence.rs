@@ -54,7 +54,11 @@ impl Property for OldEpochSilence {
         self.checked += 1;
         let state = self.states.at(record.life);
         match record.what {
-            What::Promised { epoch } => state.promised = Some(epoch),
+            What::Promised { epoch, .. } => {
+                // Who is over still serves a reset that others have not seen the end of.
+                state.promised = Some(epoch);
+                return Ok(());
+            }
             What::Accepted { epoch, through } => {
                 if state.promised == Some(epoch) {
                     state.late = Some((epoch, through));
@@ -117,7 +121,7 @@ impl Property for OldEpochSilence {
 mod tests {
     use super::*;
     use crate::properties::story::{Story, delivery};
-    use crate::record::Life;
+    use unisono_core::{Ballot, Uid};
 
     fn good() -> Story {
         let mut story = Story::of(4, 1);
@@ -166,7 +170,10 @@ mod tests {
         for (through, is_kept) in [(4, true), (9, false)] {
             let mut story = good();
             let excluded = story.position(|r| matches!(r.what, What::Excluded { .. }));
-            for what in [What::Promised { epoch }, What::Accepted { epoch, through }].into_iter().rev() {
+            let ballot = Ballot { round: 9, coordinator: Uid(0) };
+            for what in
+                [What::Promised { epoch, ballot }, What::Accepted { epoch, through }].into_iter().rev()
+            {
                 let record = Record { what, ..story.records[excluded].clone() };
                 story.records.insert(excluded, record);
             }

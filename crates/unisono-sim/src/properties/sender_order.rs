@@ -1,5 +1,6 @@
 //! G4, the order of each sender: messages of one sender are delivered in the order in which it sent them, none left
-//! out but those that its sender was told have failed (and, by who joined, those numbered before its join).
+//! out but those that its sender was told have failed (and, by who joined, those numbered before its join). Its leave
+//! comes after all of them.
 
 use super::streams::{Messages, Streams, VIEW_CHANGES};
 use super::tables::Table;
@@ -39,6 +40,34 @@ pub(super) struct SenderOrder {
     checked: u64,
 }
 
+impl SenderOrder {
+    /// What is wrong when `life`, which has delivered the sender's messages through `last`, takes the one through
+    /// `previous` for delivered.
+    fn left_out(
+        &mut self,
+        life: Life,
+        sender: Life,
+        last: MessageNumber,
+        mut previous: MessageNumber,
+    ) -> Option<String> {
+        while previous != last {
+            let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
+            let entered = self.streams.of(life).entered;
+            if previous < last {
+                return Some(format!("number {last} came before"));
+            } else if missing.failed {
+                previous = missing.previous;
+            } else if last == 0 && entered > 0 {
+                self.earlier.push(Earlier { joiner: life, entered, sender, number: previous });
+                return None;
+            } else {
+                return Some(format!("number {previous} was left out"));
+            }
+        }
+        None
+    }
+}
+
 impl Property for SenderOrder {
     fn name(&self) -> &'static str {
         "sender_order"
@@ -73,22 +102,18 @@ impl Property for SenderOrder {
                     return Ok(());
                 }
                 message.seqno = seqno;
-                let mut previous = message.previous;
-                while previous != last {
-                    let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
-                    let entered = self.streams.of(record.life).entered;
-                    if previous < last {
-                        return broken(self, record, || format!("number {last} came before"));
-                    } else if missing.failed {
-                        previous = missing.previous;
-                    } else if last == 0 && entered > 0 {
-                        let number = previous;
-                        self.earlier.push(Earlier { joiner: record.life, entered, sender, number });
-                        break;
-                    } else {
-                        return broken(self, record, || format!("number {previous} was left out"));
-                    }
+                let previous = message.previous;
+                if let Some(fault) = self.left_out(record.life, sender, last, previous) {
+                    return broken(self, record, || fault);
                 }
+            }
+            What::Left { member, .. } => {
+                let last = *self.delivered.at(record.life).at(member);
+                let sent = *self.sent.at(member);
+                if let Some(fault) = self.left_out(record.life, member, last, sent) {
+                    return broken(self, record, || fault);
+                }
+                self.streams.follow(record);
             }
             _ => self.streams.follow(record),
         }
@@ -155,6 +180,26 @@ mod tests {
         story.order(Life(1), first);
         story.everyone();
         story.bad(SenderOrder::default());
+    }
+
+    #[test]
+    fn rejects_a_leave_that_overtakes_a_message() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.send(Life(1));
+        story.leave(Life(1));
+        story.bad(SenderOrder::default());
+    }
+
+    #[test]
+    fn takes_a_leave_after_messages_that_failed() {
+        let mut story = Story::of(4, 1);
+        story.send(Life(1));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.message(Life(1));
+        story.leave(Life(1));
+        story.good(SenderOrder::default());
     }
 
     #[test]

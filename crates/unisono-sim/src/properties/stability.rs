@@ -74,8 +74,10 @@ impl Property for Stability {
                 let Some(start) = self.lineage.start(epoch) else { return Ok(()) };
                 let Some(view) = self.views.at(epoch, through.max(start)) else { return Ok(()) };
                 self.checked += 1;
+                // The reset event itself everybody makes for himself.
+                let needed = if through == start { through.saturating_sub(1) } else { through };
                 let lacks = |member| {
-                    !self.leavers.contains(member) && !self.marks.held(member, epoch, through, &self.lineage)
+                    !self.leavers.contains(member) && !self.marks.held(member, epoch, needed, &self.lineage)
                 };
                 if let Some(member) = view.iter().copied().find(|member| lacks(*member)) {
                     return broken(self, record, || format!("{member:?} does not hold place {through}"));
@@ -136,6 +138,21 @@ mod tests {
         story.reset(&[Life(0), Life(1)]);
         story.purge();
         assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn takes_purging_of_a_reset_event_that_one_has_not_made_yet() {
+        let mut story = behind();
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        let begins =
+            |record: &Record| record.life == Life(2) && matches!(record.what, What::EpochBegun { .. });
+        let begins = story.position(begins);
+        story.records.truncate(begins);
+        let mut more = story.clone();
+        story.tell(Life(0), What::Purged { epoch: Epoch(1), through: 5 });
+        assert!(judge(&story).is_ok());
+        more.tell(Life(0), What::Purged { epoch: Epoch(1), through: 6 });
+        assert!(judge(&more).is_err());
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use super::streams::next_in_rank;
 use super::{Judge, Property, Terms, Violation};
-use crate::record::{End, Epoch, Life, Record, Reset, Standing, View, What};
+use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
-use unisono_core::{EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
-use unisono_core::{Seqno, Time};
+use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
+use unisono_core::{Seqno, Time, Uid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
@@ -399,7 +399,13 @@ impl Story {
         let before = self.view.clone();
         let kept = members.iter().map(|life| self.actors[life.index()].stored).max().unwrap_or(0);
         let old = self.epoch;
-        members.iter().for_each(|life| self.tell(*life, What::Promised { epoch: old }));
+        let ballot = Ballot { round: old.0 + 1, coordinator: Uid(u64::from(members[0].0)) };
+        members.iter().for_each(|life| self.tell(*life, What::Promised { epoch: old, ballot }));
+        for life in members {
+            self.store(*life, kept);
+            let preparation = Preparation { ballot, next: Epoch(old.0 + 1), start: kept + 1 };
+            self.tell(*life, What::Prepared { epoch: old, preparation: Box::new(preparation) });
+        }
         self.log.truncate(kept as usize);
         let view = self.view_at(kept);
         self.log.push(Entry::Reset);

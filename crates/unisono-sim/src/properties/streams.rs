@@ -222,6 +222,12 @@ impl Views {
         Some(view)
     }
 
+    /// The view at a place of an epoch, and the one before that.
+    pub(super) fn sides(&self, epoch: Epoch, seqno: Seqno) -> impl Iterator<Item = &[Life]> {
+        let views = self.0.get(epoch).into_iter();
+        views.flat_map(move |views| views.range(..=seqno).rev().take(2).map(|(_, view)| view.as_slice()))
+    }
+
     /// All views of an epoch.
     pub(super) fn of(&self, epoch: Epoch) -> impl Iterator<Item = &[Life]> {
         self.0.get(epoch).into_iter().flat_map(|views| views.values().map(Vec::as_slice))
@@ -264,6 +270,11 @@ pub(super) struct MarkTable {
 impl MarkTable {
     pub(super) fn of(&mut self, life: Life) -> Mark {
         *self.now.at(life)
+    }
+
+    /// What a life knows to be accepted.
+    pub(super) fn accepted(&self, life: Life) -> Seqno {
+        self.now.get(life).map_or(0, |mark| mark.accepted)
     }
 
     /// Takes note of a mark that moved; of other records, nothing.

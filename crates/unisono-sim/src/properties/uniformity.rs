@@ -3,19 +3,26 @@
 //! *degraded*: loss is never silent. Joins and leaves are kept whatever is missing.
 //!
 //! Who is missing counts against the view at the end of the log with which the next epoch begins. Under *at least n*
-//! below a majority quorums need not meet, so that joins and leaves are kept as messages are.
+//! below a majority quorums need not meet: joins and leaves are kept as messages are, and what a member learns from
+//! the decision of its own line binds no other.
 
 use super::keeping::{Hold, Keeping};
-use super::streams::{Messages, PLACED, Streams};
+use super::streams::{Epochs, Messages, PLACED, Streams};
+use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{Kind, Record, What};
-use unisono_core::Quorum;
+use unisono_core::{Quorum, Seqno};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Uniformity {
     resilience: u8,
     changes: Hold,
+    /// There is one line of views.
+    is_single: bool,
+    /// What each life knew to be accepted before its present epoch began.
+    accepted: Table<(Seqno, Seqno)>,
+    epochs: Epochs,
     /// What each message asks for.
     asked: Messages<u8>,
     keeping: Keeping,
@@ -30,8 +37,17 @@ impl Uniformity {
             Quorum::AtLeast(_) => Hold::Resilience(resilience),
             _ => Hold::Quorum,
         };
-        let (asked, keeping, streams) = Default::default();
-        Uniformity { resilience, changes, asked, keeping, streams, checked: 0 }
+        Uniformity {
+            resilience,
+            changes,
+            is_single: changes == Hold::Quorum,
+            accepted: Table::default(),
+            epochs: Epochs::default(),
+            asked: Messages::default(),
+            keeping: Keeping::default(),
+            streams: Streams::default(),
+            checked: 0,
+        }
     }
 
     fn see(&mut self, record: &Record) -> Result<(), Violation> {
@@ -47,6 +63,10 @@ impl Uniformity {
         self.checked += 1;
         let stream = self.streams.of(record.life);
         let Some(epoch) = stream.epoch else { return Ok(()) };
+        let (_, accepted_before) = *self.accepted.at(record.life);
+        if !self.is_single && self.epochs.of(record.life) != Some(epoch) && seqno > accepted_before {
+            return Ok(());
+        }
         let hold = match hold {
             // No message can be held by more members than there are.
             Hold::Resilience(r) => Hold::Resilience(r.min(stream.view.len().saturating_sub(1) as u8)),
@@ -67,11 +87,18 @@ impl Property for Uniformity {
     }
 
     fn interests(&self) -> u32 {
-        PLACED | Kind::Sent.bit()
+        let marks = Kind::Accepted.bit() | Kind::EpochBegun.bit();
+        PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { marks }
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
+            What::EpochBegun { .. } => {
+                self.epochs.follow(record);
+                let (now, before) = self.accepted.at(record.life);
+                *before = *now;
+            }
+            What::Accepted { through, .. } => self.accepted.at(record.life).0 = *through,
             What::Sent { number, resilience, .. } => {
                 if *resilience > 0
                     && let Some(asked) = self.asked.at(record.life, *number)
@@ -117,7 +144,7 @@ impl Property for Uniformity {
 mod tests {
     use super::*;
     use crate::properties::story::{Story, change_reset, reset_of};
-    use crate::record::Life;
+    use crate::record::{Epoch, Life};
 
     /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then `gone` crash.
     fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Story {
@@ -151,6 +178,25 @@ mod tests {
     #[test]
     fn takes_loss_without_resilience() {
         assert!(judge(&lost(0, &[], &[0])).is_ok());
+    }
+
+    #[test]
+    fn under_at_least_a_decision_binds_its_own_line_only() {
+        for is_accepted_before in [false, true] {
+            let mut story = Story::found(3, Quorum::AtLeast(1));
+            (0..3).for_each(|_| _ = story.join());
+            let number = story.send(Life(0));
+            let seqno = story.order(Life(0), number);
+            story.reset(&[Life(1), Life(2), Life(3)]);
+            // Life 0 goes on without them, and keeps what they do not have.
+            if is_accepted_before {
+                story.tell(Life(0), What::Accepted { epoch: Epoch(0), through: seqno });
+            }
+            story.tell(Life(0), What::EpochBegun { epoch: Epoch(2) });
+            story.tell(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
+            story.tell(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
+            assert_eq!(judge(&story).is_err(), is_accepted_before);
+        }
     }
 
     #[test]

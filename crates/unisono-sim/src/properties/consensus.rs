@@ -1,0 +1,360 @@
+//! Consensus (what makes a single lineage, seen from inside): the next epoch is one decision of the members of this
+//! one, however many coordinators propose.
+//!
+//! A member's promises go up. It prepares only under the ballot that it promised, and only when it holds everything
+//! that is kept; under one ballot everybody prepares the same. What begins was prepared under one ballot by a quorum
+//! of the view that ends (under *at least n* by all who go on), and once a quorum has prepared something, nothing
+//! else is prepared under a higher ballot. The last two hold where quorums meet. A leaver holds what is kept through
+//! its leave.
+
+use super::quorum::Rule;
+use super::streams::{Epochs, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::tables::Table;
+use super::{Property, Terms, Violation, broken};
+use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
+use unisono_core::{Ballot, Seqno};
+
+/// What was prepared under one ballot, and by whom.
+#[derive(Clone, Debug)]
+struct Prepared {
+    ballot: Ballot,
+    next: Epoch,
+    start: Seqno,
+    by: Vec<Life>,
+}
+
+/// How an epoch ends.
+#[derive(Clone, Debug, Default)]
+struct Ending {
+    prepared: Vec<Prepared>,
+    /// What began, who entered it first, and the highest ballot under which it had been prepared by then.
+    decided: Vec<(Epoch, Life, Option<Ballot>)>,
+    /// Applications were told.
+    told: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Consensus {
+    rule: Rule,
+    promises: Table<Option<(Epoch, Ballot)>>,
+    endings: Table<Ending>,
+    epochs: Epochs,
+    marks: MarkTable,
+    streams: Streams,
+    views: Views,
+    /// Who asked to leave, and where it was seen to.
+    leavers: Table<Option<Option<(Epoch, Seqno)>>>,
+    /// Leavers that prepared holding less than is kept.
+    short: Vec<(Life, Epoch, Seqno)>,
+    checked: u64,
+}
+
+impl Consensus {
+    pub(super) fn new(terms: &Terms) -> Consensus {
+        Consensus {
+            rule: Rule::new(terms.config.quorum.clone()),
+            promises: Table::default(),
+            endings: Table::default(),
+            epochs: Epochs::default(),
+            marks: MarkTable::default(),
+            streams: Streams::default(),
+            views: Views::default(),
+            leavers: Table::default(),
+            short: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    fn promise(&mut self, life: Life, epoch: Epoch, ballot: Ballot) -> Option<String> {
+        let last = self.promises.at(life).replace((epoch, ballot));
+        let fell = last.is_some_and(|(when, last)| when == epoch && ballot < last);
+        fell.then(|| format!("it had promised more: {last:?}"))
+    }
+
+    fn prepare(&mut self, life: Life, epoch: Epoch, preparation: &Preparation) -> Option<String> {
+        let Preparation { ballot, next, start } = *preparation;
+        if *self.promises.at(life) != Some((epoch, ballot)) {
+            return Some("it promised another ballot".into());
+        }
+        let stored = self.marks.of(life).stored;
+        if stored + 1 < start {
+            if self.leavers.at(life).is_none() {
+                return Some(format!("it holds through {stored} only"));
+            }
+            self.short.push((life, epoch, stored));
+        }
+        let meets = self.rule.intersects();
+        let ending = self.endings.at(epoch);
+        match ending.prepared.iter_mut().find(|known| known.ballot == ballot) {
+            Some(known) if known.next != next || known.start != start => {
+                return Some(format!("under this ballot {:?} prepared {:?}", known.by, known.next));
+            }
+            Some(known) => known.by.push(life),
+            None => ending.prepared.push(Prepared { ballot, next, start, by: vec![life] }),
+        }
+        let decided = ending.decided.iter().find(|(decided, _, highest)| {
+            *decided != next && highest.is_some_and(|highest| highest < ballot)
+        });
+        decided.filter(|_| meets).map(|(decided, ..)| format!("{decided:?} was decided"))
+    }
+
+    /// A member entered another epoch.
+    fn enter(&mut self, life: Life, epoch: Epoch, next: Epoch) -> Option<String> {
+        let meets = self.rule.intersects();
+        let ending = self.endings.at(epoch);
+        if ending.decided.iter().any(|(decided, ..)| *decided == next) {
+            return None;
+        }
+        let same = ending.prepared.iter().filter(|prepared| prepared.next == next);
+        let highest = same.map(|prepared| prepared.ballot).max();
+        let other = ending.decided.first().map(|(decided, ..)| *decided);
+        ending.decided.push((next, life, highest));
+        other.filter(|_| meets).map(|other| format!("{other:?} follows {epoch:?} too"))
+    }
+
+    /// Applications are told of a decision for the first time: so the view that ended is known.
+    fn tell(&mut self, epoch: Epoch, view: &[Life], reset: &Reset) -> Option<String> {
+        let ending = self.endings.at(epoch);
+        ending.told = true;
+        let next = reset.view.epoch;
+        let (_, first, _) = *ending.decided.iter().find(|(decided, ..)| *decided == next)?;
+        let enough = |prepared: &Prepared| {
+            // Who decides may prepare and enter within one input.
+            let mut by = prepared.by.clone();
+            by.push(first);
+            if self.rule.intersects() {
+                self.rule.met(&by, view)
+            } else {
+                reset.view.members.iter().all(|member| by.contains(member))
+            }
+        };
+        let mut same = ending.prepared.iter().filter(|prepared| prepared.next == next).peekable();
+        let alone = || {
+            let ballot = Ballot::default();
+            enough(&Prepared { ballot, next, start: reset.seqno, by: Vec::new() })
+        };
+        let decided = if same.peek().is_none() { alone() } else { same.any(enough) };
+        (!decided).then(|| {
+            let by: Vec<_> = ending.prepared.iter().filter(|p| p.next == next).map(|p| &p.by).collect();
+            format!("of {view:?} it was prepared by {by:?} alone")
+        })
+    }
+}
+
+impl Property for Consensus {
+    fn name(&self) -> &'static str {
+        "consensus"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES
+            | Kind::Started.bit()
+            | Kind::LeaveAsked.bit()
+            | Kind::Stored.bit()
+            | Kind::Promised.bit()
+            | Kind::Prepared.bit()
+            | Kind::EpochBegun.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        let life = record.life;
+        let fault = match &record.what {
+            What::Started { .. } => {
+                self.rule.follow(record);
+                None
+            }
+            What::Stored { .. } => {
+                self.marks.follow(record);
+                return Ok(());
+            }
+            What::Promised { epoch, ballot } => {
+                self.checked += 1;
+                self.promise(life, *epoch, *ballot)
+            }
+            What::Prepared { epoch, preparation } => {
+                self.checked += 1;
+                self.prepare(life, *epoch, preparation)
+            }
+            What::EpochBegun { epoch } => {
+                let before = self.epochs.of(life);
+                self.epochs.follow(record);
+                // Who only listens goes where it is told.
+                let is_member = self.streams.of(life).epoch.is_some();
+                let before = before.filter(|before| is_member && before != epoch);
+                before.and_then(|before| self.enter(life, before, *epoch))
+            }
+            What::Reset(reset) => {
+                let stream = self.streams.of(life).clone();
+                self.streams.follow(record);
+                self.views.follow(record, &mut self.streams);
+                stream.epoch.and_then(|epoch| self.tell(epoch, &stream.view, reset))
+            }
+            What::LeaveAsked => {
+                *self.leavers.at(life) = Some(None);
+                None
+            }
+            what => {
+                self.streams.follow(record);
+                self.views.follow(record, &mut self.streams);
+                let stream = self.streams.of(life);
+                if let (What::Left { seqno, member, .. }, Some(epoch)) = (what, stream.epoch) {
+                    *self.leavers.at(*member) = Some(Some((epoch, *seqno)));
+                }
+                None
+            }
+        };
+        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        for (life, epoch, stored) in std::mem::take(&mut self.short) {
+            let left = self.leavers.at(life).flatten();
+            if !left.is_some_and(|(when, place)| when == epoch && place <= stored) {
+                let what = format!("{life:?} prepared holding through {stored} only, and left at {left:?}");
+                return Err(Violation { property: self.name(), at: end.at, what });
+            }
+        }
+        if !self.rule.intersects() {
+            return Ok(());
+        }
+        for (epoch, ending) in (0..).map(Epoch).zip(self.endings.iter()) {
+            if !ending.told {
+                continue;
+            }
+            let chosen = |prepared: &&Prepared| {
+                let mut views = self.views.sides(epoch, prepared.start - 1).peekable();
+                views.peek().is_some() && views.all(|view| self.rule.met(&prepared.by, view))
+            };
+            for prepared in ending.prepared.iter().filter(chosen) {
+                let other = |other: &&Prepared| other.ballot > prepared.ballot && other.next != prepared.next;
+                if let Some(other) = ending.prepared.iter().find(other) {
+                    let what = format!("a quorum prepared {prepared:?}, and then {other:?}");
+                    return Err(Violation { property: self.name(), at: end.at, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use unisono_core::{Quorum, Uid};
+
+    fn good() -> Story {
+        let mut story = Story::of(5, 1);
+        story.message(Life(1));
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2), Life(3)]);
+        story.message(Life(1));
+        story
+    }
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(Consensus::new(&story.terms))
+    }
+
+    fn preparation(record: &Record) -> bool {
+        matches!(record.what, What::Prepared { .. })
+    }
+
+    fn ballot(round: u32) -> Ballot {
+        Ballot { round, coordinator: Uid(9) }
+    }
+
+    /// After the preparations of a good reset this life promises another ballot and prepares something under it.
+    fn then(life: Life, ballot: Ballot, next: Epoch, start: Seqno) -> Story {
+        let mut story = good();
+        let epoch = Epoch(0);
+        let place = story.position(preparation);
+        let preparation = Box::new(Preparation { ballot, next, start });
+        for what in [What::Prepared { epoch, preparation }, What::Promised { epoch, ballot }] {
+            let record = Record { life, what, ..story.records[place].clone() };
+            story.records.insert(place + 1, record);
+        }
+        story
+    }
+
+    #[test]
+    fn takes_one_decision() {
+        assert!(judge(&good()).unwrap() > 0);
+        assert!(judge(&then(Life(4), ballot(8), Epoch(1), 6)).is_ok(), "adopted");
+    }
+
+    #[test]
+    fn rejects_a_promise_forgotten() {
+        assert!(judge(&then(Life(1), ballot(0), Epoch(1), 6)).is_err());
+    }
+
+    #[test]
+    fn rejects_preparing_what_one_does_not_hold() {
+        assert!(judge(&then(Life(4), ballot(8), Epoch(1), 8)).is_err());
+    }
+
+    #[test]
+    fn takes_a_leaver_that_holds_what_is_kept_through_its_leave() {
+        for (seqno, holds_enough) in [(2, true), (3, false)] {
+            let mut story = Story::of(3, 1);
+            story.tell(Life(2), What::LeaveAsked);
+            let (epoch, ballot) = (Epoch(0), ballot(1));
+            let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: 5 });
+            story.tell(Life(2), What::Promised { epoch, ballot });
+            story.tell(Life(2), What::Prepared { epoch, preparation });
+            story.tell(Life(0), What::Left { seqno, member: Life(2), members: 2 });
+            assert_eq!(judge(&story).is_ok(), holds_enough);
+        }
+    }
+
+    #[test]
+    fn rejects_another_proposal_after_a_quorum_prepared_one() {
+        assert!(judge(&then(Life(4), ballot(8), Epoch(7), 6)).is_err());
+    }
+
+    #[test]
+    fn rejects_two_proposals_under_one_ballot() {
+        let known = Ballot { round: 1, coordinator: Uid(1) };
+        assert!(judge(&then(Life(4), known, Epoch(7), 6)).is_err());
+    }
+
+    #[test]
+    fn rejects_preparing_without_a_promise() {
+        let mut story = good();
+        let promised = |r: &Record| r.life == Life(2) && matches!(r.what, What::Promised { .. });
+        let place = story.position(promised);
+        story.records.remove(place);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_what_too_few_prepared() {
+        let mut story = good();
+        story.records.retain(|record| !(preparation(record) && record.life != Life(2)));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_what_some_who_go_on_did_not_prepare_under_at_least() {
+        let mut story = Story::found(1, Quorum::AtLeast(2));
+        (0..3).for_each(|_| _ = story.join());
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        assert!(judge(&story).is_ok());
+        let place = story.position(preparation);
+        story.records.remove(place);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_two_epochs_after_one() {
+        let mut story = good();
+        let entered = |r: &Record| r.life == Life(3) && r.what == What::EpochBegun { epoch: Epoch(1) };
+        story.last(entered).what = What::EpochBegun { epoch: Epoch(5) };
+        assert!(judge(&story).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! A leaver serves (G19's second half): it is gone only when a quorum of those who stay knows its leave accepted, or
+//! a quorum of a next view that keeps its leave has entered, or when it has waited long for that. Who goes sooner may
+//! leave the others stuck, without a crash.
+
+use super::quorum::Rule;
+use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Terms, Violation};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
+use std::time::Duration;
+use unisono_core::{Seqno, Time};
+
+/// Whoever needed a leaver for longer than this is long gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A leave, as the leaver was told of it.
+#[derive(Clone, Debug)]
+struct Leave {
+    at: Time,
+    epoch: Epoch,
+    seqno: Seqno,
+    staying: Vec<Life>,
+}
+
+/// Somebody was gone when too few knew its leave accepted.
+#[derive(Clone, Debug)]
+struct Doubt {
+    life: Life,
+    gone: Time,
+    leave: Leave,
+    knowing: Vec<Life>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LeaverServes {
+    rule: Rule,
+    leaves: Table<Option<Leave>>,
+    doubts: Vec<Doubt>,
+    /// The first view of each epoch that a reset brought about, and who entered it when.
+    first: Table<Vec<Life>>,
+    entered: Table<Vec<(Life, Time)>>,
+    lineage: Lineage,
+    streams: Streams,
+    marks: MarkTable,
+    checked: u64,
+}
+
+impl LeaverServes {
+    pub(super) fn new(terms: &Terms) -> LeaverServes {
+        LeaverServes {
+            rule: Rule::new(terms.config.quorum.clone()),
+            leaves: Table::default(),
+            doubts: Vec::new(),
+            first: Table::default(),
+            entered: Table::default(),
+            lineage: Lineage::default(),
+            streams: Streams::default(),
+            marks: MarkTable::default(),
+            checked: 0,
+        }
+    }
+
+    fn go(&mut self, record: &Record) {
+        let Some(leave) = self.leaves.at(record.life).clone() else { return };
+        self.checked += 1;
+        let knows = |life: &Life| self.marks.accepted(*life) >= leave.seqno;
+        let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
+        let late = record.at >= leave.at + PATIENCE;
+        if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
+            self.doubts.push(Doubt { life: record.life, gone: record.at, leave, knowing });
+        }
+    }
+
+    /// A quorum of a next view that keeps the leave had entered.
+    fn is_settled(&self, doubt: &Doubt) -> bool {
+        let Leave { epoch, seqno, .. } = doubt.leave;
+        self.lineage.children(epoch).iter().filter(|next| self.lineage.keeps(**next, epoch, seqno)).any(
+            |next| {
+                let entered = self.entered.get(*next).into_iter().flatten();
+                let there: Vec<_> =
+                    entered.filter(|(_, at)| *at <= doubt.gone).map(|(life, _)| *life).collect();
+                self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
+            },
+        )
+    }
+}
+
+impl Property for LeaverServes {
+    fn name(&self) -> &'static str {
+        "leaver_serves"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES
+            | Kind::Started.bit()
+            | Kind::Stored.bit()
+            | Kind::Accepted.bit()
+            | Kind::EpochBegun.bit()
+            | Kind::Gone.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match &record.what {
+            What::Started { .. } => self.rule.follow(record),
+            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::EpochBegun { epoch } => self.entered.at(*epoch).push((record.life, record.at)),
+            What::Gone => self.go(record),
+            what => {
+                self.lineage.follow(record, &mut self.streams);
+                self.streams.follow(record);
+                let stream = self.streams.of(record.life);
+                match (what, stream.epoch) {
+                    (What::Left { seqno, member, .. }, Some(epoch)) if *member == record.life => {
+                        let (at, staying) = (record.at, stream.view.clone());
+                        *self.leaves.at(record.life) = Some(Leave { at, epoch, seqno: *seqno, staying });
+                    }
+                    (What::Reset(_), Some(epoch)) => self.first.at(epoch).clone_from(&stream.view),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        match self.doubts.iter().find(|doubt| !self.is_settled(doubt)) {
+            Some(Doubt { life, leave, knowing, gone }) => {
+                let (gone, staying) = (gone.as_nanos(), &leave.staying);
+                let what = format!(
+                    "{life:?} was gone at {gone} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
+                );
+                Err(Violation { property: self.name(), at: end.at, what })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+
+    fn judge(story: &Story) -> Result<u64, Violation> {
+        story.judge(LeaverServes::new(&story.terms))
+    }
+
+    /// The third of three leaves, and these do not know its leave accepted when it is gone.
+    fn without(ignorant: &[u32]) -> Story {
+        let mut story = Story::of(4, 1);
+        story.leave(Life(3));
+        let end = story.end();
+        story.records.retain(|record| {
+            let knows = matches!(record.what, What::Accepted { through, .. } if through == end);
+            !(knows && ignorant.contains(&record.life.0))
+        });
+        story
+    }
+
+    #[test]
+    fn takes_a_leaver_that_waits_for_a_quorum() {
+        assert_eq!(judge(&without(&[])).unwrap(), 1);
+        assert!(judge(&without(&[2])).is_ok());
+    }
+
+    #[test]
+    fn rejects_a_leaver_that_goes_when_it_alone_knows() {
+        assert!(judge(&without(&[0, 1, 2])).is_err());
+    }
+
+    #[test]
+    fn rejects_a_leaver_that_goes_when_too_few_know() {
+        assert!(judge(&without(&[0, 1])).is_err());
+    }
+
+    #[test]
+    fn takes_a_leaver_that_has_waited_long() {
+        let mut story = without(&[0, 1]);
+        story.last(|record| record.what == What::Gone).at = Time::NEVER;
+        assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn takes_a_leaver_whose_leave_a_reset_keeps_once_a_quorum_has_entered() {
+        for members in [1, 2, 3] {
+            let mut story = without(&[0, 1, 2]);
+            let gone = story.records.pop().unwrap();
+            story.reset(&[Life(0), Life(1), Life(2)]);
+            let enters = |record: &Record| {
+                record.life.0 >= members && matches!(record.what, What::EpochBegun { epoch: Epoch(1) })
+            };
+            story.records.retain(|record| !enters(record));
+            let first = story.position(|record| matches!(record.what, What::Reset(_)));
+            let gone = Record { at: story.records[first].at, ..gone };
+            story.records.retain(|record| !matches!(record.what, What::Accepted { epoch: Epoch(1), .. }));
+            story.records.push(gone);
+            assert_eq!(judge(&story).is_ok(), members >= 2, "{members} have entered");
+        }
+    }
+
+    #[test]
+    fn takes_the_last_one_that_turns_off_the_light() {
+        let mut story = Story::of(1, 0);
+        story.leave(Life(0));
+        assert_eq!(judge(&story).unwrap(), 1);
+    }
+}
