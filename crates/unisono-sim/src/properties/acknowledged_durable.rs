@@ -6,11 +6,12 @@
 //! whose sender was told that the group went on without it, and where.
 
 use super::keeping::{Hold, Keeping};
+use super::quorum::Rule;
 use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
-use unisono_core::{Outcome, Seqno, Time};
+use unisono_core::{Ballot, Outcome, Seqno, Time};
 
 /// A message reported *ok*, for which too few holders were found so far.
 #[derive(Clone, Debug)]
@@ -36,9 +37,10 @@ pub(super) struct AcknowledgedDurable {
     views: Views,
     marks: MarkTable,
     epochs: Epochs,
-    /// When each epoch began for somebody.
-    begun: Table<Option<Time>>,
-    /// Epochs that began for somebody, of whose beginning no application was told yet.
+    rule: Rule,
+    /// By the epoch that is to begin, who prepared it, under which ballot, and when.
+    prepared: Table<Vec<(Ballot, Life, Time)>>,
+    /// Epochs that somebody prepared or entered, and of whose beginning no application was told yet.
     unplaced: Vec<Epoch>,
     lives: u32,
     /// Reports of an epoch of which nobody was told yet.
@@ -60,7 +62,8 @@ impl AcknowledgedDurable {
             views: Views::default(),
             marks: MarkTable::default(),
             epochs: Epochs::default(),
-            begun: Table::default(),
+            rule: Rule::new(terms.config.quorum.clone()),
+            prepared: Table::default(),
             unplaced: Vec::new(),
             lives: 0,
             early: Vec::new(),
@@ -101,11 +104,26 @@ impl AcknowledgedDurable {
         }
     }
 
-    /// An epoch had begun by then that goes on with this place.
-    fn decreed(&self, epoch: Epoch, seqno: Seqno, then: Time) -> bool {
-        self.lineage.children(epoch).iter().any(|next| {
-            let begun = self.begun.get(*next).copied().flatten();
-            begun.is_some_and(|begun| begun <= then) && self.lineage.keeps(*next, epoch, seqno)
+    /// An epoch may have been decided.
+    fn expect(&mut self, epoch: Epoch) {
+        if self.lineage.start(epoch).is_none() && !self.unplaced.contains(&epoch) {
+            self.unplaced.push(epoch);
+        }
+    }
+
+    /// An epoch that goes on with this place had been decided by then.
+    fn decreed(&self, epoch: Epoch, seqno: Seqno, record: &Record) -> bool {
+        let keep = |next: &&Epoch| self.lineage.keeps(**next, epoch, seqno);
+        self.lineage.children(epoch).iter().filter(keep).any(|next| {
+            let start = self.lineage.start(*next).unwrap_or(0);
+            let Some(view) = self.views.at(epoch, start.saturating_sub(1)) else { return true };
+            let prepared = self.prepared.get(*next).map_or(&[][..], Vec::as_slice);
+            let by_then = |ballot| {
+                let same = prepared.iter().filter(move |(b, _, at)| *b == ballot && *at <= record.at);
+                // Who decides may prepare within the same input.
+                same.map(|(_, life, _)| *life).chain([record.life]).collect::<Vec<_>>()
+            };
+            prepared.iter().any(|(ballot, ..)| self.rule.met(&by_then(*ballot), view))
         })
     }
 
@@ -117,7 +135,7 @@ impl AcknowledgedDurable {
             if through(*epoch) + 1 < *seqno {
                 self.doubts.push(doubt);
             } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member))
-                && !self.decreed(*epoch, *seqno, record.at)
+                && !self.decreed(*epoch, *seqno, record)
             {
                 return broken(self, record, || {
                     format!("place {seqno} was held by {holders:?} alone, with resilience {resilience}")
@@ -140,6 +158,8 @@ impl Property for AcknowledgedDurable {
             | Kind::Delivered.bit()
             | Kind::Stored.bit()
             | Kind::EpochBegun.bit()
+            | Kind::Prepared.bit()
+            | Kind::Started.bit()
     }
 
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
@@ -181,13 +201,16 @@ impl Property for AcknowledgedDurable {
                     return self.settle(|asked| if Some(asked) == epoch { last } else { 0 });
                 }
             }
+            What::Started { .. } => self.rule.follow(record),
             What::Stored { .. } => self.marks.follow(record),
+            What::Prepared { preparation, .. } => {
+                let prepared = self.prepared.at(preparation.next);
+                prepared.push((preparation.ballot, record.life, record.at));
+                self.expect(preparation.next);
+            }
             What::EpochBegun { epoch } => {
                 self.epochs.follow(record);
-                self.begun.at(*epoch).get_or_insert(record.at);
-                if self.lineage.start(*epoch).is_none() {
-                    self.unplaced.push(*epoch);
-                }
+                self.expect(*epoch);
             }
             What::Reset(reset) => {
                 let stream = self.streams.of(record.life);
