@@ -59,6 +59,22 @@ const STEPS: &[(u32, (FrameKind, u64))] = &[
     (4, (FrameKind::Decided, 6)),
 ];
 
+/// What resets are made of.
+const RESET_FRAMES: &[FrameKind] = &[
+    FrameKind::Invite,
+    FrameKind::Vote,
+    FrameKind::Vote,
+    FrameKind::Outbid,
+    FrameKind::Pull,
+    FrameKind::Level,
+    FrameKind::Prepare,
+    FrameKind::Prepare,
+    FrameKind::Prepared,
+    FrameKind::Prepared,
+    FrameKind::Decided,
+    FrameKind::Decided,
+];
+
 impl Director {
     pub(super) fn let_chaos_begin(&mut self) {
         self.is_chaos = true;
@@ -129,12 +145,38 @@ impl Director {
                 }
             }
             FaultKind::Storm => self.begin_storm(),
+            FaultKind::Duel => self.begin_duel(),
             FaultKind::NeedlessReset => {
                 if let Some(process) = self.victim() {
                     self.world.reset(process, 1);
                 }
             }
         }
+    }
+
+    /// Several ask for a reset at once, while votes, proposals and decisions get lost.
+    fn begin_duel(&mut self) {
+        for _ in 0..self.fates.below(4) {
+            let frame = self.fates.pick(RESET_FRAMES);
+            let (skip, times) = (self.fates.below(6) as u32, self.fates.spread(1, 12) as u32);
+            let from = self.fates.chance(0.3).then(|| self.fates.below(self.plan.places as u64) as usize);
+            let to = self.fates.chance(0.3).then(|| self.fates.below(self.plan.places as u64) as usize);
+            self.world.traps.set(Trap { frame, from, to, skip, times, deed: Deed::Drop });
+        }
+        let places: Vec<usize> = (0..self.plan.places).filter(|place| self.is_member(*place)).collect();
+        if places.is_empty() {
+            return;
+        }
+        let duellists: Vec<usize> = (0..self.fates.between(1, 3)).map(|_| self.fates.pick(&places)).collect();
+        if self.fates.chance(0.5) && duellists.len() > 1 && duellists[0] != duellists[1] {
+            // The first two do not hear each other, and everybody else hears both.
+            let (one, other) = (duellists[0], duellists[1]);
+            self.cut(&[(one, other), (other, one)], true);
+            self.note_fault("partition", true);
+            let duration = self.fates.millis(20, 500);
+            self.keep(Ongoing::Partition, duration);
+        }
+        duellists.into_iter().for_each(|process| self.world.reset(process, 1));
     }
 
     // --- processes ---

@@ -4,7 +4,7 @@
 //! world finds everything.
 
 use crate::plan::Profile;
-use crate::run::{find_first, judge_seed, threads};
+use crate::run::{find_first, run_seed, threads};
 use serde::Serialize;
 use unisono_core::Planted;
 
@@ -37,7 +37,8 @@ pub struct Mutant {
     pub replay: Option<String>,
 }
 
-const TURNS: [Profile; 4] = [Profile::Swarm, Profile::Crash, Profile::Partition, Profile::Lossy];
+const TURNS: [Profile; 5] =
+    [Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 
 /// Plants each bug in turn. `progress` is told of each when its fate is known, and how many there are.
 pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> Report {
@@ -54,11 +55,14 @@ pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, us
     }
 }
 
-fn hunt(bug: Planted, threads: usize) -> Mutant {
+/// Plants one bug and looks for the first seed that shows it, on so many threads.
+pub fn hunt(bug: Planted, threads: usize) -> Mutant {
     let world = |turn: u64| (TURNS[turn as usize % TURNS.len()], turn / TURNS.len() as u64 + 1);
     let found = find_first(SEEDS_MAX, threads, |turn| {
         let (profile, seed) = world(turn);
-        judge_seed(seed, profile, Some(bug)).violation
+        let violation = run_seed(seed, profile, Some(bug)).violation?;
+        // A seed that fails without the bug proves nothing.
+        run_seed(seed, profile, None).violation.is_none().then_some(violation)
     });
     let name = format!("{bug:?}");
     match found {

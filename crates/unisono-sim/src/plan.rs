@@ -23,6 +23,8 @@ pub enum Profile {
     Partition,
     /// Members that crash, at every step of the protocol.
     Crash,
+    /// Resets without need, several at a time, whose votes and proposals get lost or late; groups of two to five.
+    Reset,
     /// No faults: five members, 500 messages a second.
     Perf,
 }
@@ -30,7 +32,7 @@ pub enum Profile {
 impl Profile {
     /// All profiles.
     pub const ALL: &'static [Profile] =
-        &[Profile::Swarm, Profile::Lossy, Profile::Partition, Profile::Crash, Profile::Perf];
+        &[Profile::Swarm, Profile::Lossy, Profile::Partition, Profile::Crash, Profile::Reset, Profile::Perf];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Profile {
             Profile::Lossy => "lossy",
             Profile::Partition => "partition",
             Profile::Crash => "crash",
+            Profile::Reset => "reset",
             Profile::Perf => "perf",
         }
     }
@@ -92,6 +95,8 @@ pub(crate) enum FaultKind {
     Storm,
     /// An application asks for a reset although nothing is wrong.
     NeedlessReset,
+    /// Several do at once, and some of the frames with which resets are made get lost.
+    Duel,
 }
 
 /// A fault and how often it strikes.
@@ -181,6 +186,7 @@ impl Plan {
             Profile::Lossy => plan.lossy(random),
             Profile::Partition => plan.partition(random),
             Profile::Crash => plan.crash(random),
+            Profile::Reset => plan.reset(random),
             Profile::Swarm => plan.swarm(random),
         }
         if profile != Profile::Perf && random.chance(0.15) {
@@ -323,6 +329,27 @@ impl Plan {
         self.heals_core_only = random.chance(0.15);
     }
 
+    fn reset(&mut self, random: &mut Random) {
+        self.members = random.between(2, 5) as usize;
+        self.places = self.members + random.below(2) as usize;
+        self.draw_quorum(random, true);
+        self.add(random, 1.0, FaultKind::Duel, 100, 1_500);
+        self.add(random, 0.3, FaultKind::PauseAtStep, 300, 3_000);
+        self.add(random, 0.3, FaultKind::CrashAtStep, 1_000, 6_000);
+        self.add(random, 0.2, FaultKind::Partition, 2_000, 6_000);
+        self.add(random, 0.3, FaultKind::DropFrames, 100, 1_000);
+        self.workload.every = random.millis(10, 100);
+        self.workload.hand_overs = random.pick(&[0.0, 0.03, 0.1]);
+        self.workload.leaves = random.pick(&[0.0, 0.005, 0.02]);
+        let weather = &mut self.weather;
+        weather.reorders = random.chance(0.7);
+        weather.delay_mean = random.spread(50_000, 30 * MILLISECOND);
+        if random.chance(0.6) {
+            weather.loss = random.part(0.25);
+        }
+        weather.recording = random.pick(&[0.0, 0.1]);
+    }
+
     fn swarm(&mut self, random: &mut Random) {
         let crashes = random.chance(0.6);
         self.draw_quorum(random, !crashes);
@@ -343,6 +370,7 @@ impl Plan {
         self.add(random, 0.4, FaultKind::Replay, 20, 1_000);
         self.add(random, 0.2, FaultKind::Storm, 2_000, 10_000);
         self.add(random, 0.2, FaultKind::NeedlessReset, 1_000, 8_000);
+        self.add(random, 0.2, FaultKind::Duel, 1_000, 8_000);
         if random.chance(0.5) {
             self.bad_weather(random, 0.2);
         }

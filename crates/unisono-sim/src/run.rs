@@ -114,7 +114,7 @@ pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summar
                     if seed > last || is_late() {
                         break;
                     }
-                    let finding = judge_seed(seed, options.profile, None);
+                    let finding = judge_seed(seed, options.profile);
                     let mut tally = tally.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     tally.add(seed, options.profile, finding);
                     progress(Progress { done: tally.seeds, total, failed: tally.failures.len() as u64 });
@@ -137,9 +137,9 @@ fn is_repeated(seed: u64) -> bool {
 }
 
 /// Runs a seed; one in ten a second time, to see that the same happens again.
-pub(crate) fn judge_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
-    let mut finding = run_seed(seed, profile, planted);
-    if is_repeated(seed) && run_seed(seed, profile, planted).fingerprint != finding.fingerprint {
+fn judge_seed(seed: u64, profile: Profile) -> Finding {
+    let mut finding = run_seed(seed, profile, None);
+    if is_repeated(seed) && run_seed(seed, profile, None).fingerprint != finding.fingerprint {
         let at = Time::from_nanos(finding.simulated);
         let what = "the same seed ran differently the second time".to_string();
         finding.violation.get_or_insert(Violation { property: "deterministic", at, what });
@@ -148,7 +148,7 @@ pub(crate) fn judge_seed(seed: u64, profile: Profile, planted: Option<Planted>) 
 }
 
 /// Runs a seed once. A panic is a broken promise like any other.
-fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
+pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
     let run = || Director::new(seed, profile, planted, None).run();
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().cloned();

@@ -18,6 +18,8 @@ impl Director {
         let pause = exponential(&mut self.whims, workload.every);
         let draw = self.whims.fraction();
         if draw < workload.leaves && self.is_open {
+            // Last words are under way when it goes.
+            (0..self.whims.below(5)).for_each(|_| self.send(process));
             // A leave that is refused now (the group is being reset, say) comes at another time.
             if self.world.leave(process).is_ok() {
                 return;
