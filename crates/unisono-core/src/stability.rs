@@ -34,6 +34,13 @@ pub(crate) struct Acknowledging {
     pub(crate) stable_hint: Seqno,
 }
 
+impl Acknowledging {
+    /// What was acknowledged in this epoch.
+    pub(crate) fn acknowledged(&self) -> Seqno {
+        self.told.received
+    }
+}
+
 /// A member that was silent for so long shows life with its next answer to a heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
 /// Multicasts heard within this time count as hearing the path.

@@ -284,6 +284,13 @@ pub enum What {
         /// The end.
         through: Seqno,
     },
+    /// It has told others that it holds everything through here.
+    Acknowledged {
+        /// In this epoch.
+        epoch: Epoch,
+        /// The end.
+        through: Seqno,
+    },
     /// What it knows to be accepted now ends here.
     Accepted {
         /// In this epoch.
@@ -388,7 +395,7 @@ macro_rules! kinds {
 kinds! {
     Started, Sent, LeaveAsked, ResetAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
-    EpochBegun, Stored, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
+    EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
 }
 
@@ -479,6 +486,10 @@ pub fn mark_changes(
     }
     if !same_epoch || before.received != after.received {
         tell(What::Stored { epoch, through: after.received });
+    }
+    let told = if same_epoch { before.acknowledged } else { 0 };
+    if after.acknowledged > told {
+        tell(What::Acknowledged { epoch, through: after.acknowledged });
     }
     if !same_epoch || before.accepted != after.accepted {
         tell(What::Accepted { epoch, through: after.accepted });

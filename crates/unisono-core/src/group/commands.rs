@@ -241,6 +241,7 @@ impl Group {
             acting: self.order.is_acting(),
             numbered: self.order.numbered_by_us(),
             received: self.history.received(),
+            acknowledged: self.acknowledging.acknowledged(),
             accepted: self.accepted,
             delivered: self.delivered,
             purged: self.history.base(),

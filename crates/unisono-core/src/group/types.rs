@@ -146,6 +146,8 @@ pub struct Marks {
     pub numbered: Numbered,
     /// The highest number known without a gap, data included: what it has, tentative entries too.
     pub received: Seqno,
+    /// It has told others, in this epoch, that it holds everything through here.
+    pub acknowledged: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
     /// Everything through here was given to the application.

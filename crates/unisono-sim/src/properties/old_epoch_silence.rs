@@ -1,5 +1,5 @@
 //! G18, silence of what is over: a life whose stream has ended does nothing further; a member that promised a ballot
-//! numbers and accepts nothing in that epoch any more; no member returns to an epoch it has left.
+//! numbers, acknowledges and accepts nothing in that epoch any more; no member returns to an epoch it has left.
 //!
 //! Who learns that an epoch was decided without it knows everything below the next one to be accepted. So a member
 //! may accept after its promise if all of that is kept, and its part in the group is over.
@@ -45,6 +45,7 @@ impl Property for OldEpochSilence {
             | Kind::Sent.bit()
             | Kind::Suspected.bit()
             | Kind::Numbered.bit()
+            | Kind::Acknowledged.bit()
             | Kind::Accepted.bit()
             | Kind::EpochBegun.bit()
             | Kind::Promised.bit()
@@ -73,6 +74,12 @@ impl Property for OldEpochSilence {
                     return broken(self, record, || format!("it accepted after its promise: {late:?}"));
                 }
                 state.epochs.push(epoch);
+            }
+            What::Acknowledged { epoch, .. } => {
+                if state.promised == Some(epoch) {
+                    return broken(self, record, || "it had promised a ballot of that epoch".into());
+                }
+                return Ok(());
             }
             What::Numbered { epoch, .. } if state.promised == Some(epoch) || state.late.is_some() => {
                 return broken(self, record, || "it had promised a ballot of that epoch".into());
@@ -157,10 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn rejects_numbering_and_accepting_after_a_promise() {
+    fn rejects_numbering_acknowledging_and_accepting_after_a_promise() {
         let epoch = Epoch(0);
         after_promise(Life(1), What::Numbered { epoch, term: 0, from: 6, to: 6 })
             .bad(OldEpochSilence::default());
+        after_promise(Life(1), What::Acknowledged { epoch, through: 4 }).bad(OldEpochSilence::default());
         after_promise(Life(1), What::Accepted { epoch, through: 4 }).bad(OldEpochSilence::default());
     }
 

@@ -1,5 +1,5 @@
 //! Watermarks (the white-box half of G6 and G16): within an epoch what a member holds and what it knows to be
-//! accepted never shrinks; it purges only what it held, delivers only what it knows to be accepted, and enters no
+//! accepted never shrinks; it acknowledges and purges only what it holds, delivers only what it knows to be accepted, and enters no
 //! epoch that keeps less than it took for accepted.
 //!
 //! Who is excluded may cut its log to what the others keep: then it must be over with it. Who only listens may begin
@@ -39,6 +39,7 @@ impl Property for Watermarks {
             | Kind::Stored.bit()
             | Kind::Accepted.bit()
             | Kind::Purged.bit()
+            | Kind::Acknowledged.bit()
             | Kind::Numbered.bit()
     }
 
@@ -76,7 +77,7 @@ impl Property for Watermarks {
                     return broken(self, record, || format!("{was} was accepted, and {through} is"));
                 }
             }
-            What::Purged { through, .. } => {
+            What::Purged { through, .. } | What::Acknowledged { through, .. } => {
                 if through > known.stored {
                     return broken(self, record, || format!("it holds through {} only", known.stored));
                 }
@@ -171,9 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn rejects_purging_what_was_not_held() {
-        let mut story = good();
-        story.tell(Life(1), What::Purged { epoch: Epoch(1), through: 99 });
-        story.bad(Watermarks::default());
+    fn rejects_purging_and_acknowledging_what_was_not_held() {
+        let (epoch, through) = (Epoch(1), 99);
+        for what in [What::Purged { epoch, through }, What::Acknowledged { epoch, through }] {
+            let mut story = good();
+            story.tell(Life(1), what);
+            story.bad(Watermarks::default());
+        }
     }
 }
