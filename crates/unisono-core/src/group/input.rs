@@ -46,6 +46,7 @@ impl Group {
         self.past_timeout(now);
         self.say_farewells(now);
         self.forget_leavers(now);
+        self.forget_stale_observers(now);
         self.settle(now);
     }
 
@@ -112,7 +113,7 @@ impl Group {
             Frame::JoinRequest { cookie, name, hello } => {
                 self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
             }
-            Frame::Welcome(welcome) => self.handle_welcome(now, welcome),
+            Frame::Welcome(welcome) => self.handle_welcome(now, header.sender, welcome),
             Frame::Refused { reason } => self.handle_refused(now, reason),
             Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
             Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {

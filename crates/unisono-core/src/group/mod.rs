@@ -203,6 +203,7 @@ impl Group {
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
             self.history.advance();
             self.note_received(now);
+            self.follow_the_role(now);
             self.take_role(now);
             self.accept(now);
             self.number(now);

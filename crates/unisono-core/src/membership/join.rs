@@ -62,6 +62,8 @@ pub(crate) struct Joining {
     /// Asked to be let in, by this answer.
     asked: Option<HereIs>,
     asks: u32,
+    /// The orderer that lets this joiner listen, and whether its term has begun in the log.
+    welcomer: Option<(Uid, bool)>,
     redirected_at: Time,
 }
 
@@ -230,6 +232,7 @@ impl Group {
             act_at: now,
             asked: None,
             asks: 0,
+            welcomer: None,
             redirected_at: Time::ZERO,
         });
         self.joining_timeout(now);
@@ -304,10 +307,6 @@ impl Group {
                 self.found_keeping_hello(now, config);
             }
             (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
-            // It may be numbered already: as long as the group is heard it is not for the joiner to give up.
-            (Phase::Joining, _) if self.peers.iter().any(|peer| now.since(peer.last_heard) < LEASE) => {
-                joining.give_up_at = now + JOIN_WITHIN;
-            }
             _ => self.join_failed(JoinFailure::TimedOut),
         }
     }
@@ -423,7 +422,7 @@ impl Group {
     }
 
     /// What to listen with.
-    pub(crate) fn handle_welcome(&mut self, now: Time, welcome: Welcome) {
+    pub(crate) fn handle_welcome(&mut self, now: Time, from: Uid, welcome: Welcome) {
         let asked = self.joining.as_ref().and_then(|joining| joining.asked);
         if self.phase != Phase::Locating || asked.is_none_or(|here| here.instance != welcome.instance) {
             return;
@@ -439,8 +438,24 @@ impl Group {
         self.forget_acknowledgements(welcome.base.seqno);
         self.take_peers(now, &welcome.base.members, welcome.base.seqno);
         self.phase = Phase::Joining;
+        if let Some(joining) = &mut self.joining {
+            joining.welcomer = Some((from, false));
+        }
         self.acknowledging.due = true;
         self.detector.look_soon(now);
+    }
+
+    /// Only the orderer knows its observers. When the log shows that it has handed the role on without a JOIN of
+    /// this joiner, none can come any more: it asks the next.
+    pub(crate) fn follow_the_role(&mut self, now: Time) {
+        let named = self.named();
+        let listens = self.phase == Phase::Joining && !self.is_member();
+        let Some(joining) = self.joining.as_mut().filter(|_| listens) else { return };
+        match &mut joining.welcomer {
+            Some((welcomer, acted)) if *welcomer == named => *acted = true,
+            Some((_, true)) => self.start_over(now),
+            _ => {}
+        }
     }
 
     /// The JOIN of this member is accepted: it is in.
@@ -591,7 +606,7 @@ impl Group {
         Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
     }
 
-    fn forget_stale_observers(&mut self, now: Time) {
+    pub(crate) fn forget_stale_observers(&mut self, now: Time) {
         let before = self.peers.len();
         self.peers.retain(|peer| {
             !matches!(peer.standing, Standing::Observer { .. }) || now.since(peer.last_heard) < LEASE
