@@ -64,6 +64,11 @@ impl Order {
         self.acting.is_some()
     }
 
+    /// An orderer was heard acting in this very term, and none in a later one.
+    pub(crate) fn is_heard_in(&self, term: Seqno) -> bool {
+        self.heard == term
+    }
+
     /// What this member gave out when it last had the role.
     pub(crate) fn numbered_by_us(&self) -> Numbered {
         Numbered { term: self.taken.unwrap_or(0), after: self.numbered_from, through: self.numbered }
@@ -304,7 +309,7 @@ impl Group {
         // They take no room from messages, and have a little of their own.
         let members = self.history.view().len() as u64;
         let kept = self.history.received() - self.history.base();
-        if kept >= u64::from(self.config.history_messages) + members + 1 {
+        if kept > u64::from(self.config.history_messages) + members {
             return;
         }
         if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {

@@ -381,9 +381,6 @@ impl Group {
 
     /// Frees what every member holds, and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
-        if self.recovery.has_promised() {
-            return;
-        }
         let mut through = self.stable().min(self.accepted).min(self.delivered);
         if self.order.is_acting() {
             // Observers are to hear of it too.

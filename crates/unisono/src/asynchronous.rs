@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::Shared;
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Opening, Owner};
+use crate::opening::{LIVES_MAX, Opening, Owner};
 use crate::options::Options;
 use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -72,12 +72,18 @@ impl AsyncGroup {
         hello: Bytes,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        let seeds = Seeds::new(&options.seeds);
-        let known = resolve(&seeds).await;
-        let shared = Opening { name, entry, hello, options }.begin(seeds, known)?;
-        let group = AsyncGroup { owner: Arc::new(Owner { shared: Arc::new(shared), waits: false }) };
-        poll_fn(|context| group.shared().poll(context, |slot, _| commands::enter(slot))).await?;
-        Ok(group)
+        let mut lives = 1;
+        loop {
+            let seeds = Seeds::new(&options.seeds);
+            let known = resolve(&seeds).await;
+            let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
+            let shared = opening.begin(seeds, known)?;
+            let group = AsyncGroup { owner: Arc::new(Owner { shared: Arc::new(shared), waits: false }) };
+            match poll_fn(|context| group.shared().poll(context, |slot, _| commands::enter(slot))).await {
+                Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
+                entered => return entered.map(|()| group),
+            }
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {

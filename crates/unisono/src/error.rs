@@ -200,3 +200,10 @@ pub enum KeyError {
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
 }
+
+impl OpenError {
+    /// The join came to nothing by no fault of anybody's: another life may have more luck.
+    pub(crate) fn another_life_may_do(&self) -> bool {
+        matches!(self, OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
+    }
+}

@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Opening, Owner};
+use crate::opening::{LIVES_MAX, Opening, Owner};
 use crate::options::Options;
 use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -62,12 +62,18 @@ impl Group {
     }
 
     fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
-        let seeds = Seeds::new(&options.seeds);
-        let known = seeds.resolve();
-        let shared = Opening { name, entry, hello, options }.begin(seeds, known)?;
-        let group = Group { owner: Arc::new(Owner { shared: Arc::new(shared), waits: true }) };
-        group.shared().block(None, |slot, _| commands::enter(slot)).unwrap_or(Ok(()))?;
-        Ok(group)
+        let mut lives = 1;
+        loop {
+            let seeds = Seeds::new(&options.seeds);
+            let known = seeds.resolve();
+            let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
+            let shared = opening.begin(seeds, known)?;
+            let group = Group { owner: Arc::new(Owner { shared: Arc::new(shared), waits: true }) };
+            match group.shared().block(None, |slot, _| commands::enter(slot)).unwrap_or(Ok(())) {
+                Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
+                entered => return entered.map(|()| group),
+            }
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {

@@ -17,6 +17,9 @@ use unisono_core::{Entry, Group, Member, Port, Random, Uid};
 /// How long the last handle of a blocking program waits for its leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
+/// How often a join that a reset met, or that the group lost sight of, is begun again, each time as a new life.
+pub(crate) const LIVES_MAX: usize = 8;
+
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,

@@ -123,6 +123,11 @@ impl Group {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return None;
         }
+        if matches!(self.closing, Some(Event::JoinFailed { .. })) {
+            // Never a member: nothing it listened to is for its application.
+            self.delivered = self.accepted;
+            return self.closing.take();
+        }
         let limit =
             if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
         while self.delivered < limit {
@@ -138,6 +143,10 @@ impl Group {
             }
         }
         self.note_delivered();
+        if self.closing == Some(Event::Gone) && self.phase != Phase::Gone {
+            // It has left, and still serves whoever needs it.
+            return None;
+        }
         self.closing.take()
     }
 

@@ -278,12 +278,19 @@ impl Group {
 
     fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
         if self.takes(seqno, level) {
-            if matches!(entry, Entry::Message(_)) && level.is_none() {
+            if matches!(entry, Entry::Message(_)) {
                 self.note_room_below(seqno);
             }
-            let reach = u64::from(self.config.history_messages) * 2;
+            let reach = self.reach();
             self.history.file(seqno, entry, reach);
         }
+    }
+
+    /// How many places beyond what is held may be kept: an orderer numbers no further than the history of the
+    /// slowest member, and the few slots beside it, allow. Only an observer that falls behind is told more.
+    fn reach(&self) -> u64 {
+        let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
+        slots.saturating_sub(self.history.received() - self.history.base())
     }
 
     fn handle_ordered(&mut self, _now: Time, ordered: Ordered, level: Option<Ballot>) {
@@ -327,10 +334,8 @@ impl Group {
             let more = found.as_ref().is_some_and(|(more, _)| *more);
             let data = found.map(|(_, bytes)| bytes);
             let message = Message { sender, number, resilience, more, broadcast: true, data };
-            if level.is_none() {
-                self.note_room_below(seqno);
-            }
-            let reach = u64::from(self.config.history_messages) * 2;
+            self.note_room_below(seqno);
+            let reach = self.reach();
             if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
                 return;
             }

@@ -203,12 +203,15 @@ impl Group {
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
             self.history.advance();
             self.note_received(now);
-            self.follow_the_role(now);
+            self.follow_the_role();
             self.take_role(now);
             self.accept(now);
             self.number(now);
             self.purge();
             self.ask_for_gaps(now);
+        }
+        if self.phase == Phase::Resetting {
+            self.purge();
         }
         if self.audience_is_stale {
             self.rebuild_audience();

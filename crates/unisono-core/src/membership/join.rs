@@ -62,8 +62,8 @@ pub(crate) struct Joining {
     /// Asked to be let in, by this answer.
     asked: Option<HereIs>,
     asks: u32,
-    /// The orderer that lets this joiner listen, and whether its term has begun in the log.
-    welcomer: Option<(Uid, bool)>,
+    /// The orderer that lets this joiner listen.
+    welcomer: Option<Uid>,
     redirected_at: Time,
 }
 
@@ -439,22 +439,20 @@ impl Group {
         self.take_peers(now, &welcome.base.members, welcome.base.seqno);
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {
-            joining.welcomer = Some((from, false));
+            joining.welcomer = Some(from);
         }
         self.acknowledging.due = true;
         self.detector.look_soon(now);
     }
 
-    /// Only the orderer knows its observers. When the log shows that it has handed the role on without a JOIN of
-    /// this joiner, none can come any more: it asks the next.
-    pub(crate) fn follow_the_role(&mut self, now: Time) {
-        let named = self.named();
+    /// Only the orderer knows its observers. When the one that welcomed this joiner has handed the role on, and the
+    /// next is heard, no JOIN of this life comes any more unless it is in the order already: another life asks again.
+    pub(crate) fn follow_the_role(&mut self) {
+        let (term, named) = self.history.term();
         let listens = self.phase == Phase::Joining && !self.is_member();
-        let Some(joining) = self.joining.as_mut().filter(|_| listens) else { return };
-        match &mut joining.welcomer {
-            Some((welcomer, acted)) if *welcomer == named => *acted = true,
-            Some((_, true)) => self.start_over(now),
-            _ => {}
+        let Some(joining) = self.joining.as_ref().filter(|_| listens) else { return };
+        if joining.welcomer.is_some_and(|welcomer| welcomer != named) && self.order.is_heard_in(term) {
+            self.join_failed(JoinFailure::TimedOut);
         }
     }
 

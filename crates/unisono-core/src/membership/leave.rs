@@ -22,7 +22,7 @@ const ASK_EVERY: Duration = Duration::from_millis(40);
 /// A leaver that is silent for so long is gone.
 const FORGET: Duration = Duration::from_millis(400);
 /// A leaver whose farewell does not come goes by itself after this: everybody who needed it is long gone.
-const LINGER: Duration = Duration::from_millis(3000);
+const LINGER: Duration = Duration::from_secs(60);
 
 /// This member is on its way out.
 #[derive(Clone, Debug)]
@@ -202,7 +202,11 @@ impl Group {
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno } if accepted >= seqno && now.since(peer.last_heard) >= FORGET => {
+                Standing::Leaver { seqno }
+                    if accepted >= seqno
+                        && now.since(peer.last_heard) >= FORGET
+                        && (!self.order.is_acting() || self.leave_is_known(seqno)) =>
+                {
                     Some((peer.member.uid, seqno))
                 }
                 _ => None,

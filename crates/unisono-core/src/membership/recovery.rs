@@ -166,7 +166,7 @@ impl Group {
     /// `reset(min)`: the application wants a reset if somebody is suspected.
     pub(crate) fn request_reset(&mut self, now: Time, min: usize) -> Result<(), ResetError> {
         let takes_part = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
-        if !takes_part || !self.is_member() {
+        if !takes_part || !self.may_begin() {
             return Err(ResetError::NotMember);
         }
         let suspects = self.peers.iter().any(|peer| peer.suspected.is_some());
