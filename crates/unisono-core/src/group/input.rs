@@ -200,8 +200,9 @@ impl Group {
     /// A stranger speaks in this epoch. It may be somebody who left and was cut off since, or have one thing to say:
     /// that the epoch is long over, or that we may go.
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
+        let enough = payload.len() > FAREWELL_BYTES;
         if let Some(seqno) = self.door.leave_of(header.sender)
-            && payload.len() > FAREWELL_BYTES
+            && enough
         {
             let uid = header.sender;
             self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
@@ -211,6 +212,11 @@ impl Group {
             match frame {
                 Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
                 Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
+                // The orderer knows every member: who is none has left, before this one came perhaps.
+                Frame::LeaveRequest { .. } if self.order.is_acting() && enough => {
+                    let (uid, seqno) = (header.sender, self.accepted);
+                    self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+                }
                 _ => {}
             }
         }

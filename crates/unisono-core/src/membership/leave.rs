@@ -62,6 +62,10 @@ impl Group {
             return;
         }
         let goodbye = leaving.goodbye.clone();
+        if leaving.go_at.is_some() {
+            self.ask_for_farewell(now, goodbye);
+            return;
+        }
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY);
@@ -70,6 +74,20 @@ impl Group {
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
             let orderer = self.named();
             self.post(orderer, Frame::LeaveRequest { goodbye });
+        }
+    }
+
+    /// Left, and not told that it may go: whoever numbered its leave may be gone itself, so it asks anybody.
+    fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
+        let index = self.random.below(self.peers.len() as u64) as usize;
+        let somebody = self.peers.iter().nth(index).map(|peer| peer.member.uid);
+        let marks = self.watermarks(now);
+        if let Some(leaving) = &mut self.leaving {
+            leaving.ask_at = Some(now + ASK_EVERY * 4);
+        }
+        if let Some(uid) = somebody {
+            self.post(uid, Frame::Watermarks(marks));
+            self.post(uid, Frame::LeaveRequest { goodbye });
         }
     }
 
@@ -82,7 +100,7 @@ impl Group {
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
         let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
         if let Some(leaving) = &mut self.leaving {
-            leaving.ask_at = None;
+            leaving.ask_at = Some(now + ASK_EVERY * 4);
             leaving.go_at.get_or_insert(now + LINGER);
         }
         if alone {
