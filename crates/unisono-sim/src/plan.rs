@@ -224,12 +224,12 @@ impl Plan {
             ..GroupConfig::default()
         };
         let workload = Workload {
-            every: random.millis(50, 400),
-            bursts: random.pick(&[0.0, 0.05, 0.3]),
-            burst_max: random.spread(2, 40),
+            every: random.millis(80, 700),
+            bursts: random.pick(&[0.0, 0.03, 0.15]),
+            burst_max: random.spread(2, 30),
             bytes_max: random.spread(1, 1200),
             large: random.pick(&[0.0, 0.02, 0.1]),
-            large_bytes_max: random.spread(1 << 11, 1 << 14),
+            large_bytes_max: random.spread(1 << 11, 1 << 13),
             more_resilient: random.pick(&[0.0, 0.0, 0.1]),
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),

@@ -158,23 +158,21 @@ impl Recorder {
     }
 
     fn fold(&mut self, record: &Record) {
-        let mut add = |word: u64| self.fingerprint = mix(self.fingerprint, word);
-        add(record.at.as_nanos());
-        add(u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64);
-        match &record.what {
-            What::Sent { number, hash, .. } => [*number, *hash].into_iter().for_each(add),
+        let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
+        let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
+        let what = match &record.what {
+            What::Sent { number, hash, .. } => number ^ hash,
             What::Delivered { seqno, sender, number, hash } => {
-                [*seqno, u64::from(sender.0), *number, *hash].into_iter().for_each(add);
+                (seqno ^ hash).wrapping_add(number << 32 ^ u64::from(sender.0) << 56)
             }
-            What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
-                [*number, *seqno].into_iter().for_each(add);
-            }
-            What::Numbered { from, to, .. } => [*from, *to].into_iter().for_each(add),
+            What::SendResult { number, outcome: Outcome::Ok { seqno } } => number << 32 ^ seqno,
+            What::Numbered { from, to, .. } => from << 32 ^ to,
             What::Stored { through, .. } | What::Accepted { through, .. } | What::Purged { through, .. } => {
-                add(*through);
+                *through
             }
-            What::HistoryUsed { entries } => add(u64::from(*entries)),
-            rare => format!("{rare:?}").bytes().for_each(|byte| add(byte.into())),
-        }
+            What::HistoryUsed { entries } => u64::from(*entries),
+            rare => format!("{rare:?}").bytes().fold(0, |hash, byte| mix(hash, byte.into())),
+        };
+        self.fingerprint = mix(mix(self.fingerprint, when_and_who), what);
     }
 }
