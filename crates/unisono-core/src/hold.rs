@@ -63,7 +63,10 @@ impl Hold {
         if number < next || number - next >= window {
             return false;
         }
-        let index = (number - queue.first) as usize;
+        let Some(index) = number.checked_sub(queue.first).and_then(|index| usize::try_from(index).ok())
+        else {
+            return false;
+        };
         while queue.slots.len() <= index {
             queue.slots.push_back(None);
         }

@@ -122,7 +122,7 @@ impl Group {
             self.watch_for_successor(now, event, named);
             return;
         }
-        if self.lacks() && !self.broken(Planted::SuccessorDoesNotHold) {
+        if self.lacks() {
             return;
         }
         self.probe(Probe::RoleTaken);

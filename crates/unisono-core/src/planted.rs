@@ -42,8 +42,6 @@ named! {
         KeptReportedFailed,
         /// Who handed the role over goes on numbering.
         OldOrdererGoesOn,
-        /// A successor takes the role before it holds everything.
-        SuccessorDoesNotHold,
         /// Joins and leaves are accepted like messages at r = 0.
         ChangeAcceptedAlone,
         /// The next join or leave is numbered before the last is accepted.

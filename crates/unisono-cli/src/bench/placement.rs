@@ -6,9 +6,9 @@ use clap::ValueEnum;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Placement {
     /// As the system likes
-    #[default]
     None,
     /// Each on one processor, in turn
+    #[default]
     Spread,
     /// All on one processor
     One,

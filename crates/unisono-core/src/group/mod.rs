@@ -200,7 +200,12 @@ impl Group {
     /// What every input ends with: whatever follows from it by itself.
     pub(crate) fn settle(&mut self, now: Time) {
         self.took_events = false;
-        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
+        let careless = self.broken(Planted::AcceptAfterPromise)
+            || self.broken(Planted::NumberAfterPromise)
+            || self.broken(Planted::StoreAfterPromise);
+        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
+            || (careless && self.phase == Phase::Resetting)
+        {
             self.history.advance();
             self.note_received(now);
             self.follow_the_role();

@@ -436,7 +436,10 @@ impl Group {
         self.history = History::new(&welcome.base);
         (self.accepted, self.delivered) = (welcome.base.seqno, welcome.base.seqno);
         self.forget_acknowledgements(welcome.base.seqno);
-        self.take_peers(now, &welcome.base.members, welcome.base.seqno);
+        // A log that begins with its epoch says nothing of who has entered that epoch; one that begins later does:
+        // all hold what is not kept any more.
+        let held_by_all = if welcome.base.seqno > welcome.epoch_start { welcome.base.seqno } else { 0 };
+        self.take_peers(now, &welcome.base.members, held_by_all);
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {
             joining.welcomer = Some(from);
