@@ -221,7 +221,6 @@ impl Plan {
             },
             // Sometimes the last to come finds the group full.
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
-            ..GroupConfig::default()
         };
         let workload = Workload {
             every: random.millis(80, 700),

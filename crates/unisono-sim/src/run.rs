@@ -133,7 +133,7 @@ pub(crate) fn threads(wanted: Option<usize>) -> usize {
 
 /// Whether a seed is run twice.
 fn is_repeated(seed: u64) -> bool {
-    seed % 10 == 0
+    seed.is_multiple_of(10)
 }
 
 /// Runs a seed; one in ten a second time, to see that the same happens again.

@@ -371,12 +371,12 @@ impl Stage<'_> {
             Action::Leave { process } => self.world.leave(*process).map_err(|error| error.to_string())?,
             Action::HandOver { to } => {
                 let successor = self.world.resident(*to).ok_or("nobody lives there")?.uid;
-                let orderers = (0..self.scenario.places).filter(|place| {
+                let mut orderers = (0..self.scenario.places).filter(|place| {
                     self.world
                         .resident(*place)
                         .is_some_and(|resident| resident.group.info().orderer == resident.uid)
                 });
-                let orderer = orderers.last().ok_or("nobody orders")?;
+                let orderer = orderers.next_back().ok_or("nobody orders")?;
                 self.world.hand_over(orderer, successor);
             }
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),

@@ -202,7 +202,7 @@ impl Group {
         self.wake
     }
 
-    /// Who hears what is sent to [`Destination::Everyone`].
+    /// Who hears what is sent to [`Destination::Everyone`](crate::Destination::Everyone).
     pub fn audience(&self) -> &Audience {
         &self.audience
     }

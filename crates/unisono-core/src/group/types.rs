@@ -21,7 +21,7 @@ pub enum Entry {
 pub enum Destination {
     /// To one address.
     Address(SocketAddr),
-    /// To the whole group: as [`Group::audience`] says.
+    /// To the whole group: as [`Group::audience`](crate::Group::audience) says.
     Everyone,
     /// To the group's multicast address, whoever is seen to hear it: a probe of that path.
     Multicast,
@@ -61,7 +61,7 @@ pub enum Reason {
     Linger,
 }
 
-/// What [`Group::info`] tells (GetInfoGroup).
+/// What [`Group::info`](crate::Group::info) tells (GetInfoGroup).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Where this member stands.
@@ -133,7 +133,7 @@ pub struct Prepared {
     pub start: Seqno,
 }
 
-/// Where a member stands (see [`Group::marks`]).
+/// Where a member stands (see [`Group::marks`](crate::Group::marks)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The epoch.
