@@ -5,10 +5,10 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`run`] | many seeds on all processors, and what came of them |
-//! | [`replay`] | one seed, told line by line |
-//! | [`scenario`] | scripts with an expected course |
-//! | [`mutants`] | are the judges awake? Planted bugs, and how soon each is caught |
+//! | [`mod@run`] | many seeds on all processors, and what came of them |
+//! | [`mod@replay`] | one seed, told line by line |
+//! | [`mod@scenario`] | scripts with an expected course |
+//! | [`mod@mutants`] | are the judges awake? Planted bugs, and how soon each is caught |
 //! | [`properties`] | the judges |
 //! | [`record`] | what they are shown |
 //!
