@@ -231,11 +231,13 @@ impl Director {
             (0..self.plan.places).filter(|place| self.is_in(*place, &info)).collect();
         // While somebody comes or goes, the core must be enough for the view before and the one after.
         let is_passing = |place: usize| {
-            let phase = self.world.resident(place).map(|resident| resident.group.phase());
-            matches!(phase, Some(Phase::Joining | Phase::Leaving))
+            self.world.resident(place).is_some_and(|resident| {
+                let is_settled = resident.marks.accepted == resident.marks.received;
+                resident.group.phase() != Phase::Gone && !(self.is_member(place) && is_settled)
+            })
         };
         let passing = (0..self.plan.places).filter(|place| is_passing(*place)).count();
-        let needed = info.members.len() / 2 + 1 + passing;
+        let needed = info.members.len() / 2 + 1 + passing.min(2);
         if members.len() <= needed || !matches!(self.plan.config.quorum, Quorum::MajorityOfView) {
             return;
         }

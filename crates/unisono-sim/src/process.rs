@@ -15,6 +15,8 @@ pub(crate) struct Process {
     /// Who lives here now.
     pub(crate) resident: Option<Resident>,
     pub(crate) is_paused: bool,
+    /// When it goes on, if it is paused.
+    pub(crate) resumes_at: u64,
     /// What arrived while it was paused, as far as the socket's buffer holds it.
     pub(crate) socket: Vec<(DatagramId, Path)>,
     /// The next timer in the world's queue that counts.

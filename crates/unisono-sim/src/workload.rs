@@ -17,7 +17,9 @@ impl Director {
         let workload = &self.plan.workload;
         let pause = exponential(&mut self.whims, workload.every);
         let draw = self.whims.fraction();
-        if draw < workload.leaves && self.is_open {
+        // With members dead for good, who leaves the core may leave it without a quorum.
+        let may_leave = self.is_open && (self.is_chaos || !self.plan.heals_core_only);
+        if draw < workload.leaves && may_leave {
             // Last words are under way when it goes.
             (0..self.whims.below(5)).for_each(|_| self.send(process));
             // A leave that is refused now (the group is being reset, say) comes at another time.

@@ -141,7 +141,12 @@ impl World {
                 Happening::Arrival { datagram, to, path } => self.arrive(datagram, to as usize, path),
                 Happening::Timer { process } => self.timer(process as usize),
                 Happening::Awake { process } => self.wake(process as usize),
-                Happening::Resume { process } => self.resume(process as usize),
+                Happening::Resume { process } => {
+                    // An older entry, if the pause was made longer.
+                    if self.processes[process as usize].resumes_at == self.now {
+                        self.resume(process as usize);
+                    }
+                }
                 Happening::Cue(cue) => return Some(cue),
             }
         }
@@ -223,14 +228,19 @@ impl World {
         (place.is_paused, place.timer) = (false, None);
     }
 
-    /// A place stands still for so long (nanoseconds).
+    /// A place stands still for so long (nanoseconds) from now, or longer if it does already.
     pub(crate) fn pause(&mut self, process: usize, duration: u64) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
+        let until = self.now + duration;
         if !place.is_paused {
             place.is_paused = true;
+            place.resumes_at = 0;
             self.recorder.note(self.now, process, resident.life, What::Paused);
-            self.queue.push(self.now + duration, Happening::Resume { process: process as u16 });
+        }
+        if until > place.resumes_at {
+            place.resumes_at = until;
+            self.queue.push(until, Happening::Resume { process: process as u16 });
         }
     }
 

@@ -1,0 +1,75 @@
+//! Seeds hold, decide everything, and show planted bugs.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+use unisono_core::Planted;
+use unisono_sim::mutants::hunt;
+use unisono_sim::{Profile, RunOptions, replay, run};
+
+/// A writer whose text can be read afterwards.
+#[derive(Clone, Default)]
+struct Page(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn story(seed: u64, profile: Profile) -> String {
+    let page = Page::default();
+    replay(seed, profile, None, Box::new(page.clone()));
+    let text = page.0.borrow().clone();
+    String::from_utf8(text).expect("a story is text")
+}
+
+#[test]
+fn a_few_seeds_of_every_profile_hold() {
+    for profile in Profile::ALL {
+        let seeds = if *profile == Profile::Perf { 1..=1 } else { 1..=5 };
+        let options = RunOptions { seeds: seeds.clone(), profile: *profile, threads: None, time_max: None };
+        let summary = run(&options, &|_| {});
+        assert_eq!(summary.failures, [], "{profile}");
+        assert_eq!(summary.seeds, seeds.count() as u64);
+        assert!(summary.messages >= 200 * summary.seeds, "{profile}: {} messages", summary.messages);
+        let unchecked: Vec<_> = summary.properties.iter().filter(|(_, times)| **times == 0).collect();
+        assert!(
+            summary.properties.len() >= 15 && unchecked.is_empty(),
+            "{profile}: never checked: {unchecked:?}"
+        );
+    }
+}
+
+#[test]
+fn threads_change_nothing_but_the_time() {
+    let summary = |threads| {
+        let options =
+            RunOptions { seeds: 8..=13, profile: Profile::Swarm, threads: Some(threads), time_max: None };
+        let summary = run(&options, &|_| {});
+        (summary.messages, summary.datagrams, summary.resets, summary.properties)
+    };
+    assert_eq!(summary(1), summary(3));
+}
+
+#[test]
+fn a_seed_tells_the_same_story_every_time() {
+    let (first, again, other) =
+        (story(17, Profile::Swarm), story(17, Profile::Swarm), story(18, Profile::Swarm));
+    assert!(first.lines().count() > 1_000, "the story is short:\n{first}");
+    assert!(first == again, "two stories of one seed differ");
+    assert!(first != other, "two seeds tell the same story");
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    for bug in [Planted::AcceptWithOneAckLess, Planted::TentativeDropped, Planted::NoNack] {
+        let mutant = hunt(bug, 2);
+        assert!(mutant.seeds_to_catch.is_some(), "{bug:?} was not caught");
+    }
+}
