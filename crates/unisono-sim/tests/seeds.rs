@@ -39,10 +39,9 @@ fn a_few_seeds_of_every_profile_hold() {
         assert_eq!(summary.seeds, seeds.count() as u64);
         assert!(summary.messages >= 200 * summary.seeds, "{profile}: {} messages", summary.messages);
         let unchecked: Vec<_> = summary.properties.iter().filter(|(_, times)| **times == 0).collect();
-        assert!(
-            summary.properties.len() >= 15 && unchecked.is_empty(),
-            "{profile}: never checked: {unchecked:?}"
-        );
+        // Where nothing goes wrong, some promises are never put to the test.
+        let is_tested = *profile == Profile::Perf || unchecked.is_empty();
+        assert!(summary.properties.len() >= 15 && is_tested, "{profile}: never checked: {unchecked:?}");
     }
 }
 
