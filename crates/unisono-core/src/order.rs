@@ -95,6 +95,13 @@ impl Order {
         };
     }
 
+    /// There is no room, because of this member.
+    fn note_shut(&mut self, now: Time, by: Uid) {
+        if self.shut_since.is_none_or(|(_, known)| known != by) {
+            self.shut_since = Some((now, by));
+        }
+    }
+
     /// Stops numbering: a ballot was promised, or this member is out.
     pub(crate) fn stop(&mut self) {
         self.acting = None;
@@ -240,7 +247,8 @@ impl Group {
             self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if next.1.more && !mark.open && self.door.somebody_is_ready(&self.peers, &self.history) {
+        if next.1.more && !mark.open && self.door.somebody_is_ready(&self.peers, &self.history, self.stable())
+        {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }
@@ -277,13 +285,13 @@ impl Group {
         if kept >= limit || self.history.bytes() >= self.config.history_bytes {
             self.probe(Probe::HistoryFull);
             let slowest = self.slowest_received();
-            self.order.shut_since.get_or_insert((now, slowest));
+            self.order.note_shut(now, slowest);
             return false;
         }
         let (delivered, who) = self.slowest_delivered();
         if end - delivered.min(end) >= limit {
             self.probe(Probe::WindowShut);
-            self.order.shut_since.get_or_insert((now, who));
+            self.order.note_shut(now, who);
             return false;
         }
         self.order.shut_since = None;
@@ -336,6 +344,9 @@ impl Group {
         self.order.heartbeat_at = None;
         self.outbox.restart();
         self.hold.clear();
+        // Whoever listens asks the next.
+        self.peers.retain(|peer| !peer.is_observer());
+        self.audience_is_stale = true;
     }
 
     /// The application wants somebody else to order.
@@ -351,6 +362,7 @@ impl Group {
         }
         if self.order.acting.is_some() {
             self.exclude_if_too_slow(now);
+            self.push_decision(now);
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.heartbeat_due = true;
             }

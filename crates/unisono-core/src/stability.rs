@@ -200,7 +200,7 @@ impl Group {
                     due = true;
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
-                    if own_leave {
+                    if own_leave && !self.recovery.has_promised() {
                         // Nothing past it is stored, though it may have come before.
                         self.history.cut(seqno);
                         self.acknowledging.seen = seqno;

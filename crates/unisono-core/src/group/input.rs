@@ -6,17 +6,22 @@
 //! never answered with more bytes than came.
 
 use super::{Group, Phase};
+use crate::event::Suspicion;
 use crate::history::{Entry, Filed, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open};
+use crate::wire::{
+    Decoder, Frame, Header, KeyContext, Numbers, Ordered, Refusal, ReplayWindow, Watermarks, open,
+};
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
-/// Nobody unknown is answered with more bytes than it sent.
+/// A farewell is no longer than a datagram with so much in it.
 const FAREWELL_BYTES: usize = 20;
+/// The most places that one pull gets.
+const PULL_PLACES_MAX: u64 = 511;
 
 impl Group {
     /// A datagram for this member alone has come.
@@ -113,8 +118,11 @@ impl Group {
             Frame::JoinRequest { cookie, name, hello } => {
                 self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
             }
-            Frame::Welcome(welcome) => self.handle_welcome(now, header.sender, welcome),
-            Frame::Refused { reason } => self.handle_refused(now, reason),
+            Frame::Welcome(welcome) if self.has_asked(from) => {
+                self.handle_welcome(now, header.sender, welcome);
+            }
+            Frame::Refused { reason } if self.has_asked(from) => self.handle_refused(now, reason),
+            Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
             Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
             Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {
                 if !self.has_asked(from) {
@@ -157,6 +165,14 @@ impl Group {
         }
         peer.last_heard = now;
         peer.entered = true;
+        if peer.suspected == Some(Suspicion::Silent)
+            && !self.config.automatic
+            && !self.recovery.has_promised()
+        {
+            // It was told, and is not so any more.
+            peer.suspected = None;
+            self.detector.look_soon(now);
+        }
         self.counters.datagrams_received += 1;
         if self.phase == Phase::Excluded {
             // It may be the only one left who knows.
@@ -200,25 +216,39 @@ impl Group {
     /// A stranger speaks in this epoch. It may be somebody who left and was cut off since, or have one thing to say:
     /// that the epoch is long over, or that we may go.
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
-        let enough = payload.len() > FAREWELL_BYTES;
-        if let Some(seqno) = self.door.leave_of(header.sender)
-            && enough
-        {
-            let uid = header.sender;
-            self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+        let uid = header.sender;
+        // Nobody unknown is answered with more bytes than it sent.
+        let may_answer =
+            payload.len() > FAREWELL_BYTES && self.order.is_acting() && !self.recovery.has_promised();
+        if let Some(seqno) = self.door.leave_of(uid) {
+            if may_answer && self.leave_is_known(seqno) {
+                self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+            }
             return;
         }
+        let mut asks_to_leave = false;
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
-                Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
-                // The orderer knows every member: who is none has left, before this one came perhaps.
-                Frame::LeaveRequest { .. } if self.order.is_acting() && enough => {
-                    let (uid, seqno) = (header.sender, self.accepted);
-                    self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+                Frame::Excluded { epoch } => return self.handle_excluded(now, epoch),
+                Frame::Farewell { uid, seqno } => return self.handle_farewell(uid, seqno),
+                Frame::Refused { .. } => return self.handle_unknown_here(),
+                Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
+                    return self.handle_decided(now, uid, proposal, entered);
                 }
+                Frame::LeaveRequest { .. } => asks_to_leave = true,
                 _ => {}
             }
+        }
+        // The orderer knows every member and observer: who is none has left, before this one came perhaps, or
+        // listens in vain.
+        if may_answer {
+            let seqno = self.accepted.max(1);
+            let answer = if asks_to_leave {
+                Frame::Farewell { uid, seqno }
+            } else {
+                Frame::Refused { reason: Refusal::NotNow }
+            };
+            self.post_under(from, self.epoch_tag, answer);
         }
     }
 
@@ -247,6 +277,7 @@ impl Group {
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
             Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
+            Frame::Refused { .. } => self.handle_unknown_here(),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =
                     self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
@@ -376,7 +407,8 @@ impl Group {
         if let Some(address) = address
             && first <= last
         {
-            self.serve(address, under, Some(ballot), first, last);
+            // Whoever lacks more asks again.
+            self.serve(address, under, Some(ballot), first, last.min(first + PULL_PLACES_MAX));
         }
     }
 

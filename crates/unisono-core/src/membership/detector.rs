@@ -186,6 +186,8 @@ impl Group {
             return;
         }
         peer.suspected = Some(reason);
+        // Perhaps it is we who were left behind.
+        self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;
         if self.config.automatic {
             self.begin_reset_soon(now);

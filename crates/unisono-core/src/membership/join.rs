@@ -159,16 +159,16 @@ impl Door {
     }
 
     /// An observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History) -> bool {
-        peers.iter().any(|peer| is_ready(peer, history))
+    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History, stable: Seqno) -> bool {
+        peers.iter().any(|peer| is_ready(peer, history, stable))
     }
 }
 
 /// It lacks little, and nothing that is not kept any more: from its JOIN on it will be waited for.
-fn is_ready(peer: &Peer, history: &History) -> bool {
+fn is_ready(peer: &Peer, history: &History, stable: Seqno) -> bool {
     peer.is_observer()
         && peer.entered
-        && peer.received >= history.base()
+        && peer.received >= stable.max(history.base())
         && peer.received + CAUGHT_UP >= history.received()
 }
 
@@ -421,6 +421,13 @@ impl Group {
         }
     }
 
+    /// An orderer says, in the epoch, that it does not know this joiner: its JOIN will not come.
+    pub(crate) fn handle_unknown_here(&mut self) {
+        if self.phase == Phase::Joining && !self.is_member() {
+            self.join_failed(JoinFailure::TimedOut);
+        }
+    }
+
     /// What to listen with.
     pub(crate) fn handle_welcome(&mut self, now: Time, from: Uid, welcome: Welcome) {
         let asked = self.joining.as_ref().and_then(|joining| joining.asked);
@@ -534,8 +541,11 @@ impl Group {
             return;
         }
         match self.peers.get_mut(uid) {
-            Some(peer) if matches!(peer.standing, Standing::Observer { .. }) => {
-                peer.last_heard = now;
+            Some(peer) if peer.is_observer() => {
+                if now.since(peer.told_at) < REDIRECT_EVERY {
+                    return;
+                }
+                (peer.last_heard, peer.told_at) = (now, now);
                 self.probe(Probe::JoinRepeated);
             }
             Some(_) => return,
@@ -581,7 +591,7 @@ impl Group {
             return Some(Refusal::Full);
         }
         if let Quorum::MajorityOf(names) = &self.config.quorum
-            && (!names.contains(name) || view.iter().any(|member| member.name == *name))
+            && !names.contains(name)
         {
             return Some(Refusal::Name);
         }
@@ -597,13 +607,13 @@ impl Group {
         if self.history.inside_a_message() {
             return None;
         }
-        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history))?;
+        let stable = self.stable();
+        let view = self.history.view();
+        let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
+        // Two lives of one listed name never stand in one view.
+        let barred = |peer: &Peer| listed && view.iter().any(|member| member.name == peer.member.name);
+        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
         let Standing::Observer { hello } = &ready.standing else { return None };
-        if let Quorum::MajorityOf(_) = &self.config.quorum
-            && self.history.view().iter().any(|member| member.name == ready.member.name)
-        {
-            return None;
-        }
         Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
     }
 

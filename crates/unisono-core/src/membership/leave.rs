@@ -6,7 +6,7 @@
 
 use crate::event::{Event, Outcome};
 use crate::group::{Group, Phase};
-use crate::history::Members;
+use crate::history::{Entry, Members};
 use crate::identity::{Seqno, Uid};
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
@@ -74,6 +74,7 @@ impl Group {
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
             let orderer = self.named();
             self.post(orderer, Frame::LeaveRequest { goodbye });
+            self.post(orderer, Frame::Inquiry);
         }
     }
 
@@ -94,6 +95,20 @@ impl Group {
     /// This member's own leave is in its log: it stores nothing further.
     pub(crate) fn own_leave_is_logged(&self) -> bool {
         self.leaving.is_some() && self.phase == Phase::Leaving && !self.is_member()
+    }
+
+    /// Where this member's own leave lies in its log, if it does.
+    pub(crate) fn own_leave_place(&self) -> Option<Seqno> {
+        if self.leaving.is_none() || self.is_member() {
+            return None;
+        }
+        let mine = |seqno: &Seqno| match self.history.get(*seqno) {
+            Some(Entry::Change(change)) => {
+                matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid)
+            }
+            _ => false,
+        };
+        (self.history.base() + 1..=self.history.received()).rev().find(mine)
     }
 
     /// This member's leave is accepted: what is left is to serve.
@@ -190,7 +205,9 @@ impl Group {
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno } if self.leave_is_known(seqno) => Some((peer.member.uid, seqno)),
+                Standing::Leaver { seqno } if peer.received >= seqno && self.leave_is_known(seqno) => {
+                    Some((peer.member.uid, seqno))
+                }
                 _ => None,
             })
             .collect();
@@ -204,7 +221,7 @@ impl Group {
         }
     }
 
-    fn leave_is_known(&self, seqno: Seqno) -> bool {
+    pub(crate) fn leave_is_known(&self, seqno: Seqno) -> bool {
         let staying = self.history.view_at(seqno);
         self.accepted >= seqno
             && self.is_quorum(staying, |member| {

@@ -37,6 +37,12 @@ const TELL_EVERY: Duration = Duration::from_millis(15);
 /// How long an excluded member serves its log if nobody tells it that it may go.
 const LINGER: Duration = Duration::from_millis(4000);
 const ASK_EVERY: Duration = Duration::from_millis(60);
+/// How often, and for how long, those who do not go on are told so unasked.
+const PUSH_EVERY: Duration = Duration::from_millis(500);
+const PUSH_FOR: Duration = Duration::from_secs(60);
+
+/// No honest coordinator tries so often.
+const ROUND_MAX: u32 = 1 << 30;
 
 /// What this member has promised and does in a reset.
 #[derive(Clone, Debug, Default)]
@@ -146,6 +152,9 @@ pub(crate) struct Past {
     /// Everybody who may still show the old epoch.
     pub(crate) members: Vec<Member>,
     told: Table<Time>,
+    /// Until then those who do not go on are told so, though they do not ask.
+    push_until: Time,
+    push_at: Time,
     /// An excluded member asks whether it may go, until this passes.
     ask_at: Option<Time>,
     go_at: Option<Time>,
@@ -222,7 +231,7 @@ impl Group {
         if self.recovery.promised.is_some_and(|ballot| ballot.coordinator != self.me.uid) {
             self.probe(Probe::CoordinatorReplaced);
         }
-        let ballot = Ballot { round: self.recovery.round + 1, coordinator: self.me.uid };
+        let ballot = Ballot { round: self.recovery.round.saturating_add(1), coordinator: self.me.uid };
         self.promise(now, ballot);
         self.recovery.begin_at = None;
         self.recovery.attempts += 1;
@@ -288,6 +297,9 @@ impl Group {
             // Its JOIN may be in the order already, and its vote be needed.
             self.ask_around();
         }
+        if ballot.round > ROUND_MAX {
+            return;
+        }
         if !votes || ballot.coordinator != from || matches!(self.phase, Phase::Excluded | Phase::Gone) {
             return;
         }
@@ -339,6 +351,9 @@ impl Group {
     }
 
     pub(crate) fn handle_outbid(&mut self, now: Time, promised: Ballot) {
+        if promised.round > ROUND_MAX {
+            return;
+        }
         self.recovery.round = self.recovery.round.max(promised.round);
         if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < promised) {
             self.probe(Probe::Outbid);
@@ -451,6 +466,9 @@ impl Group {
         let ballot = own.ballot;
         let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
         let (before, after) = self.sides(accepted);
+        self.take_in(now, &before);
+        self.take_in(now, &after);
+        let Some(own) = &self.recovery.coordination else { return };
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
         let everybody = self.others_of(&uids(&before), &uids(&after));
         if everybody.iter().any(|uid| !own.invited.contains(uid)) {
@@ -532,7 +550,11 @@ impl Group {
         let asked = prepare.before.contains(&me) || prepare.after.contains(&me);
         let takes_part =
             matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
-        if !asked || !takes_part || prepare.ballot.coordinator != from || prepare.proposal.members.is_empty()
+        if !asked
+            || !takes_part
+            || prepare.ballot.round > ROUND_MAX
+            || prepare.ballot.coordinator != from
+            || prepare.proposal.members.is_empty()
         {
             return;
         }
@@ -609,6 +631,13 @@ impl Group {
             }
             _ => {}
         }
+        let prepared = self.recovery.prepared.as_ref().map(|(_, prepared)| prepared.epoch);
+        if matches!(self.config.quorum, Quorum::AtLeast(_))
+            && prepared.is_some_and(|own| own != proposal.epoch)
+        {
+            // Quorums need not intersect: a member enters what it prepared last, and nothing else.
+            return;
+        }
         if from != self.me.uid {
             self.probe(Probe::DecisionTold);
         }
@@ -680,6 +709,8 @@ impl Group {
             return;
         }
         self.recovery.pull = None;
+        let view = self.history.view().clone();
+        self.take_in(now, &view);
         if let Some(proposal) = self.recovery.decided.take() {
             self.handle_decided(now, self.me.uid, proposal, false);
             return;
@@ -721,6 +752,8 @@ impl Group {
             proposal: proposal.clone(),
             members: self.peers.iter().map(|peer| peer.member.clone()).collect(),
             told: Table::default(),
+            push_until: now + PUSH_FOR,
+            push_at: now,
             ask_at: None,
             go_at: None,
         });
@@ -790,16 +823,26 @@ impl Group {
             return;
         }
         self.probe(Probe::Excluded);
-        let left = self.own_leave_is_logged() && self.history.last_change() < proposal.start;
-        if left {
-            // Decided to be kept, so accepted; the leaver is to receive it.
-            self.settle_log(self.history.last_change());
+        let own_leave = self.own_leave_place().filter(|place| *place < proposal.start);
+        let left = own_leave.is_some();
+        if let Some(place) = own_leave {
+            // Decided to be kept, so accepted; the leaver is to receive it, and nothing beyond.
+            self.history.cut(place);
+            self.settle_log(place);
         }
         self.end_membership(left, Some(proposal.epoch));
         let (ask_at, go_at) = (Some(now + ASK_EVERY), Some(now + LINGER));
         let members = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past =
-            Some(Past { tag: self.epoch_tag, proposal, members, told: Table::default(), ask_at, go_at });
+        self.past = Some(Past {
+            tag: self.epoch_tag,
+            proposal,
+            members,
+            told: Table::default(),
+            push_until: now,
+            push_at: now,
+            ask_at,
+            go_at,
+        });
         if entered {
             self.phase = Phase::Gone;
         }
@@ -872,6 +915,20 @@ impl Group {
             self.post_under(address, tag, Frame::Decided { proposal, entered });
         }
         true
+    }
+
+    /// The orderer tells those who do not go on, now and then: they may know nobody who does.
+    pub(crate) fn push_decision(&mut self, now: Time) {
+        let Some(past) = &mut self.past else { return };
+        if now < past.push_at || now >= past.push_until {
+            return;
+        }
+        past.push_at = now + PUSH_EVERY;
+        let out = past.members.iter().map(|member| member.uid);
+        let out: Vec<Uid> = out.filter(|uid| !past.proposal.members.contains(uid)).collect();
+        for uid in out {
+            self.tell_decision(now, uid);
+        }
     }
 
     /// A quorum of the present view is known to have entered the epoch.

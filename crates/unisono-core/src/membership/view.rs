@@ -107,6 +107,16 @@ impl Group {
         self.audience_is_stale = true;
     }
 
+    /// Everybody of these members can be spoken to: in a reset a join may be known by what was levelled alone.
+    pub(crate) fn take_in(&mut self, now: Time, members: &Members) {
+        for member in members.iter().filter(|member| member.uid != self.me.uid) {
+            if self.peers.get(member.uid).is_none() {
+                self.peers.insert(Peer::new(now, member.clone(), Standing::Member, 0));
+                self.audience_is_stale = true;
+            }
+        }
+    }
+
     /// Everybody of these views but this member, once each.
     pub(crate) fn others_of(&self, before: &[Uid], after: &[Uid]) -> alloc::vec::Vec<Uid> {
         let mut others: alloc::vec::Vec<Uid> =
