@@ -410,7 +410,7 @@ impl Group {
             acting: self.order.acting.is_some(),
             end: self.history.received(),
             accepted: self.accepted,
-            stable: if self.order.acting.is_some() { self.stable() } else { self.history.base() },
+            stable: self.stable(),
             stamp: self.order.stamp,
             multicast: self.order.acting.is_some() && self.all_hear_multicast(),
         }

@@ -33,7 +33,7 @@ const ASKS_MAX: u32 = 12;
 /// A plain join gives up locating after so many times the setting `locate`.
 const PATIENCE: u32 = 10;
 /// From the first answer to being a member.
-const JOIN_WITHIN: Duration = Duration::from_secs(10);
+const JOIN_WITHIN: Duration = Duration::from_secs(4);
 /// An observer that is silent for so long is forgotten.
 const LEASE: Duration = Duration::from_millis(2000);
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
