@@ -113,6 +113,53 @@ impl Default for Settings {
     }
 }
 
+/// Who forms a group together: see [`Entry::Form`](crate::Entry::Form).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formation {
+    /// Who may take part, this member included. All participants give the same names, in any order; of those who
+    /// form the group the first in the list of whoever proposes it orders.
+    pub participants: Vec<Name>,
+    /// How many of them the group needs at least: more than half of them. The more, the more of them may restart
+    /// meanwhile without a second group: `2 × at_least − participants − 1`.
+    pub at_least: u16,
+    /// How long this member tries. 5 ms to an hour.
+    pub within: Duration,
+}
+
+impl Formation {
+    /// Refuses what nobody called `me` can form with this configuration.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self, me: &Name, config: &GroupConfig) -> Result<(), ConfigError> {
+        let count = self.participants.len() as u64;
+        let participants = |allowed| Err(ConfigError { parameter: "participants", value: count, allowed });
+        check_between("participants", count, 1, 4096, "1 to 4,096 names")?;
+        if !self.participants.contains(me) {
+            return participants("names that include this member's own");
+        }
+        let mut names: Vec<&Name> = self.participants.iter().collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return participants("names that all differ");
+        }
+        let at_least = u64::from(self.at_least);
+        let more_than_half = "more than half of the participants, and no more than all of them";
+        check_between("at_least", at_least, count / 2 + 1, count, more_than_half)?;
+        if let Quorum::MajorityOf(list) = &config.quorum {
+            if !self.participants.iter().all(|name| list.contains(name)) {
+                return participants("names that are all on the fixed list");
+            }
+            let listed = list.len() as u64;
+            check_between("at_least", at_least, listed / 2 + 1, count, "more than half of the fixed list")?;
+        }
+        let members_max = u64::from(config.members_max);
+        check_between("members_max", members_max, count, 4096, "at least the number of participants")?;
+        let within = self.within.as_millis() as u64;
+        check_between("within", within, 5, 3_600_000, "5 ms to an hour, in milliseconds")
+    }
+}
+
 /// Refuses a value above `max`.
 pub(crate) fn check(
     parameter: &'static str,

@@ -146,4 +146,7 @@ pub enum JoinFailure {
     TimedOut,
     /// A reset came between; trying again is safe.
     Reset,
+    /// The group was not formed here: too few participants met in time, or they formed it without this one. Whether
+    /// there is one shows when somebody joins.
+    NotFormed,
 }

@@ -91,6 +91,9 @@ fn join_failure(reason: JoinFailure) -> &'static str {
         }
         JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",
         JoinFailure::Reset => "the group was reset while we joined: try again",
+        JoinFailure::NotFormed => {
+            "too few of the participants met in time, or they formed the group without this one: join it, or try again"
+        }
     }
 }
 

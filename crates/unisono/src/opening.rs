@@ -37,7 +37,7 @@ impl Opening<'_> {
     ) -> Result<Shared, OpenError> {
         let known = match self.entry {
             // Nobody may be there yet.
-            Entry::Found(_) | Entry::JoinOrFound(_) => known.unwrap_or_default(),
+            Entry::Found(_) | Entry::JoinOrFound(_) | Entry::Form(..) => known.unwrap_or_default(),
             Entry::Join => known?,
         };
         let options = self.options;

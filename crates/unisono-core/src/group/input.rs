@@ -38,6 +38,7 @@ impl Group {
     pub fn handle_timeout(&mut self, now: Time) {
         self.notice_sleep(now);
         self.joining_timeout(now);
+        self.forming_timeout(now);
         self.seek_timeout(now);
         self.leave_timeout(now);
         self.heartbeat_timeout(now);
@@ -124,6 +125,12 @@ impl Group {
             Frame::Refused { reason } if self.has_asked(from) => self.handle_refused(now, reason),
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
             Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
+            Frame::Form { .. }
+            | Frame::FormPromise(_)
+            | Frame::FormOutbid { .. }
+            | Frame::FormPrepare { .. }
+            | Frame::FormPrepared { .. }
+            | Frame::Formed { .. } => self.handle_forming(now, from, header.sender, frame),
             Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {
                 if !self.has_asked(from) {
                     return;

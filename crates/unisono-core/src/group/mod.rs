@@ -21,7 +21,7 @@ use crate::history::History;
 use crate::hold::Hold;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::Counters;
-use crate::membership::{Detector, Door, Joining, Leaving, Past, Recovery};
+use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery};
 use crate::order::Order;
 use crate::peers::Peers;
 use crate::planted::{Planted, Probe};
@@ -80,6 +80,9 @@ pub struct Group {
     pub(crate) acknowledging: Acknowledging,
     pub(crate) detector: Detector,
     pub(crate) joining: Option<Joining>,
+    pub(crate) forming: Option<Forming>,
+    /// The formation by which this member entered.
+    pub(crate) formed: Option<Formed>,
     pub(crate) door: Door,
     /// What this founder would greet with if it gave way to another group.
     pub(crate) founder_hello: Option<Bytes>,
@@ -129,8 +132,11 @@ impl Group {
         random: Random,
     ) -> Result<Group, ConfigError> {
         settings.check()?;
-        if let Entry::Found(config) | Entry::JoinOrFound(config) = &entry {
+        if let Entry::Found(config) | Entry::JoinOrFound(config) | Entry::Form(_, config) = &entry {
             config.check()?;
+        }
+        if let Entry::Form(formation, config) = &entry {
+            formation.check(&me.name, config)?;
         }
         crate::config::check(
             "hello",
@@ -160,6 +166,8 @@ impl Group {
             acknowledging: Acknowledging::default(),
             detector: Detector::default(),
             joining: None,
+            forming: None,
+            formed: None,
             door: Door::default(),
             founder_hello: None,
             entered_at: 0,
@@ -192,6 +200,11 @@ impl Group {
             Entry::Found(config) => group.found(now, config),
             Entry::Join => group.look_for_group(now, None, hello),
             Entry::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
+            Entry::Form(formation, config) => {
+                let me = group.me.clone();
+                let forming = Forming::new(now, me, formation, config, &group.settings, &mut group.random)?;
+                group.forming = Some(forming);
+            }
         }
         group.settle(now);
         Ok(group)
@@ -231,6 +244,8 @@ impl Group {
         [
             (self.joining.as_ref().map(Joining::wake_at), Reason::Join),
             (self.door.wake_at(), Reason::Locate),
+            (self.forming.as_ref().map(Forming::wake_at), Reason::Form),
+            (self.formed.as_ref().and_then(Formed::wake_at), Reason::Form),
             (self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave),
             (self.order.heartbeat_at(), Reason::Heartbeat),
             (self.repair.wake_at(), Reason::Nack),

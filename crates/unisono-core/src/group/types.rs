@@ -1,6 +1,6 @@
 //! The types of a group's contract.
 
-use crate::config::GroupConfig;
+use crate::config::{Formation, GroupConfig};
 use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -14,6 +14,12 @@ pub enum Entry {
     Join,
     /// Join the group of this port; found it if nobody answers.
     JoinOrFound(GroupConfig),
+    /// Form a new group together with others that give the same names: at least so many of them, within the time
+    /// given, or none (atomic group creation). All who enter begin with the same view, without a join of their own:
+    /// no hello is delivered. Otherwise [`Event::JoinFailed`](crate::Event::JoinFailed) says that the group was not
+    /// formed here; it may be formed elsewhere, to be joined. Participants that restart meanwhile can make a second
+    /// group, if too many do: see [`Formation::at_least`].
+    Form(Formation, GroupConfig),
 }
 
 /// Where a datagram goes.
@@ -45,6 +51,8 @@ pub enum Reason {
     Locate,
     /// Looking for the group, or asking to be let in.
     Join,
+    /// The next step of forming a group.
+    Form,
     /// Asking to leave, or leaving without a farewell.
     Leave,
     /// A heartbeat, or telling a successor of its role.
@@ -95,7 +103,7 @@ pub struct Info {
 /// Where a member stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Looking for the group.
+    /// Looking for the group, or for those to form it with.
     Locating,
     /// Listening, not a member yet.
     Joining,

@@ -187,17 +187,25 @@ impl Group {
             term: (0, self.me.uid),
             last_numbers: Vec::new(),
         };
-        self.enter_epoch(epoch, 0);
-        self.history = History::new(&base);
-        (self.accepted, self.delivered) = (0, 0);
-        self.forget_acknowledgements(0);
-        self.take_peers(now, &base.members, 0);
+        self.begin_log(now, epoch, 0, &base);
         self.joining = None;
         self.phase = Phase::Member;
         let view = self.view_at(0, self.me.uid);
         self.notices.push_back(Event::Entered { seqno: 0, view });
         let nonce = self.random.next_u64();
         self.door.seek = Some((now + SEEK_EVERY / 8, now + SEEK_FOR, nonce));
+    }
+
+    /// Nothing before `base` concerns this member, and nothing after it has come yet.
+    pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
+        self.enter_epoch(epoch, epoch_start);
+        self.history = History::new(base);
+        (self.accepted, self.delivered) = (base.seqno, base.seqno);
+        self.forget_acknowledgements(base.seqno);
+        // A log that begins with its epoch says nothing of who has entered that epoch; one that begins later does:
+        // all hold what is not kept any more.
+        let held_by_all = if base.seqno > epoch_start { base.seqno } else { 0 };
+        self.take_peers(now, &base.members, held_by_all);
     }
 
     /// From here on datagrams carry this epoch.
@@ -385,6 +393,7 @@ impl Group {
             && self.history.received() == 0
             && self.outbox.len() == 0
             && self.outbox.next_number() == 1
+            && self.formed.is_none()
     }
 
     pub(crate) fn seek_timeout(&mut self, now: Time) {
@@ -439,14 +448,7 @@ impl Group {
         }
         self.instance = welcome.instance;
         self.config = welcome.config;
-        self.enter_epoch(welcome.epoch, welcome.epoch_start);
-        self.history = History::new(&welcome.base);
-        (self.accepted, self.delivered) = (welcome.base.seqno, welcome.base.seqno);
-        self.forget_acknowledgements(welcome.base.seqno);
-        // A log that begins with its epoch says nothing of who has entered that epoch; one that begins later does:
-        // all hold what is not kept any more.
-        let held_by_all = if welcome.base.seqno > welcome.epoch_start { welcome.base.seqno } else { 0 };
-        self.take_peers(now, &welcome.base.members, held_by_all);
+        self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {
             joining.welcomer = Some(from);

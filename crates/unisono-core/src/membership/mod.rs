@@ -5,12 +5,14 @@
 //! first view, decided by the members of the old one.
 
 mod detector;
+mod form;
 mod join;
 mod leave;
 mod recovery;
 mod view;
 
 pub(crate) use detector::Detector;
+pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Door, Joining};
 pub(crate) use leave::Leaving;
 pub(crate) use recovery::{Past, Recovery};

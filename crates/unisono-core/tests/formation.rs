@@ -1,0 +1,669 @@
+//! Forming a group: one group or none, whatever the network and the participants do meanwhile.
+
+mod common;
+
+use bytes::{Bytes, BytesMut};
+use common::{FAIR, Fuse, MS, Net, Weather, address, name, uid};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+fn formation(participants: usize, at_least: usize, within: u64) -> Formation {
+    Formation {
+        participants: (0..participants).map(name).collect(),
+        at_least: at_least as u16,
+        within: Duration::from_nanos(within),
+    }
+}
+
+fn form(participants: usize, at_least: usize, within: u64) -> Entry {
+    Entry::Form(formation(participants, at_least, within), GroupConfig::default())
+}
+
+/// The view that a life entered with.
+fn entered(net: &Net, life: usize) -> Option<&View> {
+    match net.events[life].first() {
+        Some(Event::Entered { seqno: 0, view }) => Some(view),
+        Some(Event::Entered { .. }) => panic!("{life} joined"),
+        _ => None,
+    }
+}
+
+/// When a life was told that the group was not formed here.
+fn told_not_formed(net: &Net, life: usize) -> Option<u64> {
+    let not_formed = Event::JoinFailed { reason: JoinFailure::NotFormed };
+    (net.events[life] == [not_formed]).then(|| net.times[life][0])
+}
+
+#[test]
+fn all_participants_enter_with_one_view_and_work() {
+    for (participants, at_least) in [(1, 1), (2, 2), (3, 2), (5, 3), (9, 9)] {
+        let mut net = Net::new();
+        for _ in 0..participants {
+            net.add(form(participants, at_least, 1000 * MS));
+        }
+        net.run(100 * MS);
+        let view = entered(&net, 0).expect("the first has entered").clone();
+        assert_eq!(view.members.iter().map(|m| m.name.clone()).collect::<Vec<_>>(), {
+            (0..participants).map(name).collect::<Vec<_>>()
+        });
+        assert_eq!((view.orderer, view.epoch.counter), (view.members[0].uid, 0));
+        let tag = net.group(0).marks().epoch;
+        for life in 0..participants {
+            assert_eq!(entered(&net, life), Some(&view));
+            assert_eq!(net.group(life).marks().epoch, tag);
+            net.send(life, &life.to_string());
+        }
+        net.run(200 * MS);
+        for life in 0..participants {
+            assert_eq!(net.texts(life).len(), participants);
+            assert_eq!(net.texts(life), net.texts(0));
+        }
+        // It is a group like any other: one may join, and the first may go.
+        let joiner = net.add(Entry::Join);
+        net.run(500 * MS);
+        assert!(matches!(net.events[joiner].first(), Some(Event::Entered { seqno: 1.., .. })));
+        net.members[0] = None;
+        net.run(3000 * MS);
+        if participants > 2 {
+            net.send(joiner, "after");
+            net.run(500 * MS);
+            assert_eq!(net.texts(1).last().map(String::as_str), Some("after"));
+        }
+    }
+}
+
+#[test]
+fn enough_of_the_participants_form_without_the_rest() {
+    let mut net = Net::new();
+    for place in [1, 2, 4] {
+        net.start(place, form(5, 3, 2000 * MS));
+    }
+    net.run(1000 * MS);
+    let view = entered(&net, 0).unwrap().clone();
+    assert_eq!(view.members.iter().map(|m| m.name.clone()).collect::<Vec<_>>(), [1, 2, 4].map(name));
+    assert!((1..3).all(|life| entered(&net, life) == Some(&view)));
+    // Who comes later is told at once, and joins.
+    let late = net.start(0, form(5, 3, 2000 * MS));
+    net.run(100 * MS);
+    assert!(told_not_formed(&net, late).is_some());
+    let late = net.start(0, Entry::Join);
+    net.run(500 * MS);
+    assert!(matches!(net.events[late].first(), Some(Event::Entered { seqno: 1.., .. })));
+}
+
+#[test]
+fn too_few_participants_are_told_when_the_time_is_over() {
+    let mut net = Net::new();
+    let lives: Vec<usize> = (0..2).map(|_| net.add(form(4, 3, 700 * MS))).collect();
+    let end = net.now + 700 * MS;
+    net.run(5000 * MS);
+    for life in lives {
+        assert_eq!(told_not_formed(&net, life), Some(end));
+        assert_eq!(net.group(life).phase(), Phase::Gone);
+    }
+}
+
+#[test]
+fn participants_with_other_lists_or_another_least_number_do_not_mix() {
+    let mut net = Net::new();
+    net.add(form(3, 2, 500 * MS));
+    net.add(form(3, 3, 500 * MS));
+    net.add(form(4, 3, 500 * MS));
+    net.run(1000 * MS);
+    assert!((0..3).all(|life| told_not_formed(&net, life).is_some()));
+    // The order of the names is of no interest.
+    let mut net = Net::new();
+    let mut turned = formation(3, 3, 500 * MS);
+    turned.participants.rotate_left(1);
+    net.add(form(3, 3, 500 * MS));
+    net.add(form(3, 3, 500 * MS));
+    net.add(Entry::Form(turned, GroupConfig::default()));
+    net.run(500 * MS);
+    assert!((0..3).all(|life| entered(&net, life).is_some()));
+}
+
+#[test]
+fn seeds_do_where_there_is_no_multicast() {
+    // Everybody knows the first only, and it knows nobody.
+    let mut net = Net::with_weather(1, Weather { loss: 0.1, ..FAIR });
+    net.seeds = Some(vec![vec![], vec![0], vec![0], vec![0]]);
+    for _ in 0..4 {
+        net.add(form(4, 4, 3000 * MS));
+    }
+    net.run(3000 * MS);
+    assert!((0..4).all(|life| entered(&net, life).is_some_and(|view| view.members.len() == 4)));
+}
+
+#[test]
+fn a_participant_that_is_deaf_does_not_keep_the_others_from_forming() {
+    for seed in 0..20 {
+        let mut net = Net::with_weather(seed, Weather { delay: (50_000, 3 * MS), ..FAIR });
+        let deaf = (seed % 5) as usize;
+        net.cuts = (0..5).map(|from| (from, deaf)).collect();
+        for _ in 0..5 {
+            net.add(form(5, 3, 8000 * MS));
+        }
+        net.run(8000 * MS);
+        let others: Vec<usize> = (0..5).filter(|&life| life != deaf).collect();
+        let view = entered(&net, others[0]).unwrap_or_else(|| panic!("seed {seed}: nobody entered"));
+        assert!(others.iter().all(|&life| entered(&net, life) == Some(view)), "seed {seed}");
+        assert!(told_not_formed(&net, deaf).is_some());
+    }
+}
+
+/// One participant alone, "m0" of five of which three are wanted, and the others played by the test.
+struct Stage {
+    now: u64,
+    group: Group,
+    packets: u64,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let me = Member { uid: Uid(100), name: name(0), address: address(0) };
+        let (port, settings, random) = (Port::from_name("test"), Settings::default(), Random::from_u64(1));
+        let entry = form(5, 3, 5000 * MS);
+        let now = Time::from_nanos(1);
+        let group =
+            Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random).unwrap();
+        Stage { now: 1, group, packets: 0 }
+    }
+
+    /// What it says, by whom it is for: its address, or nothing for everybody; and how many bytes that is.
+    fn said(&mut self) -> Vec<(Option<SocketAddr>, Frame, usize)> {
+        let (mut said, mut bytes) = (Vec::new(), Vec::new());
+        while let Some(destination) = self.group.poll_transmit(Time::from_nanos(self.now), &mut bytes) {
+            let to = match destination {
+                Destination::Address(address) => Some(address),
+                _ => None,
+            };
+            let frames = Decoder::new(Bytes::copy_from_slice(&bytes[HEADER_BYTES..]));
+            said.extend(frames.map(|frame| (to, frame.unwrap(), bytes.len())));
+        }
+        said
+    }
+
+    /// Lets time pass.
+    fn wait(&mut self, nanos: u64) -> Vec<(Option<SocketAddr>, Frame, usize)> {
+        let (end, mut said) = (self.now + nanos, self.said());
+        while let Some((at, _)) = self.group.poll_timeout().filter(|(at, _)| at.as_nanos() <= end) {
+            self.now = self.now.max(at.as_nanos());
+            self.group.handle_timeout(at);
+            said.extend(self.said());
+        }
+        self.now = end;
+        said
+    }
+
+    /// Hears this of the life at a place, and answers.
+    fn hear(&mut self, place: usize, uid: Uid, frame: &Frame) -> Vec<(Option<SocketAddr>, Frame, usize)> {
+        self.packets += 1;
+        let header = Header {
+            protection: ProtectionKind::Checksum,
+            group: self.group.tag(),
+            epoch: EpochTag::OUTSIDE,
+            sender: uid,
+            number: self.packets,
+        };
+        let mut bytes = Vec::new();
+        header.write(&mut bytes);
+        assert!(Writer::new(&mut bytes, 9000).frame(frame));
+        seal(&mut bytes, &header, &KeyContext { instance: Instance(0), sender: uid }, &mut Checksum);
+        self.group.handle_datagram(Time::from_nanos(self.now), address(place), BytesMut::from(&bytes[..]));
+        self.said()
+    }
+
+    /// The formation and the ballot of its own first question.
+    fn question(&mut self) -> (u64, Ballot) {
+        let said = self.wait(10 * MS);
+        let Some((None, Frame::Form { formation, ballot, .. }, _)) = said.first() else { panic!("{said:?}") };
+        (*formation, *ballot)
+    }
+}
+
+/// A founding of the participants at these places, in the life of their place's number.
+fn founding(places: &[usize], nonce: u64) -> Founding {
+    let member =
+        |&place: &usize| Member { uid: Uid(100 + place as u64), name: name(place), address: address(place) };
+    Founding {
+        instance: Instance(nonce.into()),
+        epoch: EpochId { counter: 0, coordinator: Uid(101), nonce },
+        config: GroupConfig::default(),
+        members: places.iter().map(member).collect(),
+    }
+}
+
+fn ballot(round: u32, place: usize) -> Ballot {
+    Ballot { round, coordinator: Uid(100 + place as u64) }
+}
+
+const ROOM: u32 = 1300;
+
+#[test]
+fn a_promise_is_kept() {
+    let mut stage = Stage::new();
+    let (formation, _) = stage.question();
+    let form = |ballot| Frame::Form { formation, ballot, heard: 5, room: ROOM };
+    let prepare = |ballot, founding| Frame::FormPrepare { formation, ballot, founding };
+    let promise = |ballot, prepared| FormPromise { formation, ballot, name: name(0), prepared };
+
+    let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
+    assert_eq!(said[0].1, Frame::FormPromise(promise(ballot(5, 1), None)));
+    // Below the promise nothing is promised and nothing prepared.
+    let outbid = Frame::FormOutbid { formation, promised: ballot(5, 1) };
+    assert_eq!(stage.hear(2, Uid(102), &form(ballot(4, 2)))[0].1, outbid);
+    let former = founding(&[0, 2, 3], 2);
+    assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former.clone()))[0].1, outbid);
+    // A ballot is its coordinator's alone, and so is another formation nobody's here.
+    assert_eq!(stage.hear(3, Uid(103), &prepare(ballot(6, 2), former.clone())), []);
+    let other =
+        Frame::FormPrepare { formation: formation ^ 1, ballot: ballot(6, 2), founding: former.clone() };
+    assert_eq!(stage.hear(2, Uid(102), &other), []);
+
+    let first = founding(&[0, 1, 2], 1);
+    let said = stage.hear(1, Uid(101), &prepare(ballot(5, 1), first.clone()));
+    assert_eq!(said[0].1, Frame::FormPrepared { formation, ballot: ballot(5, 1) });
+    // What is prepared is told to whoever asks next, and stands until something is prepared under a higher ballot.
+    let before = Some((ballot(5, 1), first));
+    assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former))[0].1, outbid);
+    let said = stage.hear(2, Uid(102), &form(ballot(7, 2)));
+    assert_eq!(said[0].1, Frame::FormPromise(promise(ballot(7, 2), before)));
+}
+
+#[test]
+fn foundings_that_nobody_can_have_proposed_are_not_prepared() {
+    let mut stage = Stage::new();
+    let (formation, _) = stage.question();
+    let good = founding(&[0, 1, 2], 1);
+    let changed = |change: fn(&mut Founding)| {
+        let mut founding = good.clone();
+        change(&mut founding);
+        Frame::FormPrepare { formation, ballot: ballot(5, 1), founding }
+    };
+    let bad: [fn(&mut Founding); 6] = [
+        |founding| founding.members.truncate(2),
+        |founding| founding.members[1].name = name(0),
+        |founding| founding.members[1].uid = Uid(100),
+        |founding| founding.members[1].name = name(7),
+        |founding| founding.epoch.counter = 1,
+        |founding| founding.config.history_bytes = 1 << 60,
+    ];
+    for change in bad {
+        assert_eq!(stage.hear(1, Uid(101), &changed(change)), []);
+    }
+    assert_eq!(stage.hear(1, Uid(101), &changed(|_| ())).len(), 1);
+}
+
+#[test]
+fn the_proposal_of_the_highest_ballot_is_taken_over() {
+    for turn in [false, true] {
+        let mut stage = Stage::new();
+        let (formation, own) = stage.question();
+        let mut reports = [(ballot(1, 1), founding(&[1, 2, 3], 1)), (ballot(2, 2), founding(&[2, 3, 4], 2))];
+        if turn {
+            reports.reverse();
+        }
+        for (place, report) in (1..).zip(reports) {
+            let (name, prepared) = (name(place), Some(report));
+            let promise = FormPromise { formation, ballot: own, name, prepared };
+            stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise));
+        }
+        let said = stage.wait(400 * MS);
+        let proposed: Vec<_> = said
+            .iter()
+            .filter_map(|(to, frame, _)| match frame {
+                Frame::FormPrepare { ballot, founding, .. } if *ballot == own => {
+                    Some((*to, founding.instance))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(proposed[..2], [1, 2].map(|place| (Some(address(place)), Instance(2))), "{said:?}");
+    }
+}
+
+#[test]
+fn two_lives_under_one_name_do_not_count() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let promise =
+        |place| Frame::FormPromise(FormPromise { formation, ballot: own, name: name(place), prepared: None });
+    let prepares = |said: &[(Option<SocketAddr>, Frame, usize)]| {
+        said.iter().any(|(_, frame, _)| matches!(frame, Frame::FormPrepare { .. }))
+    };
+    stage.hear(1, Uid(101), &promise(1));
+    stage.hear(2, Uid(102), &promise(2));
+    stage.hear(2, Uid(202), &promise(2));
+    assert!(!prepares(&stage.wait(400 * MS)));
+    stage.hear(3, Uid(103), &promise(3));
+    assert!(prepares(&stage.wait(310 * MS)));
+    // The former life prepares in vain, and so does one that promised nothing.
+    for (place, uid) in [(2, 102), (2, 202), (4, 104), (1, 101)] {
+        stage.hear(place, Uid(uid), &Frame::FormPrepared { formation, ballot: own });
+        assert_eq!(stage.group.phase(), Phase::Locating);
+    }
+    stage.hear(3, Uid(103), &Frame::FormPrepared { formation, ballot: own });
+    assert_eq!(stage.group.phase(), Phase::Member);
+    let Some(Event::Entered { view, .. }) = stage.group.poll_event() else { panic!() };
+    assert_eq!(view.members.iter().map(|member| member.uid.0).collect::<Vec<_>>(), [100, 101, 103]);
+}
+
+#[test]
+fn a_recorded_decision_of_other_lives_is_no_answer() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let decided = |ballot| Frame::Formed { formation, ballot, founding: founding(&[1, 2, 3], 1) };
+    stage.hear(1, Uid(101), &decided(ballot(9, 1)));
+    assert_eq!(stage.group.phase(), Phase::Locating);
+    // As the answer to a question of this life it is.
+    stage.hear(1, Uid(101), &decided(own));
+    assert_eq!(stage.group.poll_event(), Some(Event::JoinFailed { reason: JoinFailure::NotFormed }));
+}
+
+/// Whoever forges an address has nothing from it: what goes there is never more than what came from there.
+#[test]
+fn nobody_is_sent_more_than_came_from_its_address() {
+    let victim = 9;
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let least = PADDED_BYTES_MIN as u32;
+    let form = |ballot, room| Frame::Form { formation, ballot, heard: 1, room };
+    let stranger = ballot(1, victim);
+    let promise = FormPromise { formation, ballot: ballot(3, victim), name: name(1), prepared: None };
+    let prepare = |ballot| Frame::FormPrepare { formation, ballot, founding: founding(&[0, 1, 2], 1) };
+    for (frame, came) in [
+        (form(stranger, least), 512),
+        (form(ballot(2, victim), least), 512),
+        (form(ballot(3, victim), 1400), 1400),
+        (Frame::FormPromise(promise), 36),
+        (Frame::FormOutbid { formation, promised: ballot(3, victim) }, 23),
+        (prepare(ballot(4, victim)), 300),
+        (prepare(ballot(1, victim)), 300),
+        (Frame::FormPrepared { formation, ballot: own }, 23),
+        // Something is prepared now: the promise is long.
+        (form(ballot(5, victim), least), 512),
+        (form(ballot(6, victim), 1400), 1400),
+        (Frame::Formed { formation, ballot: ballot(6, victim), founding: founding(&[0, 1, 2], 1) }, 300),
+        (form(ballot(7, victim), least), 512),
+        (form(ballot(8, victim), 1400), 1400),
+    ] {
+        let mut said = stage.hear(victim, Uid(100 + victim as u64), &frame);
+        said.extend(stage.wait(200 * MS));
+        let sent: usize =
+            said.iter().filter(|(to, ..)| *to == Some(address(victim))).map(|(.., bytes)| bytes).sum();
+        assert!(sent <= HEADER_BYTES + came, "{frame}: {sent} bytes: {said:?}");
+    }
+    assert!(matches!(stage.group.poll_event(), Some(Event::Entered { .. })));
+}
+
+#[test]
+fn formations_that_cannot_be_are_refused() {
+    let refused = |change: &dyn Fn(&mut Formation, &mut GroupConfig, &mut Settings)| {
+        let (mut formation, mut config, mut settings) =
+            (formation(5, 3, 1000 * MS), GroupConfig::default(), Settings::default());
+        change(&mut formation, &mut config, &mut settings);
+        let me = Member { uid: Uid(100), name: name(0), address: address(0) };
+        let (port, random) = (Port::from_name("test"), Random::from_u64(1));
+        let entry = Entry::Form(formation, config);
+        let checksum = Box::new(Checksum);
+        Group::new(Time::ZERO, me, port, entry, Bytes::new(), settings, checksum, random).err().map(|error| {
+            assert!(error.to_string().contains("must be"), "{error}");
+            error.parameter
+        })
+    };
+    let names = |count| (0..count).map(name).collect::<Vec<_>>();
+    assert_eq!(refused(&|_, _, _| ()), None);
+    assert_eq!(refused(&|formation, _, _| formation.at_least = 5), None);
+    assert_eq!(refused(&|formation, _, _| formation.participants.clear()), Some("participants"));
+    assert_eq!(refused(&|formation, _, _| formation.participants[0] = name(8)), Some("participants"));
+    assert_eq!(refused(&|formation, _, _| formation.participants[1] = name(2)), Some("participants"));
+    assert_eq!(refused(&|formation, _, _| formation.at_least = 2), Some("at_least"));
+    assert_eq!(refused(&|formation, _, _| formation.at_least = 6), Some("at_least"));
+    assert_eq!(refused(&|formation, _, _| formation.participants.truncate(2)), Some("at_least"));
+    assert_eq!(refused(&|formation, _, _| formation.within = Duration::from_millis(4)), Some("within"));
+    assert_eq!(refused(&|formation, _, _| formation.within = Duration::from_secs(3601)), Some("within"));
+    assert_eq!(refused(&|_, config, _| config.members_max = 4), Some("members_max"));
+    assert_eq!(refused(&|_, config, _| config.window = 0), Some("window"));
+    assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(5))), None);
+    assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(4))), Some("participants"));
+    assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(6))), Some("at_least"));
+    // A proposal has to fit a datagram.
+    let many = |formation: &mut Formation| {
+        formation.participants = names(30);
+        formation.at_least = 30;
+    };
+    assert_eq!(refused(&|formation, _, _| many(formation)), None);
+    assert_eq!(refused(&|_, _, settings| settings.datagram_bytes_max = 576), None);
+    let small = |formation: &mut Formation, settings: &mut Settings| {
+        many(formation);
+        settings.datagram_bytes_max = 576;
+    };
+    assert_eq!(refused(&|formation, _, settings| small(formation, settings)), Some("participants"));
+}
+
+/// What is worth meeting in random runs.
+fn notable(frame: &Frame) -> Option<&'static str> {
+    match frame {
+        Frame::FormPromise(FormPromise { prepared: Some(_), .. }) => Some("promise after preparing"),
+        Frame::FormOutbid { .. } => Some("outbid"),
+        Frame::FormPrepare { ballot, founding, .. } if founding.epoch.coordinator != ballot.coordinator => {
+            Some("proposal taken over")
+        }
+        Frame::Formed { .. } => Some("told"),
+        _ => None,
+    }
+}
+
+/// The network is as it should be from here on.
+const HEALED: u64 = 1500 * MS;
+/// So long each participant tries.
+const WITHIN: u64 = 6000 * MS;
+
+/// What happens at one place of a random run.
+struct Plan {
+    start_at: Option<u64>,
+    crash_at: Option<u64>,
+    restart_at: Option<u64>,
+}
+
+fn pick_kind(random: &mut Random) -> FrameKind {
+    use FrameKind::*;
+    [FormPromise, FormPrepare, FormPrepared, Formed][random.below(4) as usize]
+}
+
+/// A random run: participants start, crash and restart at random points; the network loses, doubles, delays and
+/// splits; then it heals.
+struct Run {
+    seed: u64,
+    random: Random,
+    net: Net,
+    count: usize,
+    at_least: usize,
+    plans: Vec<Plan>,
+    /// How often links are cut anew, if at all.
+    gusts: Option<u64>,
+    /// Nobody who is there can be missed by the others.
+    calm: bool,
+    deadlines: Vec<u64>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random::from_u64(seed ^ 0x5eed);
+        let pick =
+            |random: &mut Random, choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        let count = 1 + random.below(7) as usize;
+        let at_least = count / 2 + 1 + random.below((count - count / 2) as u64) as usize;
+        let longest = pick(&mut random, &[MS, 40 * MS, 300 * MS]);
+        let rough = Weather {
+            loss: random.fraction() * 0.4,
+            duplication: random.fraction() * 0.3,
+            delay: (50_000, 50_000 + random.below(longest)),
+        };
+        let mut net = Net::with_weather(seed, rough);
+        net.notable = notable;
+        if random.chance(0.3) {
+            // One datagram for each, instead of multicast.
+            let others = |me| (0..count).filter(|&place| place != me).collect();
+            net.seeds = Some((0..count).map(others).collect());
+        }
+        let gusts = random.chance(0.6).then(|| 20 * MS + random.below(300 * MS));
+        let spread = pick(&mut random, &[20 * MS, 300 * MS]);
+        let absences = pick(&mut random, &[0, 3]) as f64 / 10.0;
+        let crashes = pick(&mut random, &[0, 2, 5]) as f64 / 10.0;
+        // So many names may restart, as the documentation says.
+        let mut restarts = 2 * at_least - count - 1;
+        let mut plans = Vec::new();
+        for place in 0..count {
+            let start_at = (!random.chance(absences)).then(|| random.below(spread));
+            let crash_at = random.chance(crashes).then(|| random.below(1000 * MS));
+            let (kind, times) = (pick_kind(&mut random), 1 + random.below(3) as u32);
+            if random.chance(crashes) {
+                net.fuses.push(Fuse { place, kind, times, leaves: random.fraction() });
+            }
+            let restarts_here = restarts > 0 && crashes > 0.0 && random.chance(0.6);
+            restarts -= usize::from(restarts_here);
+            let restart_at = restarts_here.then(|| 100 * MS + random.below(1200 * MS));
+            plans.push(Plan { start_at, crash_at, restart_at });
+        }
+        // Who decides dies as it tells the others, as long as enough are left.
+        if crashes > 0.0 && random.chance(0.5) {
+            let leaves = random.fraction() / 2.0;
+            let fuse = |place| Fuse { place, kind: FrameKind::Formed, times: 1, leaves };
+            net.fuses = (0..count - at_least).map(fuse).collect();
+            plans.iter_mut().for_each(|plan: &mut Plan| plan.crash_at = None);
+        }
+        let calm =
+            gusts.is_none() && crashes == 0.0 && spread == 20 * MS && rough.loss < 0.2 && longest <= 40 * MS;
+        Run { seed, random, net, count, at_least, plans, gusts, calm, deadlines: Vec::new() }
+    }
+
+    /// Goes on until everybody has entered or was told that there is nothing to enter.
+    fn go(&mut self) {
+        const STEP: u64 = MS / 4;
+        let mut gust_at = 0;
+        for clock in (0..HEALED + WITHIN + 100 * MS).step_by(STEP as usize) {
+            (0..self.count).for_each(|place| self.follow_plan(place, clock));
+            if clock == HEALED {
+                self.net.weather = FAIR;
+                self.net.cuts.clear();
+                self.net.fuses.clear();
+            } else if let Some(gusts) = self.gusts.filter(|_| clock < HEALED && clock >= gust_at) {
+                gust_at = clock + self.random.below(2 * gusts);
+                self.cut_anew();
+            }
+            self.net.run(STEP);
+            let settled = |life: usize| self.net.members[life].is_none() || !self.net.events[life].is_empty();
+            if clock > HEALED && (0..self.net.members.len()).all(settled) {
+                return;
+            }
+        }
+    }
+
+    fn follow_plan(&mut self, place: usize, clock: u64) {
+        let due = |at: &mut Option<u64>| at.take_if(|at| *at <= clock).is_some();
+        let plan = &mut self.plans[place];
+        let crashes = due(&mut plan.crash_at);
+        if due(&mut plan.start_at) || due(&mut plan.restart_at) {
+            self.deadlines.push(self.net.now + WITHIN);
+            self.net.start(place, form(self.count, self.at_least, WITHIN));
+        } else if crashes && let Some(life) = self.net.resident(place) {
+            self.net.members[life] = None;
+        }
+    }
+
+    /// No link is cut, or those between two halves, or any, each in one direction.
+    fn cut_anew(&mut self) {
+        let half: Vec<bool> = (0..self.count).map(|_| self.random.chance(0.5)).collect();
+        let share = self.random.fraction();
+        let kind = self.random.below(3);
+        let pairs = (0..self.count).flat_map(|from| (0..self.count).map(move |to| (from, to)));
+        let random = &mut self.random;
+        self.net.cuts = match kind {
+            0 => Vec::new(),
+            1 => pairs.filter(|&(from, to)| half[from] != half[to]).collect(),
+            _ => pairs.filter(|_| random.chance(share)).collect(),
+        };
+    }
+
+    /// Checks all that must hold in the end, and says what the end is.
+    fn judge(&self) -> &'static str {
+        let Run { seed, net, at_least, .. } = self;
+        // Those who entered and crashed count like the others.
+        let first = (0..net.members.len()).find(|&life| net.entries[life].is_some());
+        let view = first.and_then(|life| entered(net, life));
+        for life in (0..net.members.len()).filter(|&life| net.entries[life].is_some()) {
+            assert_eq!(entered(net, life), view, "seed {seed}: two views");
+            assert_eq!(
+                first.map(|first| net.entries[first]),
+                Some(net.entries[life]),
+                "seed {seed}: two instances"
+            );
+        }
+        if let Some(view) = view {
+            let mut names: Vec<&Name> = view.members.iter().map(|member| &member.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert!(names.len() == view.members.len() && names.len() >= *at_least, "seed {seed}: {view:?}");
+            assert_eq!(view.orderer, view.members[0].uid);
+        }
+        let is_named =
+            |life: usize| view.is_some_and(|view| view.members.iter().any(|member| member.uid == uid(life)));
+        let alive: Vec<usize> = (0..net.members.len()).filter(|&life| net.members[life].is_some()).collect();
+        let somebody_is_in = alive.iter().any(|&life| entered(net, life).is_some());
+        for &life in &alive {
+            let (is_in, told) = (entered(net, life).is_some(), told_not_formed(net, life));
+            assert!(is_in != told.is_some(), "seed {seed}: {life}: {:?}", net.events[life]);
+            assert!(
+                told.is_none_or(|at| at <= self.deadlines[life]),
+                "seed {seed}: {life} was told too late"
+            );
+            // With a healed network the decision reaches whoever it concerns.
+            assert_eq!(is_in, is_named(life) && somebody_is_in, "seed {seed}: {life}");
+        }
+        // With enough of them alive and a healed network there is a group, and with too few there never was one.
+        assert!(
+            view.is_some() || alive.len() < *at_least,
+            "seed {seed}: {} alive, and no group",
+            alive.len()
+        );
+        let mut started = net.places.clone();
+        started.sort_unstable();
+        started.dedup();
+        assert!(view.is_none() || started.len() >= *at_least, "seed {seed}: a group of too few");
+        let all_are_in = view.is_some() && alive.iter().all(|&life| is_named(life));
+        assert!(all_are_in || view.is_none() || !self.calm, "seed {seed}: somebody was missed");
+        match view {
+            None => "not formed",
+            Some(_) if all_are_in => "formed by all alive",
+            Some(_) => "formed without somebody alive",
+        }
+    }
+}
+
+#[test]
+fn one_group_or_none() {
+    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    for seed in 0..500 {
+        let mut run = Run::new(seed);
+        run.go();
+        *met.entry(run.judge()).or_default() += 1;
+        for (what, count) in run.net.counts {
+            *met.entry(what).or_default() += count;
+        }
+    }
+    for what in [
+        "promise after preparing",
+        "outbid",
+        "proposal taken over",
+        "told",
+        "not formed",
+        "formed by all alive",
+        "formed without somebody alive",
+    ] {
+        assert!(met.get(what).is_some_and(|&count| count > 5), "{what} is not met: {met:?}");
+    }
+}
