@@ -156,6 +156,9 @@ impl Outbox {
             self.timed = None;
             self.note_round_trip(now.since(left));
         }
+        // Numbers come again: patience that loss has taught is forgotten.
+        self.resend_after =
+            self.round_trip.map_or(RESEND_FIRST, |(mean, deviation)| patience(mean, deviation));
         self.numbered = number;
         self.sent = self.sent.max(number);
         if let Some((from, to)) = self.again {
@@ -171,7 +174,7 @@ impl Outbox {
             Some((mean, deviation)) => ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4),
         };
         self.round_trip = Some((mean, deviation));
-        self.resend_after = (mean + deviation * 4).clamp(RESEND_MIN, RESEND_MAX);
+        self.resend_after = patience(mean, deviation);
     }
 
     /// The orderer lacks these.
@@ -205,8 +208,11 @@ impl Outbox {
         if self.sent <= self.numbered {
             return false;
         }
-        let oldest = (self.numbered + 1).max(self.base);
-        self.again = Some((oldest, oldest));
+        // Everything without a number goes again, as fast as the window, which shrinks, lets it: how much of it was
+        // lost nobody knows, and what was not is not taken twice.
+        self.sent = self.numbered.max(self.base - 1);
+        self.bytes_in_flight = 0;
+        self.again = None;
         self.timed = None;
         self.resend_after = (self.resend_after * 2).min(RESEND_MAX);
         self.shrink(now);
@@ -244,6 +250,11 @@ impl Outbox {
         self.restart();
         failed
     }
+}
+
+/// How long to wait for a number before sending again.
+fn patience(mean: Duration, deviation: Duration) -> Duration {
+    (mean + deviation * 4).clamp(RESEND_MIN, RESEND_MAX)
 }
 
 /// What a message costs on its way, framing included.

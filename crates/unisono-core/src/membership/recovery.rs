@@ -34,6 +34,7 @@ const TAKE_OVER: Duration = Duration::from_millis(180);
 /// An inviter must have shown within this time that it hears us.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
 const TELL_EVERY: Duration = Duration::from_millis(15);
+const SERVE_EVERY: Duration = Duration::from_millis(4);
 /// How long an excluded member serves its log if nobody tells it that it may go.
 const LINGER: Duration = Duration::from_millis(4000);
 const ASK_EVERY: Duration = Duration::from_millis(60);
@@ -152,6 +153,7 @@ pub(crate) struct Past {
     /// Everybody who may still show the old epoch.
     pub(crate) members: Vec<Member>,
     told: Table<Time>,
+    served: Table<Time>,
     /// Until then those who do not go on are told so, though they do not ask.
     push_until: Time,
     push_at: Time,
@@ -752,6 +754,7 @@ impl Group {
             proposal: proposal.clone(),
             members: self.peers.iter().map(|peer| peer.member.clone()).collect(),
             told: Table::default(),
+            served: Table::default(),
             push_until: now + PUSH_FOR,
             push_at: now,
             ask_at: None,
@@ -838,6 +841,7 @@ impl Group {
             proposal,
             members,
             told: Table::default(),
+            served: Table::default(),
             push_until: now,
             push_at: now,
             ask_at,
@@ -915,6 +919,17 @@ impl Group {
             self.post_under(address, tag, Frame::Decided { proposal, entered });
         }
         true
+    }
+
+    /// A straggler of the epoch before may be served now; it was not just before.
+    pub(crate) fn may_serve_past(&mut self, now: Time, whom: Uid) -> bool {
+        let Some(past) = &mut self.past else { return false };
+        let known = past.members.iter().any(|member| member.uid == whom);
+        let rested = past.served.get(whom).is_none_or(|&at| now.since(at) >= SERVE_EVERY);
+        if known && rested {
+            past.served.insert(whom, now);
+        }
+        known && rested
     }
 
     /// The orderer tells those who do not go on, now and then: they may know nobody who does.

@@ -55,8 +55,7 @@ impl Group {
                         peer.member = member.clone();
                     }
                     None => {
-                        let base = self.history.base();
-                        let peer = Peer::new(now, member.clone(), Standing::Member, base);
+                        let peer = Peer::new(now, member.clone(), Standing::Member, 0);
                         self.peers.insert(peer);
                     }
                 }
