@@ -141,3 +141,8 @@ pub use unisono_core::{
     MessageNumber, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Suspicion,
     Transport, Uid, View,
 };
+
+/// What the README shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
