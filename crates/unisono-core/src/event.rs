@@ -140,7 +140,7 @@ pub enum JoinFailure {
     NotFound,
     /// The group has as many members as it allows.
     Full,
-    /// The fixed list of names does not have this one, or a member of that name is in.
+    /// The fixed list of names does not have this one.
     NameRefused,
     /// The group was found but took too long to let us in; trying again is safe.
     TimedOut,

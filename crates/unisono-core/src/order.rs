@@ -121,7 +121,7 @@ impl Group {
         self.history.term().0
     }
 
-    /// Takes the role if the log says so (DESIGN §4: once per event, holding everything through it).
+    /// Takes the role if the log says so (docs/protocol/sequencer.md: once per event, holding everything through it).
     pub(crate) fn take_role(&mut self, now: Time) {
         let (event, named) = self.history.term();
         let promised = self.recovery.has_promised();

@@ -53,7 +53,7 @@ impl Group {
         if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
     }
 
-    /// Takes for accepted whatever can be (DESIGN: ACCEPT next entry).
+    /// Takes for accepted whatever can be (docs/protocol/sequencer.md: ACCEPT).
     pub(crate) fn accept(&mut self, now: Time) {
         if self.recovery.has_promised() && !self.broken(Planted::AcceptAfterPromise) {
             return;

@@ -1,6 +1,6 @@
 //! Reset: the next epoch's first view, decided by single-decree consensus among the members of the present one.
 //!
-//! Invite, vote, pull, choose, prepare, decide, install (DESIGN §5; KT93 §5.3, made safe against any number of
+//! Invite, vote, pull, choose, prepare, decide, install (docs/protocol/recovery.md; KT93 §5.3, made safe against any number of
 //! coordinators). A member that promised a ballot numbers, stores, acknowledges and accepts nothing more in this
 //! epoch; it goes on serving what it holds, whatever state it is in. The coordinator first pulls the longest log
 //! voted, so that it reads the views off its own log; then it proposes, and when a quorum of both sides of the last
@@ -461,7 +461,7 @@ impl Group {
         }
     }
 
-    /// What the next epoch is to be (DESIGN §5.3). Without a quorum, or with somebody found in the log who was not
+    /// What the next epoch is to be (docs/protocol/recovery.md). Without a quorum, or with somebody found in the log who was not
     /// invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };

@@ -10,7 +10,7 @@ use crate::time::Time;
 use crate::wire::Change;
 
 impl Group {
-    /// The members of `view` that satisfy `is_in` are a quorum of it (DESIGN §5, policy).
+    /// The members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
     ///
     /// The tie-breaker of an even view is its first member: as safe as one uid for a whole epoch, nothing to carry,
     /// and no view is without one because it left.
@@ -76,7 +76,7 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// A new process answers where another member lived: the old life is over (HAZARDS H21).
+    /// A new process answers where another member lived: the old life is over (docs/protocol/deviations.md, H21).
     fn suspect_former_life(&mut self, now: Time, joined: &Member) {
         let former = self.peers.iter().find(|peer| {
             peer.member.address == joined.address

@@ -1,4 +1,4 @@
-//! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, DESIGN §5): a join or leave is
+//! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md): a join or leave is
 //! delivered only when a quorum of the members before it and one of those after it have held it, and the joiner;
 //! and the next is numbered only by an orderer that knows the last to be accepted.
 //!
