@@ -86,7 +86,7 @@ fn join_failure(reason: JoinFailure) -> &'static str {
         }
         JoinFailure::Full => "the group has as many members as its founder allowed",
         JoinFailure::NameRefused => {
-            "the group admits a fixed list of names, and this one is not on it or is taken: set --name \
+            "the group admits a fixed list of names, and this one is not on it: set --name \
              (Options::name)"
         }
         JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",

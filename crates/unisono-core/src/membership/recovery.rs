@@ -1,8 +1,8 @@
 //! Reset: the next epoch's first view, decided by single-decree consensus among the members of the present one.
 //!
-//! Invite, vote, pull, choose, prepare, decide, install (docs/protocol/recovery.md; KT93 §5.3, made safe against any number of
-//! coordinators). A member that promised a ballot numbers, stores, acknowledges and accepts nothing more in this
-//! epoch; it goes on serving what it holds, whatever state it is in. The coordinator first pulls the longest log
+//! Invite, vote, pull, choose, prepare, decide, install (docs/protocol/recovery.md; KT93 §5.3, made safe against
+//! any number of coordinators). A member that promised a ballot numbers, stores, acknowledges and accepts nothing
+//! more in this epoch; it goes on serving what it holds, whatever state it is in. The coordinator first pulls the longest log
 //! voted, so that it reads the views off its own log; then it proposes, and when a quorum of both sides of the last
 //! unaccepted change has prepared under one ballot, the proposal is decided. Nobody waits for all of the new view:
 //! whoever votes later in the new epoch has entered it, so nothing in it can be lost.
@@ -461,8 +461,8 @@ impl Group {
         }
     }
 
-    /// What the next epoch is to be (docs/protocol/recovery.md). Without a quorum, or with somebody found in the log who was not
-    /// invited yet, gathering goes on.
+    /// What the next epoch is to be (docs/protocol/recovery.md). Without a quorum, or with somebody found in the
+    /// log who was not invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };
         let ballot = own.ballot;

@@ -1,5 +1,5 @@
-//! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md): a join or leave is
-//! delivered only when a quorum of the members before it and one of those after it have held it, and the joiner;
+//! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md):
+//! a join or leave is delivered only when a quorum of the members before it and one of those after it have held it, and the joiner;
 //! and the next is numbered only by an orderer that knows the last to be accepted.
 //!
 //! Under *at least n* quorums need not meet, and only the second half is checked.
