@@ -265,18 +265,20 @@ impl Director {
         self.world.recorder.note(now, 0, Life::NOBODY, What::Healed { core });
     }
 
-    /// Whether the members that did not crash are a quorum of every view that somebody holds, and of the latest that
-    /// anybody ever held. A leaver that has gone, or somebody excluded, is no excuse: they went by the protocol's own
-    /// rules.
+    /// Whether the members that did not crash are a quorum of every view that somebody holds, with an open change at
+    /// its end or without, and of the latest that anybody ever held. A leaver that has gone, or somebody excluded, is
+    /// no excuse: they went by the protocol's own rules.
     fn can_go_on(&self) -> bool {
-        let held: Vec<Vec<Uid>> = (0..self.plan.places)
+        let is_part = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
+        let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
-            .filter(|resident| {
-                matches!(resident.group.phase(), Phase::Member | Phase::Resetting | Phase::Leaving)
-            })
-            .map(|resident| resident.group.info().members.iter().map(|member| member.uid).collect())
-            .collect();
-        held.iter().chain([&self.world.recorder.latest_view.members]).all(|view| self.has_quorum(view))
+            .filter(|resident| is_part(resident.group.phase()));
+        let mut views = vec![self.world.recorder.latest_view.members.clone()];
+        for resident in parts {
+            views.push(resident.group.info().members.iter().map(|member| member.uid).collect());
+            views.push(resident.view.clone());
+        }
+        views.iter().filter(|view| !view.is_empty()).all(|view| self.has_quorum(view))
             && (0..self.plan.places).any(|place| self.is_member(place))
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Resident {
     pub(crate) epoch: Epoch,
     /// The counter of that epoch.
     pub(crate) counter: u64,
+    /// The view that its application knows.
+    pub(crate) view: Vec<Uid>,
     /// Its application takes no events before this moment.
     pub(crate) takes_events_from: u64,
     /// Its application takes events before its datagrams leave, not after.

@@ -192,6 +192,7 @@ impl World {
             marks: Marks::default(),
             epoch: Epoch::default(),
             counter: 0,
+            view: Vec::new(),
             takes_events_from: 0,
             events_first: birth.events_first,
             doom: None,
@@ -513,6 +514,14 @@ impl World {
         while let Some(event) = resident.group.poll_event() {
             took = true;
             self.recorder.latest_view.change(resident.counter, &event);
+            match &event {
+                Event::Entered { view, .. } | Event::Reset { view, .. } => {
+                    resident.view = view.members.iter().map(|member| member.uid).collect();
+                }
+                Event::Joined { member, .. } => resident.view.push(member.uid),
+                Event::Left { member, .. } => resident.view.retain(|uid| *uid != member.uid),
+                _ => {}
+            }
             if let Some(diary) = &mut self.diary {
                 diary.event(process, &event);
             }
