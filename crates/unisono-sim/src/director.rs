@@ -8,13 +8,13 @@
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::faults::Ongoing;
 use crate::network::{Network, Reach, Weather, cut};
-use crate::plan::{Plan, Profile, name};
+use crate::plan::{Beginning, Plan, Profile, name};
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, Cue, World};
 use std::io::Write;
-use unisono_core::{Entry, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
+use unisono_core::{Entry, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
 /// What a run found.
 #[derive(Clone, Debug)]
@@ -120,14 +120,21 @@ impl Director {
         ] {
             self.world.cue(at, Cue::Part(part));
         }
-        let founders = if self.plan.starts_together { self.plan.members } else { 1 };
-        if self.plan.starts_together {
+        let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
+        if self.plan.beginning == Beginning::Together {
             // The network is quiet until chaos begins.
             self.clear_the_air();
         }
         for process in 0..founders {
             let config = self.plan.config.clone();
-            let entry = if founders == 1 { Entry::Found(config) } else { Entry::JoinOrFound(config) };
+            let entry = match self.plan.beginning {
+                Beginning::Founder => Entry::Found(config),
+                Beginning::Together => Entry::JoinOrFound(config),
+                Beginning::Formation { at_least, within } => {
+                    let participants = (0..founders).map(|place| name(place, self.plan.long_names)).collect();
+                    Entry::Form(Formation { participants, at_least, within }, config)
+                }
+            };
             self.give_life(process, entry);
         }
         for process in founders..self.plan.places {

@@ -79,6 +79,10 @@ impl Director {
     pub(super) fn let_chaos_begin(&mut self) {
         self.is_chaos = true;
         self.world.network.weather = self.plan.weather.clone();
+        if !(0..self.plan.places).any(|place| self.is_member(place)) {
+            // A formation that came to nothing.
+            self.give_life(0, Entry::Found(self.plan.config.clone()));
+        }
         for i in 0..self.plan.faults.len() {
             self.await_fault(i);
         }

@@ -9,6 +9,7 @@ use crate::network::Weather;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 use unisono_core::{GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport};
 
 /// What kind of worlds a run draws.
@@ -62,6 +63,17 @@ impl FromStr for Profile {
             format!("no profile is called {text}; there are {}", names.join(", "))
         })
     }
+}
+
+/// How the group comes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// The first member founds it, and the others join.
+    Founder,
+    /// All start at once, and found the group if they find none.
+    Together,
+    /// All form it together: so many of them at least, in so much time.
+    Formation { at_least: u16, within: Duration },
 }
 
 /// A kind of fault that strikes again and again while faults last.
@@ -149,8 +161,7 @@ pub(crate) struct Plan {
     /// Processes; the first `members` of them form the group, others join later.
     pub(crate) places: usize,
     pub(crate) members: usize,
-    /// All start at once and found the group if they find none; otherwise the first founds it and the others join.
-    pub(crate) starts_together: bool,
+    pub(crate) beginning: Beginning,
     /// Names are as long as they may be, so that lists of members need several datagrams.
     pub(crate) long_names: bool,
     pub(crate) config: GroupConfig,
@@ -189,8 +200,12 @@ impl Plan {
             Profile::Reset => plan.reset(random),
             Profile::Swarm => plan.swarm(random),
         }
-        if profile != Profile::Perf && random.chance(0.15) {
-            plan.start_together();
+        if profile != Profile::Perf {
+            match random.weigh(&[(70, 0), (15, 1), (15, 2)]) {
+                0 => {}
+                1 => plan.start_together(),
+                _ => plan.form(random),
+            }
         }
         plan
     }
@@ -237,7 +252,7 @@ impl Plan {
         Plan {
             places: members + random.below(3) as usize,
             members,
-            starts_together: false,
+            beginning: Beginning::Founder,
             long_names: random.chance(0.1),
             config,
             settings,
@@ -265,8 +280,21 @@ impl Plan {
 
     /// Nothing disturbs the meeting: a founder gives way only as long as it is alone and has ordered nothing.
     fn start_together(&mut self) {
-        self.starts_together = true;
+        self.beginning = Beginning::Together;
         self.parts.chaos = 2 * SECOND;
+    }
+
+    /// The network is as bad as it will be, but nobody dies: who restarts may make a second group.
+    fn form(&mut self, random: &mut Random) {
+        if self.long_names {
+            // A formation must fit a datagram.
+            return;
+        }
+        let members = self.members as u64;
+        let within = random.duration(200, 3_000);
+        let at_least = random.between(members / 2 + 1, members) as u16;
+        self.beginning = Beginning::Formation { at_least, within };
+        self.parts.chaos = 4 * SECOND;
     }
 
     fn perf(&mut self) {

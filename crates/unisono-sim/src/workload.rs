@@ -4,6 +4,7 @@
 use crate::director::Director;
 use crate::draw::{Draw, MILLISECOND};
 use crate::network::exponential;
+use crate::plan::Beginning;
 use crate::record::Life;
 use crate::world::{Cue, Tidings};
 use unisono_core::Phase;
@@ -69,7 +70,7 @@ impl Director {
         match tidings {
             Tidings::Entered => {
                 let mut pause = exponential(&mut self.whims, self.plan.workload.every);
-                if self.plan.starts_together {
+                if self.plan.beginning == Beginning::Together {
                     // A founder that has sent something cannot give way to another any more.
                     pause += self.plan.parts.chaos.saturating_sub(self.world.now);
                 }
