@@ -14,6 +14,8 @@ use core::time::Duration;
 const RESEND_FIRST: Duration = Duration::from_millis(40);
 const RESEND_MIN: Duration = Duration::from_millis(15);
 const RESEND_MAX: Duration = Duration::from_millis(500);
+const AGAIN_SPAN_FIRST: u64 = 4;
+const AGAIN_SPAN_MAX: u64 = 1024;
 const CONGESTION_WINDOW_FIRST: u64 = 128 << 10;
 const CONGESTION_WINDOW_MIN: u64 = 8 << 10;
 const CONGESTION_WINDOW_MAX: u64 = 4 << 20;
@@ -41,6 +43,8 @@ pub(crate) struct Outbox {
     sent: MessageNumber,
     /// What to send again: from here through the second, first of all.
     again: Option<(MessageNumber, MessageNumber)>,
+    /// How many messages the next timeout sends again.
+    again_span: u64,
     bytes_in_flight: u64,
     congestion_window: u64,
     slow_start_below: u64,
@@ -61,6 +65,7 @@ impl Outbox {
             numbered: 0,
             sent: 0,
             again: None,
+            again_span: AGAIN_SPAN_FIRST,
             bytes_in_flight: 0,
             congestion_window: CONGESTION_WINDOW_FIRST,
             slow_start_below: CONGESTION_WINDOW_MAX,
@@ -154,6 +159,7 @@ impl Outbox {
             && timed <= number
         {
             self.timed = None;
+            self.again_span = AGAIN_SPAN_FIRST;
             self.note_round_trip(now.since(left));
         }
         // Numbers come again: patience that loss has taught is forgotten.
@@ -208,11 +214,11 @@ impl Outbox {
         if self.sent <= self.numbered {
             return false;
         }
-        // Everything without a number goes again, as fast as the window, which shrinks, lets it: how much of it was
-        // lost nobody knows, and what was not is not taken twice.
-        self.sent = self.numbered.max(self.base - 1);
-        self.bytes_in_flight = 0;
-        self.again = None;
+        // How much was lost nobody knows: a little goes again, and twice as much each time until a number comes for
+        // something that went but once.
+        let oldest = (self.numbered + 1).max(self.base);
+        self.again = Some((oldest, self.sent.min(oldest + self.again_span - 1)));
+        self.again_span = (self.again_span * 2).min(AGAIN_SPAN_MAX);
         self.timed = None;
         self.resend_after = (self.resend_after * 2).min(RESEND_MAX);
         self.shrink(now);

@@ -327,16 +327,20 @@ impl Group {
             if matches!(entry, Entry::Message(_)) {
                 self.note_room_below(seqno);
             }
-            let reach = self.reach();
+            let reach = self.reach(seqno);
             self.history.file(seqno, entry, reach);
         }
     }
 
     /// How many places beyond what is held may be kept: an orderer numbers no further than the history of the
     /// slowest member, and the few slots beside it, allow. Only an observer that falls behind is told more.
-    fn reach(&self) -> u64 {
+    fn reach(&mut self, seqno: Seqno) -> u64 {
         let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
-        slots.saturating_sub(self.history.received() - self.history.base())
+        if seqno > self.history.base() + slots {
+            self.history.advance();
+            self.purge();
+        }
+        (self.history.base() + slots).saturating_sub(self.history.received())
     }
 
     fn handle_ordered(&mut self, _now: Time, ordered: Ordered, level: Option<Ballot>) {
@@ -381,7 +385,7 @@ impl Group {
             let data = found.map(|(_, bytes)| bytes);
             let message = Message { sender, number, resilience, more, broadcast: true, data };
             self.note_room_below(seqno);
-            let reach = self.reach();
+            let reach = self.reach(seqno);
             if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
                 return;
             }
