@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    Entry, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
 /// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be
@@ -64,6 +64,16 @@ impl AsyncGroup {
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
         AsyncGroup::open(name, Entry::JoinOrFound(config), hello.into(), options).await
+    }
+
+    /// As [`Group::form`](crate::Group::form).
+    pub async fn form(
+        name: &str,
+        formation: Formation,
+        config: GroupConfig,
+        options: &Options,
+    ) -> Result<AsyncGroup, OpenError> {
+        AsyncGroup::open(name, Entry::Form(formation, config), Bytes::new(), options).await
     }
 
     async fn open(

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    Entry, Event, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    Entry, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
 /// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for
@@ -59,6 +59,18 @@ impl Group {
         options: &Options,
     ) -> Result<Group, OpenError> {
         Group::open(name, Entry::JoinOrFound(config), hello.into(), options)
+    }
+
+    /// Forms the group together with the other participants that call this at the same time: at most one group comes
+    /// of it, of at least as many members as the formation asks for, or none here within its time
+    /// ([`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed)). [`Options::name`] is this participant's.
+    pub fn form(
+        name: &str,
+        formation: Formation,
+        config: GroupConfig,
+        options: &Options,
+    ) -> Result<Group, OpenError> {
+        Group::open(name, Entry::Form(formation, config), Bytes::new(), options)
     }
 
     fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {

@@ -137,9 +137,9 @@ pub use outside::look;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, EpochId, Event, GroupConfig, HandOverError, Info, JoinFailure, LeaveError, Member,
-    MessageNumber, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Suspicion,
-    Transport, Uid, View,
+    ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
+    Member, MessageNumber, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember,
+    Suspicion, Transport, Uid, View,
 };
 
 /// What the README shows compiles.

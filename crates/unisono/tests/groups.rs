@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use unisono::{
-    Bytes, Ended, Event, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure, LookError,
-    OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid, look,
+    Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
+    LookError, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid, look,
 };
 
 /// Longer than anything takes that works.
@@ -363,4 +363,34 @@ fn all_can_leave_at_once() {
             }
         });
     }
+}
+
+#[test]
+fn participants_form_one_group_or_none() {
+    let names: Vec<Name> = ["a", "b", "c"].iter().map(|name| Name::new(name).unwrap()).collect();
+    let form = |group: String, present: usize, within: Duration| {
+        let participants = names.clone();
+        let threads: Vec<_> = names[..present]
+            .iter()
+            .cloned()
+            .map(|me| {
+                let (group, participants) = (group.clone(), participants.clone());
+                std::thread::spawn(move || {
+                    let formation = Formation { participants, at_least: 2, within };
+                    let options = Options { name: me, ..options() };
+                    Group::form(&group, formation, GroupConfig::default(), &options)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    };
+    let formed = form(fresh_name("form"), 3, Duration::from_secs(5));
+    let groups: Vec<Group> = formed.into_iter().map(Result::unwrap).collect();
+    let epochs: Vec<_> = groups.iter().map(|group| group.info().epoch).collect();
+    assert!(epochs.windows(2).all(|pair| pair[0] == pair[1]), "{epochs:?}");
+    groups[0].send("formed").unwrap();
+    assert_eq!(messages(&groups[2], 1)[0].2, "formed");
+
+    let alone = form(fresh_name("form"), 1, Duration::from_millis(300));
+    assert!(matches!(alone[0], Err(OpenError::Join(JoinFailure::NotFormed))), "{alone:?}");
 }
