@@ -280,7 +280,12 @@ impl Director {
         let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
             .filter(|resident| is_part(resident.group.phase()));
-        let mut views = vec![self.world.recorder.latest_view.members.clone()];
+        let latest = &self.world.recorder.latest_view.members;
+        if latest.is_empty() {
+            // The last member has left: there is no group any more, and nobody to tell those who lag behind.
+            return false;
+        }
+        let mut views = vec![latest.clone()];
         for resident in parts {
             views.push(resident.group.info().members.iter().map(|member| member.uid).collect());
             views.push(resident.view.clone());
