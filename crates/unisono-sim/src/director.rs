@@ -280,7 +280,19 @@ impl Director {
         let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
             .filter(|resident| is_part(resident.group.phase()));
+        if matches!(self.plan.config.quorum, Quorum::AtLeast(least) if usize::from(least) * 2 <= self.plan.members)
+        {
+            // Halves may have parted in the middle of a reset, each waiting for somebody who is in the other.
+            return false;
+        }
         let latest = &self.world.recorder.latest_view.members;
+        if let Quorum::MajorityOf(names) = &self.plan.config.quorum
+            && 2 * latest.len().saturating_sub(1) <= names.len()
+            && (0..self.plan.places).any(|place| self.is_leaving(place))
+        {
+            // Who leaves would leave too few behind, and so waits for others to come.
+            return false;
+        }
         if latest.is_empty() {
             // The last member has left: there is no group any more, and nobody to tell those who lag behind.
             return false;
@@ -315,6 +327,10 @@ impl Director {
     pub(super) fn is_member(&self, process: usize) -> bool {
         let phase = self.world.resident(process).map(|resident| resident.group.phase());
         matches!(phase, Some(Phase::Member | Phase::Resetting))
+    }
+
+    fn is_leaving(&self, process: usize) -> bool {
+        self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Leaving)
     }
 
     /// The latest view that a living member holds.

@@ -34,17 +34,17 @@ impl Totals {
 /// The latest view that any member was in, those included that crashed before they could tell anybody.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LatestView {
-    counter: u64,
-    seqno: Seqno,
+    /// The counter of its epoch, and from where in the order it holds.
+    since: Option<(u64, Seqno)>,
     pub(crate) members: Vec<Uid>,
 }
 
 impl LatestView {
     /// Somebody has come to an epoch.
     pub(crate) fn enter(&mut self, info: &Info) {
-        let seqno = info.unstable.saturating_sub(1);
-        if (info.epoch.counter, seqno) > (self.counter, self.seqno) || self.members.is_empty() {
-            (self.counter, self.seqno) = (info.epoch.counter, seqno);
+        let since = Some((info.epoch.counter, info.unstable.saturating_sub(1)));
+        if since > self.since {
+            self.since = since;
             self.members = info.members.iter().map(|member| member.uid).collect();
         }
     }
@@ -52,8 +52,9 @@ impl LatestView {
     /// A member whose epoch has this counter was told of a join or leave.
     pub(crate) fn change(&mut self, counter: u64, event: &Event) {
         let (Event::Joined { seqno, member, .. } | Event::Left { seqno, member, .. }) = event else { return };
-        if (counter, *seqno) > (self.counter, self.seqno) {
-            (self.counter, self.seqno) = (counter, *seqno);
+        let since = Some((counter, *seqno));
+        if since > self.since {
+            self.since = since;
             self.members.retain(|uid| *uid != member.uid);
             if matches!(event, Event::Joined { .. }) {
                 self.members.push(member.uid);

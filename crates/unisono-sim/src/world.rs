@@ -520,6 +520,8 @@ impl World {
                 }
                 Event::Joined { member, .. } => resident.view.push(member.uid),
                 Event::Left { member, .. } => resident.view.retain(|uid| *uid != member.uid),
+                // Its join may be in the order: for those who wait for it, it is as good as dead.
+                Event::JoinFailed { .. } => self.recorder.crashed.push(resident.uid),
                 _ => {}
             }
             if let Some(diary) = &mut self.diary {
