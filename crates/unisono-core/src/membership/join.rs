@@ -308,6 +308,7 @@ impl Group {
     }
 
     fn give_up(&mut self, now: Time) {
+        let numbered_in = self.is_member();
         let Some(joining) = &mut self.joining else { return };
         match (self.phase, joining.config.take()) {
             (Phase::Locating, Some(config)) if joining.found.is_none() => {
@@ -315,6 +316,8 @@ impl Group {
                 self.found_keeping_hello(now, config);
             }
             (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
+            // Its JOIN is in the order: it is a member, and its vote may be needed. A reset ends it, or acceptance.
+            (Phase::Joining, _) if numbered_in => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
     }
@@ -449,6 +452,14 @@ impl Group {
         self.instance = welcome.instance;
         self.config = welcome.config;
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
+        if let Some(here) = asked
+            && self.peers.get(from).is_none()
+        {
+            // The orderer may have joined after the place where this log begins: it is heard all the same.
+            let member = Member { uid: from, name: Name::default(), address: here.orderer };
+            self.peers.insert(Peer::new(now, member, Standing::Member, 0));
+            self.audience_is_stale = true;
+        }
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {
             joining.welcomer = Some(from);

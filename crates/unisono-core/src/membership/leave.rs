@@ -89,6 +89,8 @@ impl Group {
         if let Some(uid) = somebody {
             self.post(uid, Frame::Watermarks(marks));
             self.post(uid, Frame::LeaveRequest { goodbye });
+            // The epoch may be long over.
+            self.post(uid, Frame::Inquiry);
         }
     }
 
