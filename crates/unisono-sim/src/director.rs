@@ -308,7 +308,13 @@ impl Director {
 
     /// Whether those of the view that did not crash are a quorum of it.
     fn has_quorum(&self, view: &[Uid]) -> bool {
-        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid);
+        // What ails those outside of the core never ends: they are as good as dead.
+        let ails = |uid: &Uid| {
+            (0..self.plan.places)
+                .filter(|place| !self.core.contains(place))
+                .any(|place| self.world.resident(place).is_some_and(|resident| resident.uid == *uid))
+        };
+        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid) && !ails(uid);
         let living = view.iter().filter(|uid| lives(uid)).count();
         match &self.plan.config.quorum {
             Quorum::MajorityOfView => {
