@@ -1,0 +1,178 @@
+//! Joins that meet crashes, hand-overs, late answers and the dead.
+
+use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+// The members wait for a joiner that has never seen its JOIN, and the reset never finds a quorum (hazard H22).
+#[test]
+fn members_go_on_when_the_orderer_crashes_before_the_joiner_has_its_join() {
+    let mut net = group_of(3, 1);
+    net.add(Entry::Join, unicast());
+    let ordered = Rc::new(Cell::new(false));
+    let seen_join = ordered.clone();
+    // Once there is a JOIN the joiner hears nothing more of the orderer.
+    net.filter(move |seen| {
+        if seen.has_join() {
+            seen_join.set(true);
+            if seen.to == 3 {
+                return LOST;
+            }
+        }
+        if seen_join.get() && seen.from == 0 && seen.to == 3 { LOST } else { PROMPT }
+    });
+    let reached =
+        net.run_until(MS / 20, 1000 * MS, |net| ordered.get() && net.size(1) == 4 && net.size(2) == 4);
+    assert!(reached, "the case was not reached");
+    net.crash(0);
+    net.calm();
+    net.run(20_000 * MS);
+    net.show("one crash of three during a join, twenty calm seconds later");
+    assert_eq!(net.phase(1), Phase::Member, "m1 and m2 are stuck");
+}
+
+// The joiner goes on reporting to an orderer that no longer orders, until its patience is over (hazard H22).
+#[test]
+fn a_hand_over_during_a_join_costs_less_than_a_second() {
+    let mut net = group_of(3, 1);
+    // The observer's acknowledgements are late, so that the role moves before its JOIN.
+    net.filter(|seen| if seen.from == 3 && !seen.outside { Some(5 * MS) } else { PROMPT });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
+    net.hand_over(0, 1);
+    net.run(6 * MS);
+    net.calm();
+    let begin = net.now;
+    net.run_until(10 * MS, 30_000 * MS, |net| net.phase(joiner) != Phase::Joining);
+    net.show("the join has ended one way or the other");
+    assert!(net.now < begin + 1000 * MS);
+}
+
+/// m0 crashes when its JOIN of m3 is known to m1 and m3 alone.
+fn join_known_to_m1_and_the_joiner(net: &mut Net) {
+    let joiner = net.add(Entry::Join, unicast());
+    assert_eq!(joiner, 3);
+    let ordered = Rc::new(Cell::new(false));
+    let seen_join = ordered.clone();
+    net.filter(move |seen| {
+        if seen.has_join() {
+            seen_join.set(true);
+            if seen.to == 2 {
+                return LOST;
+            }
+        }
+        if seen_join.get() && seen.from == 0 && !seen.has_change() { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS / 20, 10_000 * MS, |_| ordered.get()), "the case was not reached");
+    net.run(MS / 5);
+    net.crash(0);
+}
+
+// The joiner is somebody that m2 has never heard of. Where only m2 can coordinate, the JOIN at the end of the longest
+// log must be found all the same, and whom it names be in (hazard H17).
+#[test]
+fn a_join_that_the_coordinator_does_not_know_survives_the_reset() {
+    let mut net = group_of(3, 1);
+    join_known_to_m1_and_the_joiner(&mut net);
+    // What m1 sends to m2 as a coordinator is lost.
+    net.filter(|seen| {
+        let coordinates = seen.has(|frame| matches!(frame, Frame::Invite { .. } | Frame::Prepare(_)));
+        if seen.from == 1 && seen.to == 2 && coordinates { LOST } else { PROMPT }
+    });
+    net.run_until(10 * MS, 20_000 * MS, |net| {
+        net.phase(2) == Phase::Member && net.group(2).marks().promised.is_none() && net.epoch(2) > 0
+    });
+    net.show("after the reset");
+    assert_eq!(net.epoch(1), 1);
+    assert_eq!(net.phase(3), Phase::Member);
+}
+
+// Members that disagree on whether somebody has joined wait for each other's time-outs (hazard H22).
+#[test]
+fn a_join_known_to_one_member_does_not_slow_the_reset() {
+    for begin in 0..20 {
+        let mut net = group_of(3, 1);
+        net.run(begin * 1_234_567);
+        join_known_to_m1_and_the_joiner(&mut net);
+        net.calm();
+        let crashed = net.now;
+        net.run_until(10 * MS, 20_000 * MS, |net| net.epoch(1) > 0);
+        let took = (net.now - crashed) / MS;
+        assert!(took < 1000, "{took} ms, {begin} steps later");
+    }
+}
+
+// Whoever gives up just as the first answer comes reports a failure although the group is there.
+#[test]
+fn join_or_found_takes_an_answer_of_the_last_moment() {
+    let enter = || Entry::JoinOrFound(GroupConfig::default());
+    // Its patience, which its seed decides.
+    let patience = {
+        let mut alone = Net::new();
+        alone.add_nobody();
+        let joiner = alone.add(enter(), unicast());
+        assert!(alone.run_until(MS / 10, 60_000 * MS, |net| net.phase(joiner) != Phase::Locating));
+        alone.now
+    };
+    let mut net = group_of(1, 1);
+    net.run(24_950 * MS);
+    let at = net.now + patience - 5 * MS;
+    let joiner = net.add(enter(), unicast());
+    net.drop_flights();
+    net.filter(move |seen| {
+        if seen.from == 0 && seen.to == joiner && seen.now < at { Some(at - seen.now) } else { PROMPT }
+    });
+    net.run(20_000 * MS);
+    let last = net.events[joiner].last();
+    assert!(!matches!(last, Some(Event::JoinFailed { .. })), "{last:?}");
+}
+
+// Nobody is left to end the join one way or the other, and the application waits for ever (hazard H22).
+#[test]
+fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
+    let mut net = group_of(2, 1);
+    net.filter(|seen| if seen.from == 2 && !seen.outside { Some(5 * MS) } else { PROMPT });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
+    net.crash(0);
+    net.crash(1);
+    net.run(120_000 * MS);
+    net.show("two minutes after everybody else crashed");
+    assert_eq!(net.phase(joiner), Phase::Gone);
+}
+
+// Whoever joins after a reset takes its first place for held by all. If it then orders, members throw away what a
+// straggler of the reset, in the view, still lacks (hazard H15).
+#[test]
+fn a_joiner_that_orders_purges_nothing_that_a_straggler_lacks() {
+    let mut net = group_of(5, 1);
+    // m4 lacks the last two messages, and what it pulls is lost.
+    net.filter(|seen| {
+        let levels = seen.has(|frame| matches!(frame, Frame::Level { .. } | Frame::Ordered(_)));
+        if seen.to == 4 && levels { LOST } else { PROMPT }
+    });
+    net.send(1, b"one").unwrap();
+    net.send(2, b"two").unwrap();
+    net.run(2 * MS);
+    net.crash(0);
+    net.run_until(MS / 4, 1000 * MS, |net| net.epoch(1) == 1);
+    assert_eq!(net.size(1), 4, "the case was not reached: m4 must be in the view");
+    let joiner = net.add(Entry::Join, unicast());
+    let joined = net.run_until(MS / 10, 200 * MS, |net| net.phase(joiner) == Phase::Member);
+    assert!(joined, "the case was not reached");
+    if net.group(1).marks().acting {
+        net.hand_over(1, joiner);
+    }
+    net.run(120 * MS);
+    net.show("the joiner orders");
+    let holds = net.group(4).marks().received;
+    for index in 1..4 {
+        let purged = net.group(index).marks().purged;
+        assert!(purged <= holds, "m{index} purged through {purged}; m4, in the view, holds through {holds}");
+    }
+    // m4 may be excluded for its silence now; nobody may hang or panic.
+    net.calm();
+    net.run(20_000 * MS);
+}

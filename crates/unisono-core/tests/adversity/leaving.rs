@@ -1,0 +1,128 @@
+//! Leaves whose words are lost: the leaver must get away, and those who stay must go on.
+
+use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+// A leaver that misses its farewell, or its own LEAVE, while it is cut off asks for ever a group that has forgotten it.
+#[test]
+fn a_leaver_cut_off_for_seconds_gets_away() {
+    for holds in [true, false] {
+        let mut net = group_of(3, 1);
+        net.filter(move |seen| {
+            let asks = seen.has(|frame| matches!(frame, Frame::LeaveRequest { .. }));
+            let deaf = seen.to == 2 && !(holds && seen.has_change());
+            let mute = seen.from == 2 && !asks && !holds;
+            if deaf || mute { LOST } else { PROMPT }
+        });
+        net.leave(2);
+        net.run(20 * MS);
+        net.cut_off(2);
+        net.run(5_000 * MS);
+        net.calm();
+        net.run(60_000 * MS);
+        net.show("cut off for five seconds, and a calm minute later");
+        assert_eq!(net.phase(2), Phase::Gone, "it holds its LEAVE: {holds}");
+    }
+}
+
+// A leaver that is cut off before anybody has ordered its leave never asks again.
+#[test]
+fn a_leaver_cut_off_for_less_than_a_second_gets_away() {
+    let mut net = group_of(3, 1);
+    net.leave(2);
+    net.cut_off(2);
+    net.run(700 * MS);
+    net.calm();
+    net.run(60_000 * MS);
+    net.show("cut off for 0.7 s, and a calm minute later");
+    assert_eq!(net.phase(2), Phase::Gone);
+}
+
+// A leaver that waits for its farewell is still sent to, and shows its application what comes after its own leave.
+#[test]
+fn a_leaver_delivers_nothing_after_its_own_leave() {
+    let mut net = group_of(3, 1);
+    net.filter(
+        |seen| if seen.from == 0 && seen.to == 2 && seen.has_change() { Some(3 * MS) } else { PROMPT },
+    );
+    net.leave(2);
+    net.run(MS / 4);
+    net.send(1, b"after the leave").unwrap();
+    net.run(500 * MS);
+    let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(2));
+    let left = net.events[2].iter().position(own).unwrap();
+    let after = &net.events[2][left + 1..];
+    assert!(after.iter().all(|event| *event == Event::Gone), "{after:?}");
+}
+
+// A farewell says that all before the leave is accepted. A leaver that does not conclude so never tells its
+// application what became of its last messages (hazard S8).
+#[test]
+fn a_farewell_resolves_the_leavers_last_messages() {
+    let mut net = group_of(3, 2);
+    // The leaver hears numbers and the farewell, never that anything is accepted.
+    net.filter(|seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
+        let orders = |frame: &Frame| {
+            matches!(frame, Frame::Ordered(_) | Frame::Change { .. } | Frame::Farewell { .. })
+        };
+        if seen.to == 2 && accepts && !seen.has(orders) { LOST } else { PROMPT }
+    });
+    let number = net.send(2, b"my last words").unwrap();
+    net.leave(2);
+    net.run(1000 * MS);
+    assert_eq!(net.phase(2), Phase::Gone);
+    assert!(net.outcomes[2].iter().any(|(sent, _)| *sent == number), "its sender is never told");
+}
+
+// An orderer that goes as soon as the other of two holds its leave, but before that one knows it accepted, leaves it
+// without a quorum (hazard H19).
+#[test]
+fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
+    let mut net = group_of(2, 1);
+    let told = Rc::new(Cell::new(false));
+    net.filter(move |seen| {
+        if seen.from == 0 && told.get() {
+            return LOST;
+        }
+        if seen.from == 0 && seen.has_change() {
+            told.set(true);
+        }
+        PROMPT
+    });
+    net.leave(0);
+    net.run(5_000 * MS);
+    net.calm();
+    net.run(20_000 * MS);
+    net.show("m0 left");
+    assert_eq!(net.phase(1), Phase::Member);
+}
+
+// A leaver that goes before a quorum of those who stay knows its leave accepted takes along the vote they need, when
+// the one who knows crashes next (hazard H19).
+#[test]
+fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
+    let mut net = group_of(4, 1);
+    // The LEAVE of m0 (which orders, and breaks ties) reaches m1, who orders next, and m2. m3 hears nothing of it, and
+    // nobody but m1 learns that it is accepted. Then m0 is cut off from m1 and m2 for a tenth of a second.
+    let begin = net.now;
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(heartbeat) if heartbeat.end >= 4));
+        if seen.to == 3 && (accepts || seen.has_change()) || seen.from == 1 && seen.to == 2 && accepts {
+            return LOST;
+        }
+        let cut = seen.now > begin + MS / 2 && seen.now < begin + 600 * MS;
+        if cut && (seen.from == 0 && seen.to != 3 || seen.to == 0 && seen.from != 3) { LOST } else { PROMPT }
+    });
+    net.leave(0);
+    net.run_until(MS / 20, 4_000 * MS, |net| net.phase(0) == Phase::Gone);
+    net.show("m0 was told to go, or never");
+    net.crash(1);
+    net.calm();
+    net.run(20_000 * MS);
+    net.show("m1 crashed, twenty calm seconds ago");
+    assert_eq!(net.epoch(2), 1, "m2 and m3 are two of m0, m1, m2 and m3, and stuck");
+}

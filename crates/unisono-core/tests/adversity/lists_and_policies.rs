@@ -1,0 +1,58 @@
+//! Fixed lists of names, and resets that the application asks for.
+
+use crate::network::*;
+use unisono_core::*;
+
+fn list(names: &[&str]) -> GroupConfig {
+    let names = names.iter().map(|text| name(text)).collect();
+    GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() }
+}
+
+// A founder alone is no majority of its list. If that keeps it from accepting joins, no group with a list ever grows.
+#[test]
+fn a_group_with_a_list_grows_from_one() {
+    let mut net = Net::new();
+    net.add(Entry::Found(list(&["m0", "m1", "m2"])), unicast());
+    net.run(100 * MS);
+    net.add(Entry::Join, unicast());
+    net.run(20_000 * MS);
+    net.show("a list of three, founded by one");
+    assert_eq!(net.phase(1), Phase::Member);
+}
+
+// Two lives of one listed name at the door at once: if both come in, one name counts twice in the majority (hazard
+// H20).
+#[test]
+fn of_two_with_one_listed_name_one_comes_in() {
+    let mut net = Net::new();
+    net.add(Entry::Found(list(&["m0", "b"])), unicast());
+    net.run(10 * MS);
+    for _ in 0..2 {
+        net.add_named(Entry::Join, unicast(), "b");
+    }
+    net.run(20_000 * MS);
+    net.show("m1 and m2 are both b");
+    assert_eq!(net.size(0), 2);
+    assert_eq!((1..3).filter(|&index| net.phase(index) == Phase::Member).count(), 1);
+    let failed = |event: &Event| matches!(event, Event::JoinFailed { .. });
+    assert_eq!((1..3).filter(|&index| net.events[index].iter().any(failed)).count(), 1);
+}
+
+// Where only the application resets, a suspicion that turned out wrong must be taken back; otherwise the crash that
+// follows is no news, and the application is never told of it.
+#[test]
+fn a_crash_is_told_to_the_application_after_a_wrong_suspicion() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.run(50 * MS);
+    net.cut_off(2);
+    net.run(1000 * MS);
+    net.calm();
+    net.run(5000 * MS);
+    let suspicions =
+        |net: &Net| net.events[0].iter().filter(|event| matches!(event, Event::Suspected { .. })).count();
+    let before = suspicions(&net);
+    net.crash(2);
+    net.run(5000 * MS);
+    assert!(suspicions(&net) > before, "{before} before, and the crash is never told");
+}

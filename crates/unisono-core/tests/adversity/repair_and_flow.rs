@@ -1,0 +1,109 @@
+//! Repair of what was lost, and senders held back by the slow.
+
+use crate::network::*;
+use std::time::Duration;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+// A message that its sender's datagrams carry and the orderer's cannot is answered with an endless stream of them, or
+// never ordered.
+#[test]
+fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
+    let config = GroupConfig { broadcast_above_bytes: 100_000, ..GroupConfig::default() };
+    let mut net = Net::new();
+    net.add(Entry::Found(config), unicast());
+    net.add(Entry::Join, Settings { datagram_bytes_max: 9000, ..unicast() });
+    net.run(300 * MS);
+    net.send(1, &[7; 5000]).unwrap();
+    net.run(500 * MS);
+    net.show("half a second later");
+    assert!(!net.storm, "endless datagrams from one input");
+    assert!(!net.outcomes[1].is_empty(), "the message is never ordered");
+}
+
+// A member that no longer hears the multicast answers every probe, so nobody suspects it, and lacks everything, so it
+// holds everybody up (hazard H28).
+#[test]
+fn a_member_that_stops_hearing_the_multicast_is_reached_by_unicast() {
+    let config = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings { transport: Transport::Auto, ..Settings::default() });
+    net.run(3000 * MS);
+    assert!(net.group(0).audience().multicast);
+    net.filter(|seen| if seen.multicast && seen.to == 4 { LOST } else { PROMPT });
+    for n in 0..200_u32 {
+        net.send(1, &n.to_be_bytes()).ok();
+        net.run(2 * MS);
+    }
+    net.run(30_000 * MS);
+    net.show("thirty seconds later");
+    assert_eq!(net.delivered(4), 200);
+}
+
+// A member that receives nothing shuts everybody's window. By the group's rule it is excluded, whatever its rank
+// (hazard H29).
+#[test]
+fn a_slow_member_is_excluded_whatever_its_rank() {
+    for slow in 1..4 {
+        let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+        let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
+        let mut net = group_with(4, config, unicast());
+        net.asleep[slow] = true;
+        for n in 0..100_u32 {
+            net.send(0, &n.to_be_bytes()).ok();
+            net.run(MS);
+        }
+        net.run(3_000 * MS);
+        net.show("three seconds later");
+        assert_eq!(net.size(0), 3, "m{slow} receives nothing");
+    }
+}
+
+// Two are slow and one of them catches up. If the time for which the window was shut is laid at whoever shut it first,
+// the wrong one is excluded (hazard H29).
+#[test]
+fn a_member_that_caught_up_is_not_excluded_for_another() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
+    let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    net.asleep[2] = true;
+    net.asleep[3] = true;
+    for n in 0..60_u32 {
+        net.send(1, &n.to_be_bytes()).ok();
+        net.run(MS);
+    }
+    net.run(100 * MS);
+    net.asleep[2] = false;
+    net.drain(2);
+    net.run(60 * MS);
+    let waiting = net.group(0).report(Time::from_nanos(net.now)).waiting;
+    assert_eq!(waiting[0].member, Some(uid(3)), "m2 has caught up; m3 keeps the window shut");
+    for _ in 0..300 {
+        net.run(10 * MS);
+        net.drain(2);
+    }
+    net.show("m2 is not slow, m3 is");
+    assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
+}
+
+// When everything that a sender had under way was lost, its back-off is long and its share small. If it stays so when
+// the first message gets through, the rest follow one by one, each after a full time-out (hazard H32).
+#[test]
+fn a_sender_that_lost_everything_is_soon_up_to_speed() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| {
+        let data = seen.has(|frame| matches!(frame, Frame::Data(_)));
+        if seen.from == 1 && data { LOST } else { PROMPT }
+    });
+    for n in 0..60_u32 {
+        let mut payload = vec![0; 1200];
+        payload[..4].copy_from_slice(&n.to_be_bytes());
+        net.send(1, &payload).unwrap();
+        net.run(MS);
+    }
+    net.run(3_000 * MS);
+    net.calm();
+    let begin = net.now;
+    net.run_until(10 * MS, 60_000 * MS, |net| net.outcomes[1].len() >= 60);
+    let took = (net.now - begin) / MS;
+    assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
+}
