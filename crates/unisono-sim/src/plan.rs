@@ -238,7 +238,7 @@ impl Plan {
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
         };
         let workload = Workload {
-            every: random.millis(80, 700),
+            every: random.millis(80, 1_300),
             bursts: random.pick(&[0.0, 0.03, 0.15]),
             burst_max: random.spread(2, 30),
             bytes_max: random.spread(1, 1200),

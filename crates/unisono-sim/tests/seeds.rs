@@ -32,7 +32,7 @@ fn story(seed: u64, profile: Profile) -> String {
 #[test]
 fn a_few_seeds_of_every_profile_hold() {
     for profile in Profile::ALL {
-        let seeds = if *profile == Profile::Perf { 1..=1 } else { 1..=5 };
+        let seeds = if *profile == Profile::Perf { 1..=1 } else { 1..=20 };
         let options = RunOptions { seeds: seeds.clone(), profile: *profile, threads: None, time_max: None };
         let summary = run(&options, &|_| {});
         assert_eq!(summary.failures, [], "{profile}");
