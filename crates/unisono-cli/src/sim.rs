@@ -58,7 +58,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// What kind of worlds: swarm, lossy, partition, crash, perf
+    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -78,7 +78,7 @@ struct Replay {
     /// Which seed
     seed: u64,
 
-    /// What kind of world: swarm, lossy, partition, crash, perf
+    /// What kind of world: swarm, lossy, partition, crash, reset, perf
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 

@@ -128,8 +128,6 @@ named! {
         RoleTaken,
         /// A successor learned of its role from somebody else than its predecessor.
         RoleToldByWitness,
-        /// A successor had to ask for entries before it could take the role.
-        SuccessorCaughtUp,
         /// A joiner became a member.
         JoinerEntered,
         /// A join was requested twice.

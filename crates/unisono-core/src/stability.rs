@@ -11,7 +11,7 @@ use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
-use crate::planted::Planted;
+use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
 
@@ -60,6 +60,7 @@ impl Group {
         }
         let before = self.accepted;
         let hint = self.acknowledging.accepted_hint.min(self.history.received());
+        let told = self.acknowledging.accepted_hint;
         while self.accepted < self.history.received() {
             let view = self.history.view_at(self.accepted).clone();
             let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
@@ -68,6 +69,9 @@ impl Group {
             }
         }
         if self.accepted > before {
+            if self.accepted > told && !self.order.is_acting() {
+                self.probe(Probe::AcceptedByOwnTable);
+            }
             self.resolve_own(before);
             self.note_accepted(now, before);
         }
