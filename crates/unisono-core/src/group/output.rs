@@ -317,11 +317,21 @@ impl Group {
                 next = self.write_oversized(out, first);
             }
             self.order.announced = next - 1;
+            self.serve_sender_first(first);
         }
         if heartbeat_sent {
             self.note_heartbeat_sent(now);
         }
         true
+    }
+
+    /// Of the copies for everybody that of the message's sender goes first: somebody may wait there.
+    fn serve_sender_first(&mut self, seqno: Seqno) {
+        let Some(Entry::Message(message)) = self.history.get(seqno) else { return };
+        let Some(sender) = self.peers.address(message.sender) else { return };
+        if let Some(place) = self.audience.addresses.iter().position(|address| *address == sender) {
+            self.audience.addresses.swap(0, place);
+        }
     }
 
     /// Own messages that ask for a place: by PB to the orderer, by BB to everybody. An acknowledgement rides along.
