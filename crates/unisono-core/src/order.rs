@@ -69,6 +69,11 @@ impl Order {
         self.heard == term
     }
 
+    /// Somebody is new: whether it hears the multicast is worth knowing.
+    pub(crate) fn probe_multicast_soon(&mut self, now: Time) {
+        self.multicast_probe_at = self.multicast_probe_at.min(now);
+    }
+
     /// What this member gave out when it last had the role.
     pub(crate) fn numbered_by_us(&self) -> Numbered {
         Numbered { term: self.taken.unwrap_or(0), after: self.numbered_from, through: self.numbered }

@@ -73,6 +73,7 @@ impl Group {
             _ => {}
         }
         self.audience_is_stale = true;
+        self.order.probe_multicast_soon(now);
         self.detector.look_soon(now);
     }
 
