@@ -51,6 +51,8 @@ pub(crate) struct Order {
     /// The orderer says that every member hears the multicast.
     multicast: bool,
     multicast_probe_at: Time,
+    /// The highest place that a heartbeat called stable.
+    told_stable: Seqno,
     /// Whom the application wants to have the role.
     successor: Option<Uid>,
     /// Whose turn it was last.
@@ -95,6 +97,7 @@ impl Order {
             numbered: start,
             heard: start,
             stamp: self.stamp,
+            told_stable: start,
             multicast: self.multicast,
             ..Order::default()
         };
@@ -252,7 +255,9 @@ impl Group {
             self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if next.1.more && !mark.open && self.door.somebody_is_ready(&self.peers, &self.history, self.stable())
+        if next.1.more
+            && !mark.open
+            && self.door.somebody_is_ready(&self.peers, &self.history, self.told_stable())
         {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
@@ -400,7 +405,7 @@ impl Group {
         if self.order.numbered == event {
             self.order.heartbeat_due = true;
         } else {
-            let heartbeat = self.heartbeat();
+            let heartbeat = self.say_heartbeat();
             self.post(named, Frame::Heartbeat(heartbeat));
         }
         let after = (self.order.heartbeat_after * 2).clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE);
@@ -408,8 +413,21 @@ impl Group {
         self.order.heartbeat_at = Some(now + after);
     }
 
+    /// Everything through here anybody may have freed: it was told so, or infers it from how far the numbers go.
+    pub(crate) fn told_stable(&self) -> Seqno {
+        let room = u64::from(self.config.history_messages);
+        self.order.told_stable.max(self.history.received().saturating_sub(room))
+    }
+
+    /// A heartbeat that goes out.
+    pub(crate) fn say_heartbeat(&mut self) -> Heartbeat {
+        let heartbeat = self.heartbeat();
+        self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
+        heartbeat
+    }
+
     /// What a heartbeat says now.
-    pub(crate) fn heartbeat(&self) -> Heartbeat {
+    fn heartbeat(&self) -> Heartbeat {
         Heartbeat {
             term: self.term(),
             acting: self.order.acting.is_some(),
@@ -531,7 +549,7 @@ impl Group {
 
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
     fn repeat_to(&mut self, now: Time, to: Uid) {
-        let heartbeat = self.heartbeat();
+        let heartbeat = self.say_heartbeat();
         if let Some(peer) = self.peers.get_mut(to)
             && now.since(peer.told_at) > Duration::from_millis(5)
         {

@@ -11,6 +11,7 @@ use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
+use crate::membership::has_caught_up;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
@@ -361,9 +362,13 @@ impl Group {
             }
         }
         for peer in self.peers.iter() {
-            if let crate::peers::Standing::Leaver { seqno } = peer.standing
-                && peer.received < seqno
-            {
+            let awaited = match peer.standing {
+                crate::peers::Standing::Leaver { seqno } => peer.received < seqno,
+                // About to be numbered in: what it lacks is kept for it, or a busy group would never let it in.
+                crate::peers::Standing::Observer { .. } => has_caught_up(peer, &self.history),
+                crate::peers::Standing::Member => false,
+            };
+            if awaited {
                 stable = stable.min(peer.received);
             }
         }

@@ -159,17 +159,22 @@ impl Door {
     }
 
     /// An observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History, stable: Seqno) -> bool {
-        peers.iter().any(|peer| is_ready(peer, history, stable))
+    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History, told_stable: Seqno) -> bool {
+        peers.iter().any(|peer| is_ready(peer, history, told_stable))
     }
 }
 
-/// It lacks little, and nothing that is not kept any more: from its JOIN on it will be waited for.
-fn is_ready(peer: &Peer, history: &History, stable: Seqno) -> bool {
+/// It lacks little, and nothing that is not kept any more.
+pub(crate) fn has_caught_up(peer: &Peer, history: &History) -> bool {
     peer.is_observer()
         && peer.entered
-        && peer.received >= stable.max(history.base())
+        && peer.received >= history.base()
         && peer.received + CAUGHT_UP >= history.received()
+}
+
+/// It has caught up, and nobody was told that what it lacks may go.
+fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
+    has_caught_up(peer, history) && peer.received >= told_stable
 }
 
 // --- the joiner ---
@@ -620,7 +625,7 @@ impl Group {
         if self.history.inside_a_message() {
             return None;
         }
-        let stable = self.stable();
+        let stable = self.told_stable();
         let view = self.history.view();
         let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
         // Two lives of one listed name never stand in one view.
