@@ -238,7 +238,7 @@ impl Group {
         let mut asks_to_leave = false;
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                Frame::Excluded { epoch } => return self.handle_excluded(now, epoch),
+                Frame::Excluded { epoch } => return self.handle_excluded(epoch),
                 Frame::Farewell { uid, seqno } => return self.handle_farewell(uid, seqno),
                 Frame::Refused { .. } => return self.handle_unknown_here(),
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
@@ -285,7 +285,7 @@ impl Group {
             Frame::Prepare(prepare) => self.handle_prepare(now, from, prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
-            Frame::Excluded { epoch } => self.handle_excluded(now, epoch),
+            Frame::Excluded { epoch } => self.handle_excluded(epoch),
             Frame::Refused { .. } => self.handle_unknown_here(),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =

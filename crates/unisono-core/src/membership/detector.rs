@@ -59,7 +59,7 @@ impl Group {
             peer.heard_us = peer.heard_us.map(|at| (at + late).min(now));
             peer.probing = None;
         }
-        self.recovery.notice_sleep(now, late);
+        self.recovery.notice_sleep(now);
     }
 
     /// Watched, and why.

@@ -8,6 +8,7 @@ mod detector;
 mod form;
 mod join;
 mod leave;
+mod past;
 mod recovery;
 mod view;
 
@@ -15,4 +16,5 @@ pub(crate) use detector::Detector;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Door, Joining, has_caught_up};
 pub(crate) use leave::Leaving;
-pub(crate) use recovery::{Past, Recovery};
+pub(crate) use past::Past;
+pub(crate) use recovery::Recovery;

@@ -1,41 +1,25 @@
-//! Forming: named participants that start at about the same time make one group of at least so many of them, or
-//! none (KT96 §5: atomic group creation).
+//! The consensus of participants: promise, propose, prepare, decide.
 //!
-//! It is single-decree consensus among the participants, outside of any epoch. A coordinator asks for promises
-//! (`Form`), waits a moment for those who are not needed, proposes a founding (instance, first epoch, configuration,
-//! members: those who promised), and when at least so many have prepared it under one ballot, it is decided. A
-//! proposal that was prepared before is taken over as it is. Any two quorums share a participant, since each is more
-//! than half. Whoever is named in the founding and learns of the decision enters, the first of the members orders;
-//! whoever is not named is told so and may join like anybody. After the time given the rest learns that the group
-//! was not formed here.
-//!
-//! **What holds.** Participants count by name, as the life (uid) in which they promised: of two lives under one name
-//! none counts in that ballot. Promises are kept in memory, so a restarted participant has forgotten its own. Two
-//! quorums of `at_least` (m) of n names share 2m − n names. As long as fewer names than that restart between taking
-//! part and taking part again, two quorums share a *life*, and there is at most one group. So three participants
-//! that want two bear no restart; five that want four bear two; with m = n all but one may restart. Beyond that a
-//! second group can come to be only out of earshot of the first: a member of the first tells everybody who asks that
-//! it is formed, for as long as it is a member. Waiting after a start would close no more of the hole, since those
-//! with whom the restarted one forms again may have been started later still; only a disk would.
-//!
-//! **Courtesies**, not needed for safety: participants begin in the order of the list; of two coordinators the one
-//! with the higher ballot goes on, unless the other hears more participants, be it because the first is deaf or
-//! because all know the other and few each other; a participant begins when nothing comes of what it promised.
+//! Every participant answers coordinators, and is one at times. Some rules are courtesies, not needed for safety:
+//! participants begin in the order of the list; of two coordinators the one with the higher ballot goes on, unless
+//! the other hears more participants, be it because the first is deaf or because all know the other and few each
+//! other; a participant begins when nothing comes of what it promised.
 //!
 //! Nobody is sent more than came from its address, until it has shown that it hears us by repeating a ballot of
 //! ours: `Form` is padded to the length of the longest answer.
 
+use super::Decision;
+use super::founding::answer_bytes;
 use crate::config::{Formation, GroupConfig, Settings};
 use crate::error::ConfigError;
-use crate::event::{Event, JoinFailure};
-use crate::group::{Destination, Group, Phase};
-use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid, mix};
+use crate::group::Destination;
+use crate::identity::{Ballot, EpochId, Instance, Member, Uid};
 use crate::random::Random;
 use crate::table::Table;
 use crate::time::Time;
-use crate::wire::{FRAME_HEAD_BYTES, FormPromise, Founding, Frame, HEADER_BYTES, LogBase, PADDED_BYTES_MIN};
+use crate::wire::{FormPromise, Founding, Frame, HEADER_BYTES, PADDED_BYTES_MIN};
 use alloc::vec::Vec;
-use core::net::{Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 /// Participants begin so long after the one before them in the list, and at most so many times that.
@@ -63,11 +47,6 @@ const LIVES: usize = 2;
 const RAISE_EVERY: Duration = Duration::from_millis(20);
 /// Nobody counts so far: a higher round is somebody's joke.
 const ROUND_MAX: u32 = 1 << 20;
-/// The decision is told unasked so many times, at intervals that double, to those who have not shown that they know.
-const TELLS: u32 = 8;
-const TELL_FIRST: Duration = Duration::from_millis(20);
-/// Who decided a group without itself tells its members for so long.
-const LINGER: Duration = Duration::from_millis(200);
 
 /// This member is about to form its group: acceptor, and coordinator at times.
 #[derive(Clone, Debug)]
@@ -75,9 +54,9 @@ pub(crate) struct Forming {
     me: Member,
     formation: Formation,
     /// Names the formation on the wire.
-    tag: u64,
+    pub(super) tag: u64,
     config: GroupConfig,
-    give_up_at: Time,
+    pub(super) give_up_at: Time,
     /// Bytes of a question, so that any answer fits.
     room: u32,
     promised: Option<Promised>,
@@ -91,8 +70,8 @@ pub(crate) struct Forming {
     begun_at: Time,
     /// Who spoke of this formation.
     speakers: Table<Speaker>,
-    decision: Option<Decision>,
-    out: Vec<(Destination, Frame)>,
+    pub(super) decision: Option<Decision>,
+    pub(super) out: Vec<(Destination, Frame)>,
 }
 
 /// To whom, since when, and how that coordinator did when it last spoke.
@@ -133,87 +112,6 @@ struct Promise {
     prepared: bool,
     /// Another life answered under its name: neither counts.
     replaced: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Decision {
-    ballot: Ballot,
-    founding: Founding,
-    /// Decided by this member's own ballot.
-    ours: bool,
-}
-
-/// What was decided, kept for those who ask.
-#[derive(Clone, Debug)]
-pub(crate) struct Formed {
-    tag: u64,
-    decision: Decision,
-    tell_at: Option<Time>,
-    tells: u32,
-    /// Decided without this member: when that is reported.
-    fail_at: Option<Time>,
-}
-
-impl Formation {
-    /// Stands for the names, in any order, and how many of them it takes.
-    fn tag(&self) -> u64 {
-        let mut names: Vec<&Name> = self.participants.iter().collect();
-        names.sort_unstable();
-        names.into_iter().fold(mix(self.at_least.into()), |hash, name| {
-            let hash = name.as_str().bytes().fold(hash, |hash, byte| mix(hash ^ u64::from(byte)));
-            mix(hash ^ 1 << 8)
-        })
-    }
-
-    fn place(&self, name: &Name) -> Option<usize> {
-        self.participants.iter().position(|participant| participant == name)
-    }
-
-    /// Bytes of the longest answer to a question, for a proposal of all participants, with the header in front.
-    fn answer_bytes_max(&self, config: &GroupConfig) -> usize {
-        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address };
-        let founding = Founding {
-            instance: Instance(0),
-            epoch: EpochId::default(),
-            config: config.clone(),
-            members: self.participants.iter().map(member).collect(),
-        };
-        let name = self.participants.iter().max_by_key(|name| name.as_str().len()).cloned();
-        let longest = Frame::FormPromise(FormPromise {
-            formation: 0,
-            ballot: Ballot::default(),
-            name: name.unwrap_or_default(),
-            prepared: Some((Ballot::default(), founding)),
-        });
-        answer_bytes(&longest).unwrap_or(usize::MAX)
-    }
-}
-
-/// Bytes of a datagram with this frame alone.
-fn answer_bytes(frame: &Frame) -> Option<usize> {
-    let kind_bytes = 1;
-    frame.encode_alone().map(|alone| HEADER_BYTES + FRAME_HEAD_BYTES - kind_bytes + alone.len())
-}
-
-impl Founding {
-    /// What an honest coordinator of this formation could have proposed.
-    fn is_of(&self, formation: &Formation) -> bool {
-        let members = &self.members;
-        let once = |member: &Member| {
-            let same = |other: &&Member| other.uid == member.uid || other.name == member.name;
-            members.iter().filter(same).count() == 1
-        };
-        members.len() >= usize::from(formation.at_least)
-            && members.len() <= formation.participants.len()
-            && members.iter().all(|member| formation.place(&member.name).is_some() && once(member))
-            && self.epoch.counter == 0
-            && self.config.check().is_ok()
-    }
-
-    fn names(&self, uid: Uid) -> bool {
-        self.members.iter().any(|member| member.uid == uid)
-    }
 }
 
 impl Attempt {
@@ -313,7 +211,7 @@ impl Forming {
 
     // --- coordinating ---
 
-    fn timeout(&mut self, now: Time, random: &mut Random) {
+    pub(super) fn timeout(&mut self, now: Time, random: &mut Random) {
         if self.attempt.is_none() && self.begin_at <= now {
             self.begin(now, random);
         }
@@ -459,7 +357,14 @@ impl Forming {
 
     // --- what comes in ---
 
-    fn handle(&mut self, now: Time, from: SocketAddr, sender: Uid, frame: Frame, random: &mut Random) {
+    pub(super) fn handle(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        sender: Uid,
+        frame: Frame,
+        random: &mut Random,
+    ) {
         let is_ours = |formation: u64, ballot: Ballot| formation == self.tag && ballot.round <= ROUND_MAX;
         match frame {
             Frame::Form { formation, ballot, heard, room }
@@ -610,124 +515,5 @@ impl Forming {
         self.promise(now, ballot, self.formation.at_least, random);
         self.prepared = Some((ballot, founding));
         self.say(from, Frame::FormPrepared { formation, ballot });
-    }
-}
-
-impl Formed {
-    fn frame(&self, ballot: Ballot) -> Frame {
-        Frame::Formed { formation: self.tag, ballot, founding: self.decision.founding.clone() }
-    }
-
-    pub(crate) fn wake_at(&self) -> Option<Time> {
-        [self.tell_at, self.fail_at].into_iter().flatten().min()
-    }
-}
-
-// --- what the group makes of it ---
-
-impl Group {
-    /// A frame of some formation. Who entered by it answers as long as it is a member, whoever else does.
-    pub(crate) fn handle_forming(&mut self, now: Time, from: SocketAddr, sender: Uid, frame: Frame) {
-        if let (Some(formed), &Frame::Form { formation, ballot, room, .. }) = (&self.formed, &frame) {
-            let answer = formed.frame(ballot);
-            if formation == formed.tag
-                && self.phase != Phase::Excluded
-                && answer_bytes(&answer).is_some_and(|bytes| bytes <= room as usize)
-            {
-                self.post_outside(from, answer);
-            }
-        }
-        if let Some(forming) = &mut self.forming {
-            forming.handle(now, from, sender, frame, &mut self.random);
-            self.follow_forming(now);
-        }
-    }
-
-    pub(crate) fn forming_timeout(&mut self, now: Time) {
-        if let Some(forming) = &mut self.forming {
-            if forming.give_up_at <= now {
-                self.forming = None;
-                self.join_failed(JoinFailure::NotFormed);
-                return;
-            }
-            forming.timeout(now, &mut self.random);
-            self.follow_forming(now);
-        }
-        self.formed_timeout(now);
-    }
-
-    /// Sends what is to be said, and does what was decided.
-    fn follow_forming(&mut self, now: Time) {
-        let Some(forming) = &mut self.forming else { return };
-        let (out, decision) = (core::mem::take(&mut forming.out), forming.decision.take());
-        let (tag, give_up_at) = (forming.tag, forming.give_up_at);
-        for (to, frame) in out {
-            match to {
-                Destination::Address(address) => self.post_outside(address, frame),
-                _ => self.post_to_rendezvous(frame),
-            }
-        }
-        let Some(decision) = decision else { return };
-        self.forming = None;
-        let (ours, enters) = (decision.ours, decision.founding.names(self.me.uid));
-        if enters {
-            self.enter_formed(now, decision.founding.clone());
-        }
-        self.formed = Some(Formed {
-            tag,
-            decision,
-            tell_at: (ours || enters).then(|| if ours { now } else { now + TELL_FIRST }),
-            tells: 0,
-            fail_at: (!enters).then(|| if ours { give_up_at.min(now + LINGER) } else { now }),
-        });
-        self.formed_timeout(now);
-    }
-
-    fn enter_formed(&mut self, now: Time, founding: Founding) {
-        let Founding { instance, epoch, config, members } = founding;
-        (self.instance, self.config) = (instance, config);
-        let orderer = members[0].uid;
-        let base = LogBase { seqno: 0, members, term: (0, orderer), last_numbers: Vec::new() };
-        self.begin_log(now, epoch, 0, &base);
-        self.phase = Phase::Member;
-        let view = self.view_at(0, orderer);
-        self.notices.push_back(Event::Entered { seqno: 0, view });
-        self.acknowledging.due = true;
-        self.detector.look_soon(now);
-    }
-
-    /// Tells the decision to those who may not know it, and reports one that leaves this member out.
-    fn formed_timeout(&mut self, now: Time) {
-        let Some(formed) = &self.formed else { return };
-        if formed.fail_at.is_some_and(|at| at <= now) {
-            self.formed = None;
-            self.join_failed(JoinFailure::NotFormed);
-            return;
-        }
-        if formed.tell_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let frame = formed.frame(formed.decision.ballot);
-        let whom = self.not_known_to_have_entered(formed);
-        let more = !whom.is_empty() && formed.tells + 1 < TELLS && self.epoch.counter == 0;
-        let next = now + TELL_FIRST * (1 << formed.tells);
-        for address in whom {
-            self.post_outside(address, frame.clone());
-        }
-        if let Some(formed) = &mut self.formed {
-            formed.tells += 1;
-            formed.tell_at = more.then_some(next);
-        }
-    }
-
-    /// Who decided tells everybody, and so does the orderer; the others tell the orderer.
-    fn not_known_to_have_entered(&self, formed: &Formed) -> Vec<SocketAddr> {
-        let Decision { founding, ours, .. } = &formed.decision;
-        let everybody = *ours || self.order.is_acting();
-        let tells = |member: &&Member| {
-            let entered = self.peers.get(member.uid).is_some_and(|peer| peer.entered);
-            member.uid != self.me.uid && !entered && (everybody || member.uid == founding.members[0].uid)
-        };
-        founding.members.iter().filter(tells).map(|member| member.address).collect()
     }
 }

@@ -1,0 +1,69 @@
+//! What a formation is called, what may be proposed for it, and how long an answer about it can get.
+
+use crate::config::{Formation, GroupConfig};
+use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid, mix};
+use crate::wire::{FRAME_HEAD_BYTES, FormPromise, Founding, Frame, HEADER_BYTES};
+use alloc::vec::Vec;
+use core::net::{Ipv6Addr, SocketAddr};
+
+impl Formation {
+    /// Stands for the names, in any order, and how many of them it takes.
+    pub(super) fn tag(&self) -> u64 {
+        let mut names: Vec<&Name> = self.participants.iter().collect();
+        names.sort_unstable();
+        names.into_iter().fold(mix(self.at_least.into()), |hash, name| {
+            let hash = name.as_str().bytes().fold(hash, |hash, byte| mix(hash ^ u64::from(byte)));
+            mix(hash ^ 1 << 8)
+        })
+    }
+
+    pub(super) fn place(&self, name: &Name) -> Option<usize> {
+        self.participants.iter().position(|participant| participant == name)
+    }
+
+    /// Bytes of the longest answer to a question, for a proposal of all participants, with the header in front.
+    pub(super) fn answer_bytes_max(&self, config: &GroupConfig) -> usize {
+        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address };
+        let founding = Founding {
+            instance: Instance(0),
+            epoch: EpochId::default(),
+            config: config.clone(),
+            members: self.participants.iter().map(member).collect(),
+        };
+        let name = self.participants.iter().max_by_key(|name| name.as_str().len()).cloned();
+        let longest = Frame::FormPromise(FormPromise {
+            formation: 0,
+            ballot: Ballot::default(),
+            name: name.unwrap_or_default(),
+            prepared: Some((Ballot::default(), founding)),
+        });
+        answer_bytes(&longest).unwrap_or(usize::MAX)
+    }
+}
+
+/// Bytes of a datagram with this frame alone.
+pub(super) fn answer_bytes(frame: &Frame) -> Option<usize> {
+    let kind_bytes = 1;
+    frame.encode_alone().map(|alone| HEADER_BYTES + FRAME_HEAD_BYTES - kind_bytes + alone.len())
+}
+
+impl Founding {
+    /// What an honest coordinator of this formation could have proposed.
+    pub(super) fn is_of(&self, formation: &Formation) -> bool {
+        let members = &self.members;
+        let once = |member: &Member| {
+            let same = |other: &&Member| other.uid == member.uid || other.name == member.name;
+            members.iter().filter(same).count() == 1
+        };
+        members.len() >= usize::from(formation.at_least)
+            && members.len() <= formation.participants.len()
+            && members.iter().all(|member| formation.place(&member.name).is_some() && once(member))
+            && self.epoch.counter == 0
+            && self.config.check().is_ok()
+    }
+
+    pub(super) fn names(&self, uid: Uid) -> bool {
+        self.members.iter().any(|member| member.uid == uid)
+    }
+}

@@ -1,0 +1,319 @@
+//! A ballot of this member's own: invite, gather votes, pull, choose, prepare, decide.
+//!
+//! The coordinator first pulls the longest log voted, so that it reads the views off its own log; then it proposes,
+//! and when a quorum of both sides of the last unaccepted change has prepared under one ballot, the proposal is
+//! decided. Nobody waits for all of the new view: whoever votes later in the new epoch has entered it, so nothing in
+//! it can be lost.
+
+use super::{REPEAT_EVERY, ROUND_MAX};
+use crate::config::Quorum;
+use crate::event::Suspicion;
+use crate::group::Group;
+use crate::history::Members;
+use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
+use crate::planted::{Planted, Probe};
+use crate::table::Table;
+use crate::time::Time;
+use crate::wire::{Frame, Prepare, Proposal, Vote};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A coordinator waits so long for votes of members it does not suspect.
+const GATHER: Duration = Duration::from_millis(90);
+/// A stage that does not end within this ends its ballot.
+const STAGE_MAX: Duration = Duration::from_millis(250);
+
+#[derive(Clone, Debug)]
+pub(super) struct Coordination {
+    pub(super) ballot: Ballot,
+    stage: Stage,
+    votes: Table<Vote>,
+    /// Who was invited.
+    invited: Vec<Uid>,
+    gather_until: Time,
+    stage_until: Time,
+    repeat_at: Time,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Inviting,
+    Pulling,
+    Preparing { prepare: Prepare, before: Members, after: Members, prepared: Vec<Uid> },
+}
+
+impl Coordination {
+    pub(super) fn wake_at(&self) -> Time {
+        let votes_are_overdue = self.repeat_at > self.gather_until;
+        let stage = match self.stage {
+            Stage::Inviting if !votes_are_overdue => self.gather_until.min(self.stage_until),
+            _ => self.stage_until,
+        };
+        self.repeat_at.min(stage)
+    }
+}
+
+impl Group {
+    pub(super) fn begin_ballot(&mut self, now: Time) {
+        self.recovery.begin_at = None;
+        if !self.may_begin() {
+            return;
+        }
+        if self.recovery.promised.is_some_and(|ballot| ballot.coordinator != self.me.uid) {
+            self.probe(Probe::CoordinatorReplaced);
+        }
+        let ballot = Ballot { round: self.recovery.round.saturating_add(1), coordinator: self.me.uid };
+        self.promise(now, ballot);
+        self.recovery.begin_at = None;
+        self.recovery.attempts += 1;
+        let (before, after) = self.sides(self.accepted);
+        let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
+        let mut votes = Table::default();
+        votes.insert(self.me.uid, self.own_vote(ballot));
+        self.recovery.coordination = Some(Coordination {
+            ballot,
+            stage: Stage::Inviting,
+            votes,
+            invited: self.others_of(&uids(&before), &uids(&after)),
+            gather_until: now + GATHER,
+            stage_until: now + STAGE_MAX,
+            repeat_at: now,
+        });
+        self.coordinate(now);
+    }
+
+    /// Gives up the present ballot; another one later.
+    fn end_ballot(&mut self, now: Time) {
+        self.recovery.coordination = None;
+        self.recovery.pull = None;
+        let backoff = STAGE_MAX.as_nanos() as u64 / 4 * u64::from(self.recovery.attempts.min(6));
+        let jitter = Duration::from_nanos(self.random.below(backoff.max(1)));
+        self.recovery.begin_at = Some(now + Duration::from_millis(10) + jitter);
+    }
+
+    pub(crate) fn handle_vote(&mut self, now: Time, from: Uid, vote: Vote) {
+        let Some(own) = &mut self.recovery.coordination else { return };
+        if own.ballot == vote.ballot && matches!(own.stage, Stage::Inviting | Stage::Pulling) {
+            own.votes.insert(from, vote);
+            self.coordinate(now);
+        }
+    }
+
+    pub(crate) fn handle_outbid(&mut self, now: Time, promised: Ballot) {
+        if promised.round > ROUND_MAX {
+            return;
+        }
+        self.recovery.round = self.recovery.round.max(promised.round);
+        if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < promised) {
+            self.probe(Probe::Outbid);
+            self.end_ballot(now);
+        }
+    }
+
+    /// One step of this member's own ballot.
+    pub(super) fn coordinate(&mut self, now: Time) {
+        let Some(own) = &self.recovery.coordination else { return };
+        match own.stage {
+            Stage::Inviting => {
+                let all = own.invited.iter().all(|&uid| {
+                    own.votes.contains(uid) || self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some())
+                });
+                if all || now >= own.gather_until {
+                    self.pull_longest(now);
+                }
+            }
+            Stage::Pulling => self.choose_if_pulled(now),
+            Stage::Preparing { .. } => self.decide_if_prepared(now),
+        }
+        let Some(own) = &mut self.recovery.coordination else { return };
+        if now >= own.stage_until {
+            self.end_ballot(now);
+            return;
+        }
+        if now >= own.repeat_at {
+            own.repeat_at = now + REPEAT_EVERY;
+            self.repeat_stage();
+        }
+    }
+
+    fn repeat_stage(&mut self) {
+        let Some(own) = &self.recovery.coordination else { return };
+        let ballot = own.ballot;
+        match &own.stage {
+            Stage::Inviting | Stage::Pulling => {
+                let missing: Vec<Uid> =
+                    own.invited.iter().copied().filter(|&uid| !own.votes.contains(uid)).collect();
+                let lost = self.recovery.attempts > 1;
+                for uid in missing {
+                    self.post(uid, Frame::Invite { ballot });
+                    if lost {
+                        // Perhaps they went on without us.
+                        self.post(uid, Frame::Inquiry);
+                    }
+                }
+            }
+            Stage::Preparing { prepare, prepared, .. } => {
+                let asked = self.others_of(&prepare.before, &prepare.after);
+                let missing = asked.into_iter().filter(|uid| !prepared.contains(uid)).collect::<Vec<Uid>>();
+                let prepare = prepare.clone();
+                for uid in missing {
+                    self.post(uid, Frame::Prepare(prepare.clone()));
+                }
+            }
+        }
+    }
+
+    // --- choosing ---
+
+    /// Votes are in: fetches what the longest log voted has and this one lacks.
+    fn pull_longest(&mut self, now: Time) {
+        let received = self.history.received();
+        let pulls = !self.broken(Planted::OwnLogNotLongest);
+        let Some(own) = &mut self.recovery.coordination else { return };
+        let longest = own.votes.iter().max_by_key(|(_, vote)| vote.end).map(|(uid, vote)| (uid, vote.end));
+        let Some((holder, end)) = longest else { return };
+        let ballot = own.ballot;
+        if end > received && pulls {
+            own.stage = Stage::Pulling;
+            self.probe(Probe::CoordinatorPulled);
+            self.pull(now, ballot, end, holder);
+        } else {
+            self.choose(now);
+        }
+    }
+
+    fn choose_if_pulled(&mut self, now: Time) {
+        let Some(own) = &self.recovery.coordination else { return };
+        let end = own.votes.iter().map(|(_, vote)| vote.end).max().unwrap_or(0);
+        if self.history.received() >= end {
+            self.choose(now);
+        }
+    }
+
+    /// What the next epoch is to be (docs/protocol/recovery.md). Without a quorum, or with somebody found in the
+    /// log who was not invited yet, gathering goes on.
+    fn choose(&mut self, now: Time) {
+        let Some(own) = &self.recovery.coordination else { return };
+        let ballot = own.ballot;
+        let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
+        let (before, after) = self.sides(accepted);
+        self.take_in(now, &before);
+        self.take_in(now, &after);
+        let Some(own) = &self.recovery.coordination else { return };
+        let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
+        let everybody = self.others_of(&uids(&before), &uids(&after));
+        if everybody.iter().any(|uid| !own.invited.contains(uid)) {
+            let own = self.recovery.coordination.as_mut().expect("checked above");
+            own.invited = everybody;
+            own.stage = Stage::Inviting;
+            own.gather_until = now + GATHER;
+            own.repeat_at = now;
+            return;
+        }
+        let voted = |member: &Member| own.votes.contains(member.uid);
+        let quorum = self.broken(Planted::NextViewWithoutQuorum)
+            || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
+        let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
+        let adopted = adopted.map(|(_, proposal)| proposal.clone());
+        // Who is to be excluded though it votes (it is slow, or another process lives in its place) is left out if
+        // the others can do without.
+        let wanted = |member: &Member| {
+            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
+            voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
+        };
+        let without = self.is_quorum(&after, wanted);
+        let members: Vec<Uid> = after
+            .iter()
+            .filter(|member| if without { wanted(member) } else { voted(member) })
+            .map(|member| member.uid)
+            .collect();
+        if !quorum || (adopted.is_none() && members.len() < self.recovery.floor.max(1)) {
+            self.probe(Probe::NoQuorum);
+            if let Some(own) = &mut self.recovery.coordination {
+                own.stage = Stage::Inviting;
+            }
+            return;
+        }
+        if before.len() != after.len() {
+            self.probe(Probe::BothSidesAsked);
+        }
+        let proposal = match adopted {
+            Some(proposal) if !self.broken(Planted::PreparedIgnored) => {
+                self.probe(Probe::PreparedAdopted);
+                proposal
+            }
+            _ => self.propose(&after, members, accepted),
+        };
+        let prepare = Prepare { ballot, proposal, before: uids(&before), after: uids(&after) };
+        if let Some(own) = &mut self.recovery.coordination {
+            own.stage_until = now + STAGE_MAX;
+            own.repeat_at = now;
+            own.stage = Stage::Preparing { prepare: prepare.clone(), before, after, prepared: Vec::new() };
+        }
+        self.handle_prepare(now, self.me.uid, prepare);
+        self.coordinate(now);
+    }
+
+    /// The views whose quorums a reset needs: both sides of the last change that is not known to be accepted.
+    fn sides(&self, accepted: Seqno) -> (Members, Members) {
+        let after = self.history.view().clone();
+        match self.history.change_beyond(accepted) {
+            Some(place) => (self.history.view_at(place - 1).clone(), after),
+            None => (after.clone(), after),
+        }
+    }
+
+    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno) -> Proposal {
+        let missing = after.len() - members.len();
+        let resilience = self.config.resilience as usize;
+        let degraded = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
+        let end = self.history.received();
+        if end > accepted {
+            self.probe(Probe::TentativeKept);
+        }
+        let start = if self.broken(Planted::TentativeDropped) { accepted + 1 } else { end + 1 };
+        if missing == 0 {
+            self.probe(Probe::NobodyMissing);
+        }
+        let epoch = EpochId {
+            counter: self.epoch.counter + 1,
+            coordinator: self.me.uid,
+            nonce: self.random.next_u64(),
+        };
+        Proposal { epoch, start, members, degraded }
+    }
+
+    // --- deciding ---
+
+    /// Somebody prepared what this coordinator proposed.
+    pub(crate) fn note_prepared(&mut self, now: Time, from: Uid, ballot: Ballot) {
+        let Some(own) = &mut self.recovery.coordination else { return };
+        if own.ballot != ballot {
+            return;
+        }
+        if let Stage::Preparing { prepared, .. } = &mut own.stage {
+            if !prepared.contains(&from) {
+                prepared.push(from);
+            }
+            self.decide_if_prepared(now);
+        }
+    }
+
+    fn decide_if_prepared(&mut self, now: Time) {
+        let Some(own) = &self.recovery.coordination else { return };
+        let Stage::Preparing { prepare, before, after, prepared } = &own.stage else { return };
+        let did = |member: &Member| prepared.contains(&member.uid);
+        let decided = self.is_quorum(before, did)
+            && self.is_quorum(after, did)
+            && (!matches!(self.config.quorum, Quorum::AtLeast(_))
+                || prepare.proposal.members.iter().all(|uid| prepared.contains(uid)));
+        if !decided && !self.broken(Planted::DecidedAtOnce) {
+            return;
+        }
+        let proposal = prepare.proposal.clone();
+        for uid in self.others_of(&prepare.before.clone(), &prepare.after.clone()) {
+            self.post(uid, Frame::Decided { proposal: proposal.clone(), entered: false });
+        }
+        self.handle_decided(now, self.me.uid, proposal, false);
+    }
+}

@@ -1,0 +1,81 @@
+//! Levelling: fetching, under a ballot, what one lacks of a longer log.
+//!
+//! A coordinator pulls the longest log that was voted, a voter what lies below the proposal, and whoever learned the
+//! decision what lies below the next epoch. Whoever was named as the holder is asked first; when that does not help,
+//! anybody. When the last place is in, whatever waited for it goes on.
+
+use super::REPEAT_EVERY;
+use crate::group::Group;
+use crate::identity::{Ballot, Seqno, Uid};
+use crate::time::Time;
+use crate::wire::Frame;
+
+/// Entries being fetched under a ballot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pull {
+    pub(super) ballot: Ballot,
+    pub(super) through: Seqno,
+    from: Uid,
+    pub(super) ask_at: Time,
+    asked: u32,
+}
+
+impl Group {
+    pub(super) fn pull(&mut self, now: Time, ballot: Ballot, through: Seqno, from: Uid) {
+        self.recovery.pull = Some(Pull { ballot, through, from, ask_at: now, asked: 0 });
+        self.repeat_pull(now);
+    }
+
+    pub(super) fn repeat_pull(&mut self, now: Time) {
+        let Some(mut pull) = self.recovery.pull else { return };
+        if pull.ask_at > now {
+            return;
+        }
+        let next = self.history.received() + 1;
+        if next > pull.through {
+            self.recovery.pull = None;
+            return;
+        }
+        let whom = if pull.asked < 3 {
+            pull.from
+        } else {
+            let count = self.peers.len() as u64;
+            let index = self.random.below(count.max(1)) as usize;
+            self.peers.iter().nth(index).map_or(pull.from, |peer| peer.member.uid)
+        };
+        pull.asked += 1;
+        pull.ask_at = now + REPEAT_EVERY;
+        self.recovery.pull = Some(pull);
+        self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
+    }
+
+    /// The ballot under which entries are taken now, and through which place.
+    pub(crate) fn taking_level(&self) -> Option<(Ballot, Seqno)> {
+        self.recovery.pull.map(|pull| (pull.ballot, pull.through))
+    }
+
+    /// Entries came in under the pull: goes on with whatever waited for them.
+    pub(crate) fn note_levelled(&mut self, now: Time) {
+        let received = self.history.received();
+        let Some(pull) = &mut self.recovery.pull else { return };
+        if received < pull.through {
+            pull.asked = 0;
+            // The answer is still coming in; ask for the rest when it stops.
+            pull.ask_at = now + REPEAT_EVERY / 3;
+            return;
+        }
+        self.recovery.pull = None;
+        let view = self.history.view().clone();
+        self.take_in(now, &view);
+        if let Some(proposal) = self.recovery.decided.take() {
+            self.handle_decided(now, self.me.uid, proposal, false);
+            return;
+        }
+        if let Some(prepare) = self.recovery.pending.take() {
+            self.handle_prepare(now, prepare.ballot.coordinator, prepare);
+        }
+        if self.recovery.coordination.is_some() {
+            self.coordinate(now);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Reset: the next epoch's first view, decided by single-decree consensus among the members of the present one.
+//!
+//! Four rooms, one for each part in it (docs/protocol/recovery.md; KT93 §5.3, made safe against any number of
+//! coordinators). Here is the voter's, which every member plays: it promises a ballot, votes, and prepares what is
+//! proposed under it. A member that promised numbers, stores, acknowledges and accepts nothing more in this epoch;
+//! it goes on serving what it holds, whatever state it is in. `coordinator` runs a ballot of one's own, `level`
+//! fetches what one lacks of a longer log, `outcome` enters the next epoch, or not.
+
+mod coordinator;
+mod level;
+mod outcome;
+
+use crate::error::ResetError;
+use crate::group::{Group, Phase, Prepared};
+use crate::identity::{Ballot, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Frame, Prepare, Proposal, Vote};
+use coordinator::Coordination;
+use core::time::Duration;
+use level::Pull;
+
+/// The members of a rank begin their resets so long after those of the rank before.
+const STAGGER: Duration = Duration::from_millis(4);
+const REPEAT_EVERY: Duration = Duration::from_millis(15);
+/// For so long after a promise other coordinators' invitations are ignored.
+const HOLD_OFF: Duration = Duration::from_millis(60);
+/// When nothing comes of a promise, the promiser coordinates itself after this and a little more by rank.
+const TAKE_OVER: Duration = Duration::from_millis(180);
+/// An inviter must have shown within this time that it hears us.
+const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
+/// No honest coordinator tries so often.
+const ROUND_MAX: u32 = 1 << 30;
+
+/// What this member has promised and does in a reset.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovery {
+    promised: Option<Ballot>,
+    promised_at: Time,
+    prepared: Option<(Ballot, Proposal)>,
+    /// Proposed under a promised ballot, but entries below it are lacking.
+    pending: Option<Prepare>,
+    /// Decided, but entries below it are lacking.
+    decided: Option<Proposal>,
+    /// An invitation whose sender has not shown yet that it hears us.
+    invitation: Option<(Uid, Ballot)>,
+    pull: Option<Pull>,
+    coordination: Option<Coordination>,
+    /// When this member begins a ballot of its own.
+    begin_at: Option<Time>,
+    round: u32,
+    attempts: u32,
+    /// At least so many members, says the application.
+    floor: usize,
+    since: Option<Time>,
+}
+
+impl Recovery {
+    pub(crate) fn has_promised(&self) -> bool {
+        self.promised.is_some()
+    }
+
+    pub(crate) fn promised(&self) -> Option<Ballot> {
+        self.promised
+    }
+
+    pub(crate) fn prepared(&self) -> Option<Prepared> {
+        let (ballot, proposal) = self.prepared.as_ref()?;
+        Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
+    }
+
+    pub(crate) fn since(&self) -> Option<Time> {
+        self.since
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        let pull = self.pull.map(|pull| pull.ask_at);
+        let coordination = self.coordination.as_ref().map(Coordination::wake_at);
+        [self.begin_at, pull, coordination].into_iter().flatten().min()
+    }
+
+    /// This process was asleep: others may have gone on, so do not rush to begin.
+    pub(crate) fn notice_sleep(&mut self, now: Time) {
+        if let Some(at) = &mut self.begin_at {
+            *at = (*at).max(now + HOLD_OFF / 2);
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        (self.begin_at, self.pull, self.coordination) = (None, None, None);
+    }
+}
+
+// --- beginning ---
+
+impl Group {
+    /// `reset(min)`: the application wants a reset if somebody is suspected.
+    pub(crate) fn request_reset(&mut self, now: Time, min: usize) -> Result<(), ResetError> {
+        let takes_part = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
+        if !takes_part || !self.may_begin() {
+            return Err(ResetError::NotMember);
+        }
+        let suspects = self.peers.iter().any(|peer| peer.suspected.is_some());
+        let members = self.history.view().len();
+        if !suspects && !self.recovery.has_promised() {
+            return if members >= min { Ok(()) } else { Err(ResetError::TooFew { members, min }) };
+        }
+        self.recovery.floor = min;
+        if self.recovery.coordination.is_none() {
+            self.recovery.begin_at = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Begins a reset in a moment, the lower ranks first, so that one coordinator is the rule.
+    pub(crate) fn begin_reset_soon(&mut self, now: Time) {
+        if self.recovery.has_promised() || self.recovery.begin_at.is_some() || !self.may_begin() {
+            return;
+        }
+        let rank = self.rank_among_unsuspected();
+        let jitter = Duration::from_nanos(self.random.below(2_000_000));
+        self.recovery.begin_at = Some(now + STAGGER * rank as u32 + jitter);
+    }
+
+    fn rank_among_unsuspected(&self) -> usize {
+        let view = self.history.view();
+        let ahead = view.iter().take_while(|member| member.uid != self.me.uid);
+        ahead.filter(|member| self.peers.get(member.uid).is_some_and(|peer| peer.suspected.is_none())).count()
+    }
+
+    /// Members begin resets; a leaver that knows its leave accepted does not.
+    fn may_begin(&self) -> bool {
+        let takes_part =
+            matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
+        let leaves = self.own_leave_is_logged() && self.accepted >= self.history.last_change();
+        takes_part && !leaves && (self.is_member() || self.own_leave_is_logged())
+    }
+
+    // --- promising and voting ---
+
+    fn promise(&mut self, now: Time, ballot: Ballot) {
+        self.recovery.round = self.recovery.round.max(ballot.round);
+        self.recovery.promised = Some(ballot);
+        self.recovery.promised_at = now;
+        self.recovery.since.get_or_insert(now);
+        self.recovery.pending = None;
+        if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < ballot) {
+            self.recovery.coordination = None;
+        }
+        if self.recovery.pull.is_some_and(|pull| pull.ballot != ballot) && self.recovery.decided.is_none() {
+            self.recovery.pull = None;
+        }
+        if !self.broken(Planted::NumberAfterPromise) {
+            self.order.stop();
+        }
+        self.detector.stop();
+        if self.phase == Phase::Member {
+            self.phase = Phase::Resetting;
+        }
+        let rank = self.rank_among_unsuspected() as u32;
+        let jitter = Duration::from_nanos(self.random.below(TAKE_OVER.as_nanos() as u64 / 2));
+        self.recovery.begin_at = Some(now + TAKE_OVER + STAGGER * rank + jitter);
+    }
+
+    fn own_vote(&self, ballot: Ballot) -> Vote {
+        let end = self.history.received();
+        Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
+    }
+
+    pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {
+        let votes = self.is_member() || self.own_leave_is_logged();
+        if self.phase == Phase::Joining && !votes {
+            // Its JOIN may be in the order already, and its vote be needed.
+            self.ask_around();
+        }
+        if ballot.round > ROUND_MAX {
+            return;
+        }
+        if !votes || ballot.coordinator != from || matches!(self.phase, Phase::Excluded | Phase::Gone) {
+            return;
+        }
+        self.recovery.round = self.recovery.round.max(ballot.round);
+        if let Some(promised) = self.recovery.promised.filter(|_| !self.broken(Planted::PromiseForgotten)) {
+            if ballot < promised {
+                self.post(from, Frame::Outbid { promised });
+                return;
+            }
+            if ballot > promised && promised.coordinator != from {
+                self.probe(Probe::TwoCoordinators);
+                if now.since(self.recovery.promised_at) < HOLD_OFF {
+                    return;
+                }
+            }
+        }
+        let hears_us = |at: Time| now.since(at) < HEARS_US_WITHIN;
+        if !self.peers.get(from).and_then(|peer| peer.heard_us).is_some_and(hears_us) {
+            // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile.
+            self.probe(Probe::InvitationUnheard);
+            self.recovery.invitation = Some((from, ballot));
+            if let Some(at) = &mut self.recovery.begin_at {
+                *at = (*at).max(now + HOLD_OFF / 2);
+            }
+            self.probe_now(now, from);
+            return;
+        }
+        if self.recovery.promised != Some(ballot) {
+            self.promise(now, ballot);
+        }
+        if self.joining.is_some() || self.entered_at > self.accepted {
+            self.probe(Probe::JoinerVoted);
+        }
+        if self.leaving.is_some() {
+            self.probe(Probe::LeaverVoted);
+        }
+        let vote = self.own_vote(ballot);
+        self.post(from, Frame::Vote(vote));
+    }
+
+    /// `from` has just shown that it hears us: its invitation, if it waits, is answered.
+    pub(crate) fn answer_invitation(&mut self, now: Time, from: Uid) {
+        if let Some((inviter, ballot)) = self.recovery.invitation
+            && inviter == from
+        {
+            self.recovery.invitation = None;
+            self.handle_invite(now, from, ballot);
+        }
+    }
+
+    // --- preparing ---
+
+    pub(crate) fn handle_prepare(&mut self, now: Time, from: Uid, prepare: Prepare) {
+        let me = self.me.uid;
+        let asked = prepare.before.contains(&me) || prepare.after.contains(&me);
+        let takes_part =
+            matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
+        if !asked
+            || !takes_part
+            || prepare.ballot.round > ROUND_MAX
+            || prepare.ballot.coordinator != from
+            || prepare.proposal.members.is_empty()
+        {
+            return;
+        }
+        if let Some(promised) = self.recovery.promised
+            && prepare.ballot < promised
+        {
+            self.post(from, Frame::Outbid { promised });
+            return;
+        }
+        if self.recovery.promised != Some(prepare.ballot) {
+            self.promise(now, prepare.ballot);
+        }
+        let holds = self.history.received() + 1 >= prepare.proposal.start;
+        if !holds && !self.broken(Planted::PrepareWithoutHolding) {
+            self.probe(Probe::MemberPulled);
+            let through = prepare.proposal.start - 1;
+            let ballot = prepare.ballot;
+            if self.recovery.pull.is_none() {
+                self.pull(now, ballot, through, from);
+            }
+            self.recovery.pending = Some(prepare);
+            return;
+        }
+        self.recovery.pending = None;
+        let ballot = prepare.ballot;
+        self.recovery.prepared = Some((ballot, prepare.proposal));
+        if from == me {
+            self.note_prepared(now, me, ballot);
+        } else {
+            self.post(from, Frame::Prepared { ballot });
+        }
+    }
+
+    pub(crate) fn recovery_timeout(&mut self, now: Time) {
+        if self.recovery.begin_at.is_some_and(|at| at <= now) {
+            self.begin_ballot(now);
+        }
+        if self.recovery.coordination.is_some() {
+            self.coordinate(now);
+        }
+        self.repeat_pull(now);
+    }
+}

@@ -1,0 +1,200 @@
+//! What a decided reset means for this member: it enters the next epoch, or its membership is over.
+//!
+//! Whoever is named drops what it holds beyond the reset's place, takes the rest as accepted and goes on at once.
+//! Whoever is not has left, if its own leave is among what is kept, or is excluded; it lingers and serves (`past`).
+
+use crate::config::Quorum;
+use crate::event::{Event, JoinFailure, Outcome};
+use crate::group::{Group, Phase};
+use crate::history::Reset;
+use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
+use crate::membership::Past;
+use crate::membership::recovery::Recovery;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::Proposal;
+use alloc::vec::Vec;
+
+impl Group {
+    pub(crate) fn handle_decided(&mut self, now: Time, from: Uid, proposal: Proposal, entered: bool) {
+        match self.phase {
+            Phase::Locating | Phase::Gone => return,
+            Phase::Excluded => {
+                if entered {
+                    self.phase = Phase::Gone;
+                }
+                return;
+            }
+            _ => {}
+        }
+        let prepared = self.recovery.prepared.as_ref().map(|(_, prepared)| prepared.epoch);
+        if matches!(self.config.quorum, Quorum::AtLeast(_))
+            && prepared.is_some_and(|own| own != proposal.epoch)
+        {
+            // Quorums need not intersect: a member enters what it prepared last, and nothing else.
+            return;
+        }
+        if from != self.me.uid {
+            self.probe(Probe::DecisionTold);
+        }
+        if !proposal.members.contains(&self.me.uid) {
+            self.excluded_by(now, proposal, entered);
+        } else if self.history.received() + 1 >= proposal.start {
+            self.install(now, proposal);
+        } else {
+            self.level_for(now, from, proposal);
+        }
+    }
+
+    /// Decided, but entries below it are lacking: whoever told has them.
+    fn level_for(&mut self, now: Time, from: Uid, proposal: Proposal) {
+        self.probe(Probe::MemberPulled);
+        let ballot = self.recovery.promised.unwrap_or_default();
+        let through = proposal.start - 1;
+        if self.recovery.promised.is_none() {
+            // Nothing more is to be stored or said in this epoch.
+            self.promise(now, Ballot { round: 1, coordinator: Uid(0) });
+        }
+        let from = if from == self.me.uid { self.named() } else { from };
+        self.recovery.coordination = None;
+        self.recovery.decided = Some(proposal);
+        if self.recovery.pull.is_none_or(|pull| pull.through != through) {
+            self.pull(now, ballot, through, from);
+        }
+    }
+
+    fn install(&mut self, now: Time, proposal: Proposal) {
+        let keep = proposal.start - 1;
+        let old_view = self.history.view_at(keep).clone();
+        let members: Vec<Member> = proposal
+            .members
+            .iter()
+            .filter_map(|uid| old_view.iter().find(|member| member.uid == *uid).cloned())
+            .collect();
+        let follows = proposal.epoch.counter == self.epoch.counter + 1 && proposal.start > self.epoch_start;
+        if members.len() != proposal.members.len() || !follows {
+            return;
+        }
+        self.note_reset_probes(&proposal);
+        let excluded: Vec<Member> =
+            old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
+        self.history.cut(keep);
+        if self.broken(Planted::KeptReportedFailed) {
+            self.fail_rest_of_outbox();
+        }
+        self.settle_log(keep);
+        self.fail_rest_of_outbox();
+        let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
+        self.past = Some(Past::survived(now, self.epoch_tag, proposal.clone(), peers));
+        let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
+        let start = self.history.append_reset(members.clone(), reset);
+        self.enter_epoch(proposal.epoch, start);
+        self.accepted = start;
+        for peer in self.peers.iter_mut() {
+            (peer.received, peer.accepted) = (peer.received.min(keep), peer.accepted.min(keep));
+            peer.delivered = peer.delivered.min(keep);
+            (peer.entered, peer.suspected, peer.probing) = (false, None, None);
+            (peer.last_heard, peer.heard_us) = (now, peer.heard_us.map(|_| now));
+        }
+        self.take_peers(now, &members, 0);
+        if !self.broken(Planted::HoldKept) {
+            self.hold.clear();
+        }
+        self.forget_acknowledgements(start);
+        self.recovery = Recovery::default();
+        self.counters.resets += 1;
+        self.enter_if_joined(now);
+        self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
+        self.acknowledging.due = true;
+        self.detector.look_soon(now);
+    }
+
+    /// Everything through `keep` is accepted by decree.
+    fn settle_log(&mut self, keep: Seqno) {
+        let before = self.accepted;
+        if keep > before {
+            self.accepted = keep;
+            self.resolve_own(before);
+        }
+    }
+
+    fn fail_rest_of_outbox(&mut self) {
+        let failed = self.outbox.fail_rest();
+        if !failed.is_empty() {
+            self.probe(Probe::SendFailed);
+        }
+        self.sent.extend(failed.into_iter().map(|number| (number, Outcome::Failed)));
+    }
+
+    fn note_reset_probes(&mut self, proposal: &Proposal) {
+        if self.history.received() >= proposal.start {
+            self.probe(Probe::TentativeCut);
+        }
+        if proposal.degraded {
+            self.probe(Probe::Degraded);
+        }
+        if self.history.inside_a_message() {
+            self.probe(Probe::PiecesGivenUp);
+        }
+        if self.leaving.is_some() {
+            self.probe(Probe::LeaveMetReset);
+        }
+        if self.joining.is_some() || self.peers.iter().any(|peer| peer.is_observer()) {
+            self.probe(Probe::JoinMetReset);
+        }
+    }
+
+    // --- out ---
+
+    /// The group went on without this member, in an epoch whose beginning it was told.
+    fn excluded_by(&mut self, now: Time, proposal: Proposal, entered: bool) {
+        if self.phase == Phase::Joining {
+            self.probe(Probe::JoinMetReset);
+            self.join_failed(JoinFailure::Reset);
+            return;
+        }
+        self.probe(Probe::Excluded);
+        let own_leave = self.own_leave_place().filter(|place| *place < proposal.start);
+        if let Some(place) = own_leave {
+            // Decided to be kept, so accepted; the leaver is to receive it, and nothing beyond.
+            self.history.cut(place);
+            self.settle_log(place);
+        }
+        self.end_membership(own_leave.is_some(), Some(proposal.epoch));
+        let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
+        self.past = Some(Past::lingering(now, self.epoch_tag, proposal, peers));
+        if entered {
+            self.phase = Phase::Gone;
+        }
+    }
+
+    /// Told so by somebody for whom this member's epoch is long gone.
+    pub(crate) fn handle_excluded(&mut self, epoch: EpochId) {
+        if epoch.counter <= self.epoch.counter {
+            return;
+        }
+        match self.phase {
+            Phase::Joining => self.join_failed(JoinFailure::Reset),
+            Phase::Member | Phase::Resetting | Phase::Leaving => {
+                self.probe(Probe::Excluded);
+                self.end_membership(false, Some(epoch));
+                self.phase = Phase::Gone;
+            }
+            _ => {}
+        }
+    }
+
+    /// This member's part in the group is over: what it knows to be accepted it still delivers.
+    fn end_membership(&mut self, left: bool, epoch: Option<EpochId>) {
+        let cut_off = self.outbox.fail_rest();
+        self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));
+        self.phase = Phase::Excluded;
+        self.closing = Some(if left { Event::Gone } else { Event::Excluded { epoch } });
+        self.leaving = None;
+        self.joining = None;
+        self.order.stop();
+        self.detector.stop();
+        self.recovery.stop();
+        self.repair.clear();
+    }
+}
