@@ -11,7 +11,7 @@ use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
-use crate::membership::has_caught_up;
+use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
@@ -188,7 +188,8 @@ impl Group {
         self.acknowledging.seen = received;
         self.repair.note_progress(received);
         let rank = self.ack_rank();
-        let mut due = false;
+        // Whoever listens is let in as soon as it is seen to keep up.
+        let mut due = self.joining.is_some();
         let mut own = 0;
         for seqno in from + 1..=received {
             match self.history.get(seqno) {
@@ -364,8 +365,7 @@ impl Group {
         for peer in self.peers.iter() {
             let awaited = match peer.standing {
                 crate::peers::Standing::Leaver { seqno } => peer.received < seqno,
-                // About to be numbered in: what it lacks is kept for it, or a busy group would never let it in.
-                crate::peers::Standing::Observer { .. } => has_caught_up(peer, &self.history),
+                crate::peers::Standing::Observer { .. } => self.keeps_for(peer),
                 crate::peers::Standing::Member => false,
             };
             if awaited {
@@ -373,6 +373,15 @@ impl Group {
             }
         }
         stable
+    }
+
+    /// What an observer lacks is kept for it, or a busy group would never let it in; but never more than half of what
+    /// the history may hold, so that nobody waits for somebody who is no member.
+    fn keeps_for(&self, observer: &Peer) -> bool {
+        let lacks = self.history.received().saturating_sub(observer.received);
+        lacks <= u64::from(self.config.history_messages) / 2
+            && self.history.bytes() <= self.config.history_bytes / 2
+            && observer.received >= self.history.base()
     }
 
     /// The slowest application of the view, and whose it is.

@@ -41,6 +41,20 @@ fn members_agree_on_one_order() {
 }
 
 #[test]
+fn a_busy_group_lets_a_joiner_in() {
+    for (members, pause) in [(1, MS / 2), (1, MS / 50), (3, MS / 50)] {
+        let mut net = group_of(members, 0);
+        let joiner = net.add(Entry::Join);
+        let began = net.now;
+        while net.group(joiner).info().phase != Phase::Member {
+            assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: still out");
+            net.send(0, "on and on");
+            net.run(pause);
+        }
+    }
+}
+
+#[test]
 fn the_group_goes_on_without_its_orderer() {
     let mut net = group_of(5, 2);
     for index in 0..5 {

@@ -165,7 +165,7 @@ impl Door {
 }
 
 /// It lacks little, and nothing that is not kept any more.
-pub(crate) fn has_caught_up(peer: &Peer, history: &History) -> bool {
+fn has_caught_up(peer: &Peer, history: &History) -> bool {
     peer.is_observer()
         && peer.entered
         && peer.received >= history.base()
@@ -558,6 +558,13 @@ impl Group {
             self.post_outside(from, Frame::Refused { reason: Refusal::Cookie });
             return;
         }
+        // Below the epoch's beginning nothing is served to somebody who was not there.
+        let from_place = self.history.base().max(self.epoch_start);
+        let (base, inside_a_message) = self.history.log_base(from_place);
+        if inside_a_message {
+            self.post_outside(from, Frame::Refused { reason: Refusal::NotNow });
+            return;
+        }
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
                 if now.since(peer.told_at) < REDIRECT_EVERY {
@@ -573,19 +580,11 @@ impl Group {
                     return;
                 }
                 let member = Member { uid, name, address: from };
-                let base = self.history.base();
-                let mut peer = Peer::new(now, member, Standing::Observer { hello }, base);
+                let mut peer = Peer::new(now, member, Standing::Observer { hello }, from_place);
                 peer.replay = Some(ReplayWindow::starting_at(packet_number));
                 self.peers.insert(peer);
                 self.audience_is_stale = true;
             }
-        }
-        // Below the epoch's beginning nothing is served to somebody who was not there.
-        let from_place = self.history.base().max(self.epoch_start);
-        let (base, inside_a_message) = self.history.log_base(from_place);
-        if inside_a_message {
-            self.post_outside(from, Frame::Refused { reason: Refusal::NotNow });
-            return;
         }
         let welcome = Welcome {
             instance: self.instance,

@@ -14,7 +14,7 @@ mod view;
 
 pub(crate) use detector::Detector;
 pub(crate) use form::{Formed, Forming};
-pub(crate) use join::{Door, Joining, has_caught_up};
+pub(crate) use join::{Door, Joining};
 pub(crate) use leave::Leaving;
 pub(crate) use past::Past;
 pub(crate) use recovery::Recovery;
