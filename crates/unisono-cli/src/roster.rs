@@ -24,11 +24,20 @@ impl Roster {
                 self.members.retain(|other| other.uid != member.uid);
                 self.members.push(member.clone());
             }
-            Event::Left { member, .. } => self.members.retain(|other| other.uid != member.uid),
+            Event::Left { member, .. } => self.remove(member.uid),
             Event::HandedOver { orderer, .. } => self.orderer = *orderer,
             _ => return false,
         }
         true
+    }
+
+    /// Who leaves while it orders hands the role to the next in rank order, by the same event.
+    fn remove(&mut self, leaver: Uid) {
+        let Some(rank) = self.members.iter().position(|member| member.uid == leaver) else { return };
+        self.members.remove(rank);
+        if self.orderer == leaver && !self.members.is_empty() {
+            self.orderer = self.members[rank % self.members.len()].uid;
+        }
     }
 
     /// How many members there are.
@@ -52,8 +61,11 @@ impl Roster {
     }
 }
 
-/// `[orderer|epoch] (n) [a, b, c]`
+/// `[orderer|epoch] (n) [a, b, c]`; a group whose last member has left has nobody who orders.
 pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member]) -> String {
+    if members.is_empty() {
+        return format!("[nobody|{epoch}] (0) []");
+    }
     let names: Vec<String> = members.iter().map(|member| label(members, member.uid)).collect();
     format!("[{}|{epoch}] ({}) [{}]", label(members, orderer), names.len(), names.join(", "))
 }
@@ -94,12 +106,25 @@ mod tests {
         assert!(roster.follow(&Event::HandedOver { seqno: 2, orderer: Uid(2) }));
         assert!(!roster.follow(&Event::Gone));
         assert_eq!(roster.view(), "[bob|3.00000000] (3) [ann, bob, 0000000000000009]");
-        assert!(roster.follow(&Event::Left {
-            seqno: 3,
-            member: member(1, "ann"),
-            goodbye: "".into(),
-            members: 2
-        }));
-        assert_eq!(roster.len(), 2);
+        assert!(roster.follow(&left(3, member(1, "ann"))));
+        assert_eq!(roster.view(), "[bob|3.00000000] (2) [bob, 0000000000000009]");
+    }
+
+    #[test]
+    fn an_orderer_that_leaves_is_followed_by_the_next_in_rank_order() {
+        let members = ["ann", "bob", "cy"].iter().zip(1..).map(|(name, uid)| member(uid, name)).collect();
+        let view = View { epoch: EpochId::default(), members, orderer: Uid(2), resilience: 1 };
+        let mut roster = Roster::default();
+        roster.follow(&Event::Entered { seqno: 0, view });
+        for (leaver, orderer) in [(2, Uid(3)), (3, Uid(1))] {
+            roster.follow(&left(leaver, member(leaver, "")));
+            assert_eq!(roster.orderer(), orderer);
+        }
+        roster.follow(&left(4, member(1, "")));
+        assert!(roster.view().starts_with("[nobody|"), "{}", roster.view());
+    }
+
+    fn left(seqno: u64, member: Member) -> Event {
+        Event::Left { seqno, member, goodbye: "".into(), members: 0 }
     }
 }
