@@ -11,14 +11,16 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Instant;
 
+/// The resilience with which the group is founded unless another is asked for.
+const RESILIENCE: u8 = 2;
 /// One message in so many is kept until the survivors have recovered, so that something shows that they have.
 const KEPT_PART: u64 = 10;
 
 /// Watch a group survive the death of one of its members
 ///
 /// Starts member processes on this machine, lets all of them send, kills one half-way with SIGKILL, waits for the
-/// recovery and compares what every survivor delivered. Status 0 only if the orders are identical and nothing that
-/// was acknowledged is lost.
+/// recovery and compares what every survivor delivered. Exit status 0 only if the orders are identical and nothing
+/// that was acknowledged is lost.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono demo\n  unisono demo --members 3 --resilience 1 --messages 50000"
@@ -28,9 +30,9 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=64))]
     members: u64,
 
-    /// How many crashes at once the group is to survive without loss
-    #[arg(long, value_name = "R", default_value_t = 2)]
-    resilience: u8,
+    /// How many crashes at once the group is to survive without loss [default: 2]
+    #[arg(long, value_name = "R")]
+    resilience: Option<u8>,
 
     /// How many messages, all members together
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -68,7 +70,11 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
             "with one member there is nobody to survive: --members 2, or --kill none",
         ));
     }
-    let mut trial = Trial::begin(members, command.resilience, settings)?;
+    // By default what so few members can have.
+    let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;
+    let resilience = command.resilience.unwrap_or(default);
+    Problem::beyond(resilience, command.members)?;
+    let mut trial = Trial::begin(members, resilience, settings)?;
     introduce(&trial, &command, output)?;
 
     let bar = progress::bar(command.messages, "messages delivered");
@@ -113,13 +119,13 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     bar.finish_and_clear();
 
     let verdict = trial.judge();
-    conclude(&trial, &verdict, output)?;
+    conclude(&trial, &verdict, command.messages, output)?;
     let (sent, sent_again) = trial.sent();
     output.object(&json!({
         "command": "demo",
         "members": members,
         "survivors": trial.survivors_count(),
-        "resilience": command.resilience,
+        "resilience": resilience,
         "order": command.order.name(),
         "sent": sent,
         "sent_again": sent_again,
@@ -147,7 +153,7 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     output.say(format_args!("All of them send, {} messages in all.", command.messages))
 }
 
-fn conclude(trial: &Trial, verdict: &Verdict, output: &Output) -> std::io::Result<()> {
+fn conclude(trial: &Trial, verdict: &Verdict, wanted: u64, output: &Output) -> std::io::Result<()> {
     let (survivors, delivered) = (trial.survivors_count(), verdict.delivered);
     if verdict.order_identical {
         let good = output.tone(Tone::Good, "in the same order");
@@ -155,6 +161,12 @@ fn conclude(trial: &Trial, verdict: &Verdict, output: &Output) -> std::io::Resul
             .say(format_args!("Each of the {survivors} survivors delivered {delivered} messages {good}."))?;
     } else {
         output.say(output.tone(Tone::Bad, "The survivors delivered different orders."))?;
+    }
+    if verdict.good() && delivered < wanted {
+        output.say(format_args!(
+            "The other {} died with the one that was killed: none of them had been acknowledged.",
+            wanted - delivered
+        ))?;
     }
     let counts = format!("{} lost, {} delivered twice", verdict.lost_acknowledged, verdict.duplicates);
     let counts = output.tone(if verdict.good() { Tone::Good } else { Tone::Bad }, counts);

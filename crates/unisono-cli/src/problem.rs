@@ -22,6 +22,17 @@ impl Problem {
         Problem { status: 2, error: anyhow::anyhow!("{message}") }
     }
 
+    /// More crashes at once than a group of so many members can survive: exit 2.
+    pub(crate) fn beyond(resilience: u8, members: u64) -> Result<(), Problem> {
+        let most = members.saturating_sub(1);
+        match u64::from(resilience) > most {
+            true => Err(Problem::usage(format!(
+                "--resilience is {resilience}; of {members} members at most {most} can be lost at once"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// The group goes on without this member, or cannot go on: exit 3.
     pub(crate) fn not_primary(message: impl Display) -> Problem {
         Problem { status: 3, error: anyhow::anyhow!("{message}") }

@@ -50,11 +50,11 @@ enum What {
     Mutants(Mutants),
 }
 
-/// Run many seeds, with faults on and every checker awake: status 1 if one fails
+/// Run many seeds, with faults on and every checker awake: exit status 1 if one fails
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
 struct Run {
-    /// Which seeds, from and to
+    /// Which seeds, from the first to the last
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
@@ -91,7 +91,7 @@ struct Replay {
     planted: Option<Planted>,
 }
 
-/// Run scripts with an expected course: status 1 if one differs
+/// Run scripts with an expected course: exit status 1 if one differs
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim scenario crates/unisono-sim/scenarios/*.scenario")]
 struct Scenarios {
@@ -104,7 +104,7 @@ struct Scenarios {
     told: bool,
 }
 
-/// Plant bugs and see that the checkers catch them: status 1 if one survives
+/// Plant bugs and see that the checkers catch them: exit status 1 if one survives
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim mutants")]
 struct Mutants {
@@ -173,8 +173,9 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         output.say(output.tone(Tone::Bad, words))?;
         output.say(format_args!("  {}", failure.replay))?;
     }
+    let seeds = if summary.seeds == 1 { "seed" } else { "seeds" };
     output.say(format_args!(
-        "{} seeds ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
+        "{} {seeds} ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
         summary.seeds, summary.profile, summary.simulated_s, summary.wall_s, summary.speedup
     ))?;
     output.say(format_args!(

@@ -91,6 +91,7 @@ struct Times {
 }
 
 pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    Problem::beyond(command.resilience, command.members)?;
     let mut times = Times::default();
     let bar = progress::bar(command.trials, "trials");
     for _ in 0..command.trials {

@@ -72,6 +72,7 @@ pub(crate) struct Latency {
 }
 
 pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    Problem::beyond(command.resilience, command.members)?;
     let mut settings = settings.clone();
     if command.unsealed {
         settings.key = None;

@@ -84,6 +84,7 @@ pub(crate) struct Throughput {
 }
 
 pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    Problem::beyond(command.resilience, command.members)?;
     let mut settings = settings.clone();
     if command.unsealed {
         settings.key = None;
