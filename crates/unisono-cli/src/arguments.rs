@@ -74,7 +74,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE", env = "UNISONO_KEY")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Members to ask where multicast does not reach; a DNS name stands for all its addresses
+    /// Members to ask where multicast does not reach; a DNS name stands for all its addresses, and no port for 7195
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', env = "UNISONO_SEEDS")]
     pub(crate) seeds: Vec<String>,
 

@@ -11,6 +11,7 @@ use crate::send::{self, Input};
 use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::sync::mpsc::Receiver;
 use unisono::Group;
 
@@ -19,6 +20,7 @@ use unisono::Group;
 #[command(after_help = "Example:\n  unisono chat kitchen --name Ann\n\nEnds on ctrl-d or ctrl-c.")]
 pub(crate) struct Chat {
     /// Name of the group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
     /// What the others call you [default: the host and the process number]

@@ -1,8 +1,11 @@
 //! From settings to a place in a group.
 
 use crate::arguments::Transport;
+use crate::output::visible;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use std::io::ErrorKind;
+use std::path::Path;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
 
 /// How often a join is tried while the group is reset, or slow.
@@ -17,11 +20,12 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
         ..Options::default()
     };
     if let Some(path) = &settings.key {
-        options.key = Some(Key::load(path)?);
+        options.key = Some(load_key(path)?);
     }
     if let Some(name) = name {
-        options.name = Name::new(name)
-            .ok_or_else(|| Problem::usage(format!("a name has at most {} bytes", Name::BYTES_MAX)))?;
+        options.name = Name::new(name).ok_or_else(|| {
+            Problem::usage(format!("--name has {} bytes; at most {} fit", name.len(), Name::BYTES_MAX))
+        })?;
     }
     options.settings.transport = match settings.transport {
         Transport::Auto => unisono::Transport::Auto,
@@ -31,7 +35,18 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     Ok(options)
 }
 
-/// Joins the group, or founds it with this resilience if there is none. Says aloud if nothing protects it.
+fn load_key(path: &Path) -> Result<Key, Problem> {
+    Key::load(path).map_err(|error| match error {
+        KeyError::File { source, .. } if source.kind() == ErrorKind::NotFound => Problem::usage(format!(
+            "there is no key {0}: copy the group's there, or make one with `unisono keygen {0}`",
+            path.display()
+        )),
+        error => error.into(),
+    })
+}
+
+/// Joins the group, or founds it with this resilience if nobody answers. Says aloud if nothing protects it, and if
+/// it was founded: who expected others there has misspelt something, or cannot reach them.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
@@ -39,12 +54,26 @@ pub(crate) fn enter(
     resilience: u8,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
+    let config = GroupConfig { resilience, ..GroupConfig::default() };
+    let entered = patiently(|| Group::join_or_create(group, config.clone(), "", &options))?;
     if options.key.is_none() {
         let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
         eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
     }
-    let config = GroupConfig { resilience, ..GroupConfig::default() };
-    Ok(patiently(|| Group::join_or_create(group, config.clone(), "", &options))?)
+    if entered.info().members.len() == 1 {
+        let (group, asked) = (visible(group), asked(settings));
+        eprintln!("unisono: nobody answered for {group} {asked}: founded it");
+    }
+    Ok(entered)
+}
+
+/// Whom a joiner has asked.
+fn asked(settings: &Settings) -> String {
+    let protection = if settings.key.is_some() { "with this key" } else { "without a key" };
+    match settings.seeds.is_empty() {
+        true => format!("by multicast, {protection}"),
+        false => format!("at {}, {protection}", visible(&settings.seeds.join(", "))),
+    }
 }
 
 /// Tries again where that is safe and may help: the group was being reset, or was slow.

@@ -8,6 +8,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::sync::mpsc;
 use std::time::Duration;
 use unisono::{Ended, Event, Group};
@@ -21,9 +22,10 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Join a group, or found it, and print every event in order
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono listen news\n  unisono listen news --count 10 --json\n\n\
-                        Ends on ctrl-c, after --count messages, or with status 3 if the group goes on without it.")]
+                        Ends on ctrl-c, after --count messages, or with exit status 3 if the group goes on without it.")]
 pub(crate) struct Listen {
     /// Name of the group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
     /// Print nothing until the group has so many members

@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use crate::signals;
 use anyhow::Context;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -27,10 +28,11 @@ const LOOK: Duration = Duration::from_millis(300);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Status 1 if a message could not be sent or nobody knows what became of it."
+                        Exit status 1 if a message could not be sent or nobody knows what became of it."
 )]
 pub(crate) struct Send {
     /// Name of the group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
     /// What to send; without any, the lines of standard input as they come
@@ -67,6 +69,9 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
     if let Ok(entered) = group.receive() {
         connection::warn_of_other_resilience(&entered, command.resilience);
+    }
+    if group.info().members.len() == 1 {
+        eprintln!("unisono: nobody else is there to hear it; --min-members 1 would wait for a listener");
     }
     group.ignore_events();
     signals::end_on_interrupt(&group)?;

@@ -63,19 +63,20 @@ impl File {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Problem::usage(format!("cannot read the settings in {}: {error}", path.display()))
         })?;
-        let file: File =
-            toml::from_str(&text).map_err(|error| Problem::usage(format!("{}: {error}", path.display())))?;
+        let file: File = toml::from_str(&text).map_err(|error| {
+            Problem::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        })?;
         let beside = path.parent().unwrap_or(Path::new(""));
         Ok(File { key: file.key.map(|key| beside.join(key)), ..file })
     }
 }
 
-/// `192.0.2.7`, `192.0.2.7:7400`, `::1` or `[::1]:7400`.
+/// `192.0.2.7`, `192.0.2.7:7195`, `::1` or `[::1]:7195`.
 fn address(text: &str) -> Result<SocketAddr, Problem> {
     let alone = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     alone.or_else(|_| text.parse()).map_err(|_| {
         Problem::usage(format!(
-            "--bind takes an address of this machine such as 192.0.2.7 or 192.0.2.7:7400, not '{text}'"
+            "--bind takes an address of this machine such as 192.0.2.7 or 192.0.2.7:7195, not '{text}'"
         ))
     })
 }

@@ -12,9 +12,10 @@ use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 pub enum OpenError {
     /// Without a key nothing leaves this machine.
     #[error(
-        "{address} is not on this machine's loopback, and without a key anyone could read and forge what \
+        "{} is not on this machine's loopback, and without a key anyone could read and forge what \
          is sent: make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
-         (Options::insecure)"
+         (Options::insecure)",
+        chosen(*address)
     )]
     Unprotected {
         /// The address that was to be bound or asked.
@@ -27,7 +28,7 @@ pub enum OpenError {
         address: SocketAddr,
     },
     /// The address is not one of this machine's.
-    #[error("{address} is not an address of this machine: `ip address` lists those it has")]
+    #[error("{} is not an address of this machine: `ip address` lists those it has", address.ip())]
     NotOurAddress {
         /// The address that was to be bound.
         address: SocketAddr,
@@ -39,8 +40,9 @@ pub enum OpenError {
     NoAddress,
     /// Multicast does not work here, and no seeds are given.
     #[error(
-        "multicast does not work on the interface of {address} ({source}): name members to ask with \
-         --seeds HOST:PORT (Options::seeds), or another interface"
+        "multicast does not work on the interface of {} ({source}): name members to ask with \
+         --seeds HOST:PORT (Options::seeds), or another interface",
+        address.ip()
     )]
     NoMulticast {
         /// The interface's address.
@@ -76,6 +78,11 @@ pub enum OpenError {
     /// The group did not let us in.
     #[error("{}", join_failure(*.0))]
     Join(JoinFailure),
+}
+
+/// As the user gave it: any free port is no port.
+fn chosen(address: SocketAddr) -> String {
+    if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
 }
 
 fn join_failure(reason: JoinFailure) -> &'static str {
