@@ -131,9 +131,10 @@ fn seeds(settings: &Settings) -> Finding {
         match with_port {
             Ok(addresses) => found.extend(addresses.map(|address| address.to_string())),
             Err(error) => {
+                let host = seed.rsplit_once(':').map_or(seed.as_str(), |(host, _)| host);
                 return Bad(
                     format!("{seed} has no address: {error}"),
-                    format!("type `getent hosts {seed}`, and check the spelling"),
+                    format!("type `getent hosts {host}`, and check the spelling"),
                 );
             }
         }
@@ -228,7 +229,9 @@ fn datagrams(address: IpAddr) -> Finding {
         ),
         Err(error) => Bad(
             format!("{DATAGRAM_BYTES} bytes cannot be sent: {error:#}"),
-            "type `ip link` and look at the mtu".into(),
+            format!(
+                "type `ip address` and see that {address} is there, its interface up, the mtu 1500 or more"
+            ),
         ),
     }
 }

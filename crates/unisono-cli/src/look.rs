@@ -7,17 +7,21 @@ use crate::problem::Problem;
 use crate::roster;
 use crate::settings::Settings;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 use std::time::Duration;
-use unisono::{Counters, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
+use unisono::{Counters, LookError, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
 
 /// How long a member may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same where another one's word will do.
+const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Which group to look at, and how often.
 #[derive(Args, Debug)]
 pub(crate) struct Look {
     /// Name of the group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
     /// Look again every so many seconds, until ctrl-c
@@ -41,7 +45,7 @@ pub(crate) struct Members {
     pub(crate) look: Look,
 }
 
-/// Tell whether a group can go on: status 0 if it can, 3 if not
+/// Tell whether a group can go on: exit status 0 if it can, 3 if not
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono status news || echo 'news stands still'")]
 pub(crate) struct Status {
@@ -57,9 +61,26 @@ pub(crate) struct Why {
     pub(crate) look: Look,
 }
 
+const STATS_HELP: &str = "\
+What is counted, since each member began:
+  datagrams sent, received   a multicast counts once
+  malformed                  dropped: not ours, damaged, or sealed with another key
+  replayed                   dropped: came before
+  stale                      dropped: of another epoch, or from a stranger
+  messages sent, delivered   this member's own with a place; those of all
+  nacks sent                 requests for places that were lost on the way
+  repairs sent               places sent again because somebody asked
+  resends                    own messages sent again because no place came back
+  resets, suspicions         recoveries lived through; members that this one took for dead
+
+A few replayed and stale datagrams are no trouble.
+
+Example:
+  unisono stats news --json --watch 10";
+
 /// Show what each member has counted
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono stats news --json --watch 10")]
+#[command(after_help = STATS_HELP)]
 pub(crate) struct Stats {
     #[command(flatten)]
     pub(crate) look: Look,
@@ -99,9 +120,12 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
 }
 
 fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(), Problem> {
-    let report = unisono::look(group, options, PATIENCE)?;
+    let report = unisono::look(group, options, PATIENCE).map_err(|error| match error {
+        LookError::NoAnswer => Problem::failed(format!("{}: {error}", visible(group))),
+        error => error.into(),
+    })?;
     match view {
-        View::Members => members(group, &report, output)?,
+        View::Members => members(group, &everyone(group, &report, options, SHORT_PATIENCE), output)?,
         View::Status => {
             status(group, &report, output)?;
             if !report.primary {
@@ -110,9 +134,9 @@ fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(
                 )));
             }
         }
-        View::Why => why(group, &everyone(group, &report, options), output)?,
-        View::Stats => stats(group, &everyone(group, &report, options), output)?,
-        View::Links => links(group, &everyone(group, &report, options), output)?,
+        View::Why => why(group, &everyone(group, &report, options, PATIENCE), output)?,
+        View::Stats => stats(group, &everyone(group, &report, options, PATIENCE), output)?,
+        View::Links => links(group, &everyone(group, &report, options, PATIENCE), output)?,
     }
     Ok(())
 }
@@ -125,7 +149,7 @@ struct Everyone {
 }
 
 /// Asks each member that the first report names.
-fn everyone(group: &str, first: &Report, options: &Options) -> Everyone {
+fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) -> Everyone {
     let answers: Vec<Option<Report>> = std::thread::scope(|scope| {
         let asking: Vec<_> = first
             .members
@@ -134,7 +158,7 @@ fn everyone(group: &str, first: &Report, options: &Options) -> Everyone {
                 let uid = member.member.uid;
                 let options = Options { seeds: vec![member.member.address.to_string()], ..options.clone() };
                 scope.spawn(move || {
-                    let report = unisono::look(group, &options, PATIENCE).ok();
+                    let report = unisono::look(group, &options, patience).ok();
                     report.filter(|report| report.reporter == uid)
                 })
             })
@@ -147,6 +171,20 @@ fn everyone(group: &str, first: &Report, options: &Options) -> Everyone {
 }
 
 impl Everyone {
+    /// The first report with what each member says of itself: others know only what it had to tell them.
+    fn in_their_own_words(&self) -> Report {
+        let mut report = self.first.clone();
+        for member in &mut report.members {
+            let uid = member.member.uid;
+            let own = self.reports.iter().find(|report| report.reporter == uid);
+            if let Some(own) = own.and_then(|own| own.members.iter().find(|member| member.member.uid == uid))
+            {
+                (member.received, member.delivered) = (own.received, own.delivered);
+            }
+        }
+        report
+    }
+
     /// Tells people who did not answer.
     fn tell_silent(&self, output: &Output) -> std::io::Result<()> {
         for member in &self.silent {
@@ -172,6 +210,16 @@ fn name(report: &Report, uid: Uid) -> String {
 fn view(report: &Report) -> String {
     let members: Vec<Member> = report.members.iter().map(|member| member.member.clone()).collect();
     roster::view(&report.epoch, report.orderer, &members)
+}
+
+/// For people: three digits say enough.
+fn words(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    match ms {
+        ..10.0 => format!("{ms:.1} ms"),
+        ..10_000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.0} s", ms / 1000.0),
+    }
 }
 
 fn milliseconds(duration: Duration) -> f64 {
@@ -208,8 +256,11 @@ fn object(group: &str, report: &Report) -> Value {
     })
 }
 
-fn members(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
-    output.object(&object(group, report))?;
+fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
+    let report = &everyone.in_their_own_words();
+    let mut object = object(group, report);
+    object["silent"] = everyone.silent_names().into();
+    output.object(&object)?;
     output.say(output.tone(Tone::Strong, view(report)))?;
     output.say(format_args!(
         "{:>4}  {:24} {:22} {:>12} {:>12}",
@@ -231,7 +282,7 @@ fn members(group: &str, report: &Report, output: &Output) -> std::io::Result<()>
             member.delivered
         ))?;
     }
-    Ok(())
+    everyone.tell_silent(output)
 }
 
 fn status(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
@@ -288,11 +339,11 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
     for waiting in &waiting {
         let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", name(first, uid)));
         output.say(format_args!(
-            "{} waits for {}{whom} at {}, for {} ms",
+            "{} waits for {}{whom} at {}, for {}",
             name(first, waiting.who),
             phrase(waiting.reason),
             waiting.seqno,
-            milliseconds(waiting.since)
+            words(waiting.since)
         ))?;
     }
     if waiting.is_empty() {
@@ -350,15 +401,15 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
         for to in report.members.iter().filter(|member| member.member.uid != report.reporter) {
             let by = if to.multicast { "multicast" } else { "unicast" };
             let (from, to_name) = (name(first, report.reporter), name(first, to.member.uid));
-            let silent_ms = milliseconds(to.silent);
             output.say(format_args!(
-                "{from} reaches {to_name} ({}) by {by}, heard it {silent_ms} ms ago{}",
+                "{from} reaches {to_name} ({}) by {by}, heard it {} ago{}",
                 to.member.address,
+                words(to.silent),
                 if to.suspected { output.tone(Tone::Bad, ", suspects it") } else { String::new() }
             ))?;
             objects.push(json!({
                 "from": from, "to": to_name, "address": to.member.address.to_string(), "by": by,
-                "silent_ms": silent_ms, "suspected": to.suspected,
+                "silent_ms": milliseconds(to.silent), "suspected": to.suspected,
             }));
         }
     }

@@ -129,6 +129,37 @@ fn a_group_can_be_looked_at_from_outside() {
 }
 
 #[test]
+fn whoever_finds_nobody_is_told_so() {
+    let _alone = alone();
+    let name = group("lonely");
+    let told = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let alone = told(unisono(["send", &name, "does anybody hear me"]));
+    assert!(alone.contains(&format!("nobody answered for {name} by multicast, without a key")), "{alone}");
+    assert!(alone.contains("nobody else is there"), "{alone}");
+    let _listener = Background::listen(&name, &[]);
+    let heard = told(unisono(["send", &name, "and now"]));
+    assert!(!heard.contains("nobody"), "{heard}");
+}
+
+#[test]
+fn members_say_themselves_how_far_they_are() {
+    let _alone = alone();
+    let name = group("far");
+    let mut listeners = [Background::listen(&name, &[]), Background::listen(&name, &[])];
+    assert_eq!(unisono(["send", &name, "a", "b", "c"]).status.code(), Some(0));
+    let mut places = None;
+    for listener in &mut listeners {
+        listener.until("the sender's leave", |seen| seen.iter().any(|line| line["event"] == "left"));
+        places = listener.seen.last().unwrap()["seq"].as_u64();
+    }
+    let report = json(&unisono(["members", &name, "--json"]));
+    for member in report["members"].as_array().unwrap() {
+        assert_eq!((member["delivered"].as_u64(), member["received"].as_u64()), (places, places), "{report}");
+    }
+    assert_eq!(report["silent"], serde_json::json!([]), "{report}");
+}
+
+#[test]
 fn whoever_is_asked_to_end_leaves() {
     let _alone = alone();
     let name = group("leave");
