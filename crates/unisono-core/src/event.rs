@@ -3,11 +3,16 @@
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::net::SocketAddr;
 
 /// Something that happened in the group. Those that have a `seqno` happen at the same place at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// This member is in: the first event of its stream, for a founder and a joiner alike.
+    ///
+    /// It may come once more, directly after the first: a founder that is alone and has ordered nothing gives way when
+    /// it meets an older group of the same name, as happens when members are started together, and enters that one.
+    /// Nothing was lost, since nothing had been sent; what was made of the first view is to be made of the second.
     Entered {
         /// The place of its join; 0 for a founder.
         seqno: Seqno,
@@ -87,7 +92,7 @@ pub enum Event {
     /// Another group of the same name was met, and neither can give way.
     Conflict {
         /// Where one of its members is.
-        address: core::net::SocketAddr,
+        address: SocketAddr,
     },
 }
 
@@ -138,6 +143,11 @@ pub enum Suspicion {
 pub enum JoinFailure {
     /// Nobody answered: there is no such group within reach.
     NotFound,
+    /// A member answered, but the group's orderer does not answer at the address it has told the others.
+    Unreachable {
+        /// That address.
+        orderer: SocketAddr,
+    },
     /// The group has as many members as it allows.
     Full,
     /// The fixed list of names does not have this one.

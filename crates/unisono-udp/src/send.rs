@@ -26,7 +26,7 @@ impl Socket {
         if bytes.len() <= segment_bytes {
             return match destinations {
                 [] => 0,
-                [one] => self.send_one(bytes, *one),
+                [one] if self.source.is_none() => self.send_one(bytes, *one),
                 many => self.send_each(bytes, segment_bytes, many),
             };
         }
@@ -50,18 +50,22 @@ impl Socket {
 
     /// One packet through the stack, split at the very end. False if the system does not do that here.
     fn send_segmented(&self, bytes: &[u8], segment_bytes: usize, destination: SocketAddr) -> bool {
-        let transmit = Transmit {
-            destination,
-            ecn: None,
-            contents: bytes,
-            segment_size: Some(segment_bytes),
-            src_ip: None,
-        };
+        self.transmit(bytes, Some(segment_bytes), destination)
+    }
+
+    fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> bool {
+        let transmit =
+            Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip: self.source };
         self.persist(|| self.state.try_send(UdpSockRef::from(&self.inner), &transmit)).is_ok()
     }
 
-    /// One call for many datagrams, each a packet of its own.
+    /// One call for many datagrams, each a packet of its own; one call for each if they have a chosen source.
     fn send_each(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
+        if self.source.is_some() {
+            let datagrams = || bytes.chunks(segment_bytes);
+            let each = destinations.iter().flat_map(|to| datagrams().map(move |datagram| (datagram, *to)));
+            return each.filter(|(datagram, to)| !self.transmit(datagram, None, *to)).count();
+        }
         let addresses: Vec<SocketAddrAny> = destinations.iter().map(|address| (*address).into()).collect();
         let slices: Vec<[IoSlice<'_>; 1]> =
             bytes.chunks(segment_bytes).map(|datagram| [IoSlice::new(datagram)]).collect();

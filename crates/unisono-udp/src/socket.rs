@@ -16,6 +16,8 @@ pub struct Socket {
     pub(crate) inner: socket2::Socket,
     pub(crate) state: UdpSocketState,
     address: SocketAddr,
+    /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
+    pub(crate) source: Option<IpAddr>,
 }
 
 impl Socket {
@@ -60,7 +62,7 @@ impl Socket {
             // A path narrower than it looked is to be slow (fragments), not a black hole.
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
-        Ok(Socket { inner, state, address })
+        Ok(Socket { inner, state, address, source: None })
     }
 
     /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
@@ -71,7 +73,14 @@ impl Socket {
         self.inner.set_multicast_loop_v4(true)
     }
 
-    /// Where the socket is bound.
+    /// From now on whatever is sent from here comes from `source`, one of this machine's addresses. For a socket
+    /// that is bound to all of them: otherwise each receiver sees the one that is nearest to it.
+    pub fn send_as(&mut self, source: IpAddr) {
+        self.source = Some(source);
+        self.address.set_ip(source);
+    }
+
+    /// Where the socket is bound; with the address from which it sends, if that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -216,6 +225,26 @@ mod tests {
     #[test]
     fn the_kernel_gives_a_receive_buffer() {
         assert!(bind().receive_buffer_bytes() >= 64 << 10);
+    }
+
+    #[test]
+    fn bound_to_every_address_it_sends_from_the_chosen_one() {
+        let mut sender = Socket::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+        let receivers = [bind(), bind()];
+        let to: Vec<SocketAddr> = receivers.iter().map(Socket::address).collect();
+        let chosen = IpAddr::from([127, 0, 0, 7]);
+        sender.send_as(chosen);
+        assert_eq!(sender.address().ip(), chosen);
+        // One, a few, and a run are three ways through the kernel.
+        assert_eq!(sender.send(b"x", 1, &to[..1]), 0);
+        assert_eq!(sender.send(b"x", 1, &to), 0);
+        assert_eq!(sender.send(b"xyz", 1, &to), 0);
+        let heard = |receiver, count| take(receiver, count).into_iter().map(|(from, _)| from).collect();
+        let (first, second): (Vec<_>, Vec<_>) = (heard(&receivers[0], 5), heard(&receivers[1], 4));
+        assert_eq!((first, second), (vec![sender.address(); 5], vec![sender.address(); 4]));
+        // Answers find it there.
+        receivers[0].send(b"answer", 6, &[sender.address()]);
+        assert_eq!(take(&sender, 1)[0].1, b"answer");
     }
 
     #[test]

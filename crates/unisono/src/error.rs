@@ -1,5 +1,6 @@
 //! What can go wrong, and for each: whether anything changed, whose doing it is, and what to do next.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,7 +77,7 @@ pub enum OpenError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The group did not let us in.
-    #[error("{}", join_failure(*.0))]
+    #[error("{}", join_failure(.0))]
     Join(JoinFailure),
 }
 
@@ -85,8 +86,16 @@ fn chosen(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
 }
 
-fn join_failure(reason: JoinFailure) -> &'static str {
-    match reason {
+fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
+    let words = match reason {
+        JoinFailure::Unreachable { orderer } => {
+            return format!(
+                "a member answered, but the group's orderer does not answer at {orderer}: if it has just crashed, \
+                 try again; if this machine cannot reach that address, begin that member with --bind ADDRESS \
+                 (Options::bind) and one that all can reach"
+            )
+            .into();
+        }
         JoinFailure::NotFound => {
             "nobody answered for this group: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
@@ -101,7 +110,8 @@ fn join_failure(reason: JoinFailure) -> &'static str {
         JoinFailure::NotFormed => {
             "too few of the participants met in time, or they formed the group without this one: join it, or try again"
         }
-    }
+    };
+    words.into()
 }
 
 /// A message has no place in the order, or it is not known to have one.

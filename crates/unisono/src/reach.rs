@@ -3,7 +3,7 @@
 use crate::error::OpenError;
 use crate::options::{DEFAULT_PORT, Options};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ use unisono_udp::address_toward;
 const MULTICAST_PORT: u16 = 7196;
 /// How many multicast addresses all groups share: 239.195.117.1 and the next ones, administratively scoped.
 const MULTICAST_ADDRESSES: u64 = 32;
+/// Nobody's address, from a range kept for examples: what leads there is the default route.
+const FAR_AWAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// How soon a name is looked up again.
 const NAME_FRESH: Duration = Duration::from_secs(1);
 
@@ -45,13 +47,16 @@ impl Place {
                 return Err(OpenError::Unprotected { address: *address });
             }
         }
-        let toward = seeds.first().copied().unwrap_or_else(|| multicast_address(GroupTag(0)).into());
+        let version_six = !seeds.is_empty() && seeds.iter().all(SocketAddr::is_ipv6);
         let bind = match options.bind {
             Some(address) => address,
-            None if home => (Ipv4Addr::LOCALHOST, 0).into(),
-            None => (outward(toward)?, 0).into(),
+            None if home => (loopback(version_six), 0).into(),
+            None => (outward(seeds, version_six)?, 0).into(),
         };
-        let advertised = if bind.ip().is_unspecified() { outward(toward)? } else { bind.ip() };
+        let advertised = match bind.ip().is_unspecified() {
+            true => outward(seeds, bind.is_ipv6())?,
+            false => bind.ip(),
+        };
         let interface = options.multicast_interface.or(match advertised {
             IpAddr::V4(address) => Some(address),
             IpAddr::V6(_) => None,
@@ -63,18 +68,35 @@ impl Place {
     }
 }
 
-/// The address from which `toward` is reached; without a route, the only address that leads anywhere.
-fn outward(toward: SocketAddr) -> Result<IpAddr, OpenError> {
-    if let Ok(address) = address_toward(toward) {
+/// The address at which members elsewhere reach this machine: the one from which a seed on another machine is
+/// reached, or else the one that the default route uses; without a route, the only one that leads anywhere.
+/// Loopback only if there is no other and nobody elsewhere is asked.
+fn outward(seeds: &[SocketAddr], version_six: bool) -> Result<IpAddr, OpenError> {
+    let default = match version_six {
+        true => (FAR_AWAY, MULTICAST_PORT).into(),
+        false => multicast_address(GroupTag(0)).into(),
+    };
+    let elsewhere = |seed: &&SocketAddr| seed.is_ipv6() == version_six && !seed.ip().is_loopback();
+    let toward = seeds.iter().find(elsewhere);
+    let routed = toward.copied().into_iter().chain([default]).find_map(|to| address_toward(to).ok());
+    if let Some(address) = routed.filter(|address| !address.is_loopback()) {
         return Ok(address);
     }
     let interfaces = if_addrs::get_if_addrs().map_err(|_| OpenError::NoAddress)?;
-    let mut addresses =
-        interfaces.iter().map(|interface| interface.ip()).filter(|ip| ip.is_ipv4() && !ip.is_loopback());
+    let leads_out = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !version_six && !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => version_six && !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    let mut addresses = interfaces.iter().map(|interface| interface.ip()).filter(leads_out);
     match (addresses.next(), addresses.next()) {
         (Some(only), None) => Ok(only),
+        (None, None) if toward.is_none() => Ok(loopback(version_six)),
         _ => Err(OpenError::NoAddress),
     }
+}
+
+fn loopback(version_six: bool) -> IpAddr {
+    if version_six { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
 }
 
 /// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being
@@ -210,7 +232,25 @@ mod tests {
     fn a_wildcard_is_never_told_to_others() {
         let open = Options { insecure: true, ..options(Some("0.0.0.0:7000")) };
         let place = Place::choose(&open, &["127.0.0.1:1".parse().unwrap()]).unwrap();
-        assert_eq!((place.bind.port(), place.advertised), (7000, Ipv4Addr::LOCALHOST.into()));
+        assert!(!place.advertised.is_unspecified());
+        assert_eq!(place.bind.port(), 7000);
+        let six = Options { insecure: true, ..options(Some("[::]:7000")) };
+        let place = Place::choose(&six, &[]).unwrap();
+        assert!(place.advertised.is_ipv6() && !place.advertised.is_unspecified(), "{place:?}");
+    }
+
+    #[test]
+    fn a_seed_on_this_machine_does_not_keep_a_member_from_others() {
+        let seed = ["127.0.0.1:1".parse().unwrap()];
+        let open = |bind| Options { insecure: true, ..options(bind) };
+        let alone = Place::choose(&open(None), &[]).unwrap();
+        assert_eq!(Place::choose(&open(None), &seed).unwrap(), alone);
+        let everywhere = open(Some("0.0.0.0:0"));
+        assert_eq!(Place::choose(&everywhere, &seed).unwrap().advertised, alone.advertised);
+        // Nothing leaves the machine all the same.
+        assert_eq!(Place::choose(&options(None), &seed).unwrap().advertised, Ipv4Addr::LOCALHOST);
+        let six = Place::choose(&options(None), &["[::1]:1".parse().unwrap()]).unwrap();
+        assert_eq!(six.bind.ip(), Ipv6Addr::LOCALHOST);
     }
 
     #[test]

@@ -271,6 +271,36 @@ fn seeds_replace_multicast() {
 }
 
 #[test]
+fn a_member_is_found_at_whichever_address_it_is_asked() {
+    let name = fresh_name("wildcard");
+    let everywhere = Options { bind: Some("0.0.0.0:0".parse().unwrap()), insecure: true, ..options() };
+    let first = Group::create(&name, GroupConfig::default(), &everywhere).unwrap();
+    let advertised = first.members()[0].address;
+    assert!(!advertised.ip().is_unspecified(), "{advertised}");
+    let port = advertised.port();
+    let ask = |host: &str, options: Options| {
+        let options = Options { seeds: vec![format!("{host}:{port}")], ..options };
+        Group::join_or_create(&name, GroupConfig::default(), "", &options).unwrap()
+    };
+    let joiners = [
+        ask("127.0.0.1", options()),
+        ask("localhost", options()),
+        // Any of them is this machine's loopback.
+        ask("127.0.0.2", options()),
+        ask("127.0.0.1", Options { insecure: true, ..options() }),
+        ask("127.0.0.1", everywhere.clone()),
+        ask(&advertised.ip().to_string(), everywhere.clone()),
+    ];
+    for (before, group) in joiners.iter().enumerate() {
+        assert_eq!(group.info().epoch, first.info().epoch, "joiner {before}: {:?}", group.info());
+        group.send(format!("{before}")).unwrap();
+    }
+    let heard: Vec<Bytes> =
+        messages(&first, joiners.len()).into_iter().map(|(.., payload)| payload).collect();
+    assert_eq!(heard, ["0", "1", "2", "3", "4", "5"]);
+}
+
+#[test]
 fn what_cannot_be_opened_says_why() {
     let bind = |address| Options { bind: Some(address), ..options() };
     let refusal =
@@ -325,6 +355,36 @@ fn two_who_create_or_join_at_once_end_up_together() {
         }
     }
     assert_eq!(groups[0].info().epoch, groups[1].info().epoch);
+}
+
+#[test]
+fn a_founder_that_gives_way_enters_once_more() {
+    let name = fresh_name("gives-way");
+    // An address at which nobody is, until the older group is.
+    let reserved = std::net::UdpSocket::bind("127.0.0.5:0").unwrap();
+    let address = reserved.local_addr().unwrap();
+    let seeking = hasty(Options { seeds: vec![address.to_string()], ..options() });
+    let founder = Group::join_or_create(&name, GroupConfig::default(), "here I come", &seeking).unwrap();
+    let entered = || match founder.receive_timeout(PATIENCE) {
+        Ok(Some(Event::Entered { view, .. })) => view,
+        other => panic!("{other:?}"),
+    };
+    let alone = entered();
+    assert_eq!(alone.members.len(), 1);
+    drop(reserved);
+    let at = Options { bind: Some(address), ..options() };
+    let other = Group::create(&name, GroupConfig::default(), &at).unwrap();
+    other.send("we have begun").unwrap();
+    let together = entered();
+    assert_eq!((together.members.len(), together.epoch), (2, other.info().epoch));
+    assert_eq!(together.members[1], alone.members[0]);
+    let greeting = until(&other, |event| match event {
+        Event::Joined { hello, .. } => Some(hello.clone()),
+        _ => None,
+    });
+    assert_eq!(greeting, "here I come");
+    founder.send("me too").unwrap();
+    assert_eq!(messages(&founder, 1)[0].2, "me too");
 }
 
 #[test]

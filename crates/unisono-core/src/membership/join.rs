@@ -57,6 +57,8 @@ pub(crate) struct Joining {
     nonce: u64,
     /// The best answer so far.
     found: Option<(HereIs, SocketAddr)>,
+    /// Where the orderer is, as a member said. There is a group, whether or not its orderer answers.
+    pointed_to: Option<SocketAddr>,
     choose_at: Option<Time>,
     act_at: Time,
     /// Asked to be let in, by this answer.
@@ -64,7 +66,7 @@ pub(crate) struct Joining {
     asks: u32,
     /// The orderer that lets this joiner listen.
     welcomer: Option<Uid>,
-    redirected_at: Time,
+    redirected_at: Option<Time>,
 }
 
 impl Joining {
@@ -241,12 +243,13 @@ impl Group {
             give_up_at: now + patience,
             nonce: self.random.next_u64(),
             found: None,
+            pointed_to: None,
             choose_at: None,
             act_at: now,
             asked: None,
             asks: 0,
             welcomer: None,
-            redirected_at: Time::ZERO,
+            redirected_at: None,
         });
         self.joining_timeout(now);
     }
@@ -315,6 +318,11 @@ impl Group {
     fn give_up(&mut self, now: Time) {
         let numbered_in = self.is_member();
         let Some(joining) = &mut self.joining else { return };
+        if let (Phase::Locating, None, Some(orderer)) = (self.phase, &joining.found, joining.pointed_to) {
+            // No reason to found a second group.
+            self.join_failed(JoinFailure::Unreachable { orderer });
+            return;
+        }
         match (self.phase, joining.config.take()) {
             (Phase::Locating, Some(config)) if joining.found.is_none() => {
                 // Kept, in case this founder gives way to another.
@@ -352,10 +360,13 @@ impl Group {
             }
             if here.orderer != from {
                 // Not the orderer itself: only that one's cookie is good. Each of two may take the other for it.
-                if now.since(joining.redirected_at) < REDIRECT_EVERY {
+                if joining.redirected_at.is_some_and(|at| now.since(at) < REDIRECT_EVERY) {
                     return;
                 }
-                joining.redirected_at = now;
+                joining.redirected_at = Some(now);
+                if joining.pointed_to.replace(here.orderer).is_none() {
+                    joining.give_up_at = joining.give_up_at.max(now + JOIN_WITHIN);
+                }
                 let nonce = joining.nonce;
                 self.post_outside(here.orderer, Frame::Locate { nonce });
                 return;

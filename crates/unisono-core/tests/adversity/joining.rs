@@ -129,6 +129,40 @@ fn join_or_found_takes_an_answer_of_the_last_moment() {
     assert!(!matches!(last, Some(Event::JoinFailed { .. })), "{last:?}");
 }
 
+// Whoever was told of the group, and cannot reach its orderer, founds a second one.
+#[test]
+fn a_group_whose_orderer_is_out_of_reach_is_not_founded_again() {
+    let mut net = Net::new();
+    net.add_nobody();
+    let asked = Rc::new(Cell::new(None));
+    let question = asked.clone();
+    net.filter(move |seen| {
+        seen.has(|frame| {
+            if let Frame::Locate { nonce } = frame {
+                question.set(Some(*nonce));
+            }
+            false
+        });
+        PROMPT
+    });
+    let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    assert!(net.run_until(MS, 100 * MS, |_| asked.get().is_some()));
+    let here = HereIs {
+        nonce: asked.get().unwrap(),
+        cookie: 0,
+        instance: Instance(1),
+        epoch_counter: 3,
+        orderer: address(7),
+        members: 4,
+        pristine: false,
+    };
+    let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, uid(5), 1, &[Frame::HereIs(here)]);
+    net.inject(joiner, address(5), &answer);
+    net.run(10_000 * MS);
+    let reason = JoinFailure::Unreachable { orderer: address(7) };
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
+}
+
 // Nobody is left to end the join one way or the other, and the application waits for ever (hazard H22).
 #[test]
 fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {

@@ -119,17 +119,21 @@ impl Engine {
     }
 
     fn new(place: Place) -> Result<Engine, OpenError> {
-        let unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
+        let mut unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
             io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
             _ => socket_error("open a socket", source),
         })?;
+        if place.bind.ip().is_unspecified() {
+            // A member has one address, whichever of the machine's somebody asks at.
+            unicast.send_as(place.advertised);
+        }
         if let Some(interface) = place.interface {
             // Where this fails, listening does too, and says so.
             let _ = unicast.send_multicast_by(interface, 1);
         }
         Ok(Engine {
-            address: (place.advertised, unicast.address().port()).into(),
+            address: unicast.address(),
             state: Mutex::new(State::new(Arc::new(unicast))),
             bell: Bell::new().map_err(|source| socket_error("make an event counter", source))?,
             alarm: Alarm::new().map_err(|source| socket_error("make a timer", source))?,

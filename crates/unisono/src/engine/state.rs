@@ -81,8 +81,8 @@ impl State {
             return Ok(());
         }
         let own = match self.own_address {
-            SocketAddr::V4(own) if !own.ip().is_unspecified() => Some(own),
-            _ => None,
+            SocketAddr::V4(own) => Some(own),
+            SocketAddr::V6(_) => None,
         };
         let socket = Arc::new(Socket::listen(address, interface, own)?);
         self.listeners.insert(*address.ip(), Listener { socket, groups: 1 });
