@@ -185,13 +185,13 @@ impl Everyone {
         report
     }
 
-    /// Tells people who did not answer.
+    /// Tells people who did not answer, and how many were not asked.
     fn tell_silent(&self, output: &Output) -> std::io::Result<()> {
         for member in &self.silent {
             let words = format!("{} ({}) does not answer", name(&self.first, member.uid), member.address);
             output.say(output.tone(Tone::Bad, words))?;
         }
-        Ok(())
+        tell_omitted(&self.first, " members, which were not asked", output)
     }
 
     fn silent_names(&self) -> Vec<String> {
@@ -209,7 +209,7 @@ fn name(report: &Report, uid: Uid) -> String {
 
 fn view(report: &Report) -> String {
     let members: Vec<Member> = report.members.iter().map(|member| member.member.clone()).collect();
-    roster::view(&report.epoch, report.orderer, &members)
+    roster::view(&report.epoch, report.orderer, &members, report.members_omitted)
 }
 
 /// For people: three digits say enough.
@@ -253,7 +253,16 @@ fn object(group: &str, report: &Report) -> Value {
         "stable": report.stable,
         "reporter": name(report, report.reporter),
         "members": report.members.iter().enumerate().map(member).collect::<Vec<_>>(),
+        "members_omitted": report.members_omitted,
     })
+}
+
+/// Tells people how many more members there are than a report has room for.
+fn tell_omitted(report: &Report, remark: &str, output: &Output) -> std::io::Result<()> {
+    if report.members_omitted > 0 {
+        output.say(format_args!("and {} more{remark}", report.members_omitted))?;
+    }
+    Ok(())
 }
 
 fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
@@ -321,6 +330,7 @@ fn phrase(reason: WaitReason) -> &'static str {
 
 fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
     let waiting: Vec<&Waiting> = everyone.reports.iter().flat_map(|report| &report.waiting).collect();
+    let omitted: usize = everyone.reports.iter().map(|report| report.waiting_omitted).sum();
     let first = &everyone.first;
     let object = |waiting: &&Waiting| {
         json!({
@@ -334,7 +344,9 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
     output.object(&json!({
         "group": group,
         "waiting": waiting.iter().map(object).collect::<Vec<_>>(),
+        "waiting_omitted": omitted,
         "silent": everyone.silent_names(),
+        "members_omitted": first.members_omitted,
     }))?;
     for waiting in &waiting {
         let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", name(first, uid)));
@@ -345,6 +357,9 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
             waiting.seqno,
             words(waiting.since)
         ))?;
+    }
+    if omitted > 0 {
+        output.say(format_args!("and {omitted} more"))?;
     }
     if waiting.is_empty() {
         output.say("nobody waits for anybody")?;
@@ -383,6 +398,7 @@ fn stats(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
         "group": group,
         "members": everyone.reports.iter().map(object).collect::<Vec<_>>(),
         "silent": everyone.silent_names(),
+        "members_omitted": first.members_omitted,
     }))?;
     let names = everyone.reports.iter().map(|report| format!("{:>16}", name(first, report.reporter)));
     output.say(format_args!("{:24}{}", "", names.collect::<String>()))?;
@@ -413,6 +429,11 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
             }));
         }
     }
-    output.object(&json!({"group": group, "links": objects, "silent": everyone.silent_names()}))?;
+    output.object(&json!({
+        "group": group,
+        "links": objects,
+        "silent": everyone.silent_names(),
+        "members_omitted": first.members_omitted,
+    }))?;
     everyone.tell_silent(output)
 }

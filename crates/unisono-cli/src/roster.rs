@@ -57,17 +57,20 @@ impl Roster {
 
     /// The view as people write it.
     pub(crate) fn view(&self) -> String {
-        view(&self.epoch, self.orderer, &self.members)
+        view(&self.epoch, self.orderer, &self.members, 0)
     }
 }
 
-/// `[orderer|epoch] (n) [a, b, c]`; a group whose last member has left has nobody who orders.
-pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member]) -> String {
+/// `[orderer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` with so many that are not among `members`. A group whose
+/// last member has left has nobody who orders.
+pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member], omitted: usize) -> String {
     if members.is_empty() {
         return format!("[nobody|{epoch}] (0) []");
     }
     let names: Vec<String> = members.iter().map(|member| label(members, member.uid)).collect();
-    format!("[{}|{epoch}] ({}) [{}]", label(members, orderer), names.len(), names.join(", "))
+    let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
+    let count = names.len() + omitted;
+    format!("[{}|{epoch}] ({count}) [{}{more}]", label(members, orderer), names.join(", "))
 }
 
 /// The name of a member; its uid if it has none.
@@ -108,6 +111,8 @@ mod tests {
         assert_eq!(roster.view(), "[bob|3.00000000] (3) [ann, bob, 0000000000000009]");
         assert!(roster.follow(&left(3, member(1, "ann"))));
         assert_eq!(roster.view(), "[bob|3.00000000] (2) [bob, 0000000000000009]");
+        let some = super::view(&roster.epoch, roster.orderer, &roster.members, 5);
+        assert_eq!(some, "[bob|3.00000000] (7) [bob, 0000000000000009 and 5 more]");
     }
 
     #[test]

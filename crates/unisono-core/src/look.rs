@@ -27,8 +27,13 @@ pub struct Report {
     pub stable: Seqno,
     /// The members in rank order.
     pub members: Vec<MemberReport>,
+    /// How many more members there are, the last in rank: an answer to somebody outside is no longer than the question,
+    /// which has room for about twenty.
+    pub members_omitted: usize,
     /// What the reporter waits for.
     pub waiting: Vec<Waiting>,
+    /// How much more it waits for.
+    pub waiting_omitted: usize,
     /// What the reporter has counted.
     pub counters: Counters,
 }

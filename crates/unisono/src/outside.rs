@@ -11,8 +11,8 @@ use bytes::BytesMut;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, Told, Writer, decode_report,
-    open, seal,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, Writer, decode_report, open,
+    seal,
 };
 use unisono_core::{EpochTag, GroupTag, Instance, Port, Uid};
 use unisono_udp::{Receiver, Socket, wait};
@@ -105,9 +105,7 @@ impl Asker {
         }
         let payload = open(datagram, &header, &Asker::context(header.sender), &mut *self.protection)?;
         Decoder::new(payload).find_map(|frame| match frame {
-            Ok(Frame::Tell { nonce, report }) if nonce == self.nonce => {
-                decode_report(&report).ok().map(|Told { report, .. }| report)
-            }
+            Ok(Frame::Tell { nonce, report }) if nonce == self.nonce => decode_report(&report).ok(),
             _ => None,
         })
     }

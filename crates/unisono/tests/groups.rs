@@ -256,6 +256,19 @@ fn anybody_can_look_at_a_group_from_outside() {
 }
 
 #[test]
+fn who_looks_at_many_members_is_told_how_many_did_not_fit() {
+    let name = fresh_name("many");
+    let named = |rank: usize| Options { name: Name::new(&format!("{rank:0>32}")).unwrap(), ..options() };
+    let mut groups = vec![Group::create(&name, GroupConfig::default(), &named(0)).unwrap()];
+    groups.extend((1..30).map(|rank| Group::join(&name, "", &named(rank)).unwrap()));
+    let report = look(&name, &options(), PATIENCE).unwrap();
+    assert!(report.members_omitted > 0);
+    assert_eq!(report.members.len() + report.members_omitted, groups.len());
+    let all = groups[0].report();
+    assert_eq!((all.members.len(), all.members_omitted), (groups.len(), 0));
+}
+
+#[test]
 fn seeds_replace_multicast() {
     let name = fresh_name("seeds");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();

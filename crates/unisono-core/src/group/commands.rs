@@ -283,7 +283,9 @@ impl Group {
             accepted: self.accepted,
             stable: self.stable(),
             members: self.history.view().iter().map(|member| self.report_of(now, member.uid)).collect(),
+            members_omitted: 0,
             waiting: self.waits(now),
+            waiting_omitted: 0,
             counters: self.counters,
         }
     }

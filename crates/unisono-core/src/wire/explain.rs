@@ -7,9 +7,10 @@ use super::codec::Decoder;
 use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
 use super::protection::{Checksum, KeyContext, Protection, ProtectionKind};
-use super::report::{Told, decode_report};
+use super::report::decode_report;
 use crate::config::{GroupConfig, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
+use crate::look::Report;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -170,15 +171,14 @@ fn details(lines: &mut Lines, frame: &Frame) {
             founding.members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
         }
         Frame::Tell { report, .. } => match decode_report(report) {
-            Ok(told) => tell(lines, &told),
+            Ok(report) => tell(lines, &report),
             Err(error) => lines.add(format_args!("    bad report: byte {}: {}", error.offset, error.fault)),
         },
         _ => {}
     }
 }
 
-fn tell(lines: &mut Lines, told: &Told) {
-    let report = &told.report;
+fn tell(lines: &mut Lines, report: &Report) {
     let primary = if report.primary { "" } else { ", which is not in the line of views at present" };
     lines.add(format_args!(
         "    epoch {}{primary}; {} orders since place {}; resilience {}",
@@ -206,10 +206,10 @@ fn tell(lines: &mut Lines, told: &Told) {
             waiting.who, waiting.reason, waiting.seqno, waiting.since
         ));
     }
-    if (told.members_omitted, told.waiting_omitted) != (0, 0) {
+    if (report.members_omitted, report.waiting_omitted) != (0, 0) {
         lines.add(format_args!(
             "    left out: {} members, {} waited for",
-            told.members_omitted, told.waiting_omitted
+            report.members_omitted, report.waiting_omitted
         ));
     }
 }

@@ -37,7 +37,7 @@ pub use pieces::PiecesIter;
 pub use protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 pub use reader::{Fault, FrameError};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};
-pub use report::{REPORT_BYTES_MIN, Told, decode_report, encode_report};
+pub use report::{REPORT_BYTES_MIN, decode_report, encode_report};
 pub use writer::{
     FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, PIECE_HEAD_BYTES, RunHead, Writer, piece_bytes_max,
     run_overhead,

@@ -25,17 +25,6 @@ const MEMBER_REPORT_BYTES_MIN: usize = MEMBER_BYTES_MIN + 8 + 8 + 1 + 1 + 8;
 /// The least that [`encode_report`] can do with, in bytes.
 pub const REPORT_BYTES_MIN: usize = FIXED_BYTES + 2 * LIST_HEAD_BYTES;
 
-/// A report as it was told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The report, with lists that may have been cut.
-    pub report: Report,
-    /// How many of the members, the last in rank, are not in it.
-    pub members_omitted: usize,
-    /// How much of what is waited for is not in it.
-    pub waiting_omitted: usize,
-}
-
 /// Appends a report to `out`, in at most `limit` bytes. False, and nothing written, if `limit` is less than
 /// [`REPORT_BYTES_MIN`].
 pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
@@ -61,18 +50,18 @@ pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
     };
 
     let mut body = Body::new(out, end);
-    body.u16(saturated(report.waiting.len()));
+    body.u16(saturated(report.waiting.len() + report.waiting_omitted));
     body.u16(saturated(waiting.len()));
     waiting.iter().for_each(|waiting| write_waiting(&mut body, waiting));
-    body.u16(saturated(report.members.len()));
+    body.u16(saturated(report.members.len() + report.members_omitted));
     body.u16(saturated(members_count));
     body.bytes(&members[..members_bytes]);
     debug_assert!(body.fits());
     true
 }
 
-/// Reads what [`encode_report`] wrote. Errors count their offset from the report's first byte.
-pub fn decode_report(report: &Bytes) -> Result<Told> {
+/// Reads what [`encode_report`] wrote, with lists that may have been cut. Errors count their offset from the report's first byte.
+pub fn decode_report(report: &Bytes) -> Result<Report> {
     let mut from = Reader::new(report, 0);
     from.set_kind(FrameKind::Tell);
     let mut report = read_fixed(&mut from)?;
@@ -80,15 +69,15 @@ pub fn decode_report(report: &Bytes) -> Result<Told> {
     let total = usize::from(from.u16("waiting total")?);
     let count = from.count("waiting count", 0..=total, WAITING_BYTES)?;
     report.waiting = (0..count).map(|_| read_waiting(&mut from)).collect::<Result<_>>()?;
-    let waiting_omitted = total - count;
+    report.waiting_omitted = total - count;
 
     let total = usize::from(from.u16("member total")?);
     let count = from.count("member count", 0..=total.min(MEMBERS_MAX), MEMBER_REPORT_BYTES_MIN)?;
     report.members = (0..count).map(|_| read_member_report(&mut from)).collect::<Result<_>>()?;
-    let members_omitted = total - count;
+    report.members_omitted = total - count;
 
     from.finish()?;
-    Ok(Told { report, members_omitted, waiting_omitted })
+    Ok(report)
 }
 
 fn saturated(count: usize) -> u16 {
@@ -121,7 +110,9 @@ fn read_fixed(from: &mut Reader<'_>) -> Result<Report> {
         stable: from.mark("stable")?,
         counters: read_counters(from)?,
         members: Vec::new(),
+        members_omitted: 0,
         waiting: Vec::new(),
+        waiting_omitted: 0,
     })
 }
 

@@ -173,7 +173,9 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
                 accepted,
                 stable,
                 members,
+                members_omitted: 0,
                 waiting,
+                waiting_omitted: 0,
                 counters,
             }
         },
