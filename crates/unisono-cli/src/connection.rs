@@ -4,6 +4,7 @@ use crate::arguments::Transport;
 use crate::output::visible;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::standstill;
 use std::io::ErrorKind;
 use std::path::Path;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
@@ -46,7 +47,8 @@ fn load_key(path: &Path) -> Result<Key, Problem> {
 }
 
 /// Joins the group, or founds it with this resilience if nobody answers. Says aloud if nothing protects it, and if
-/// it was founded: who expected others there has misspelt something, or cannot reach them.
+/// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
+/// member, if the group stands still.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
@@ -61,9 +63,10 @@ pub(crate) fn enter(
         eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
     }
     if entered.info().members.len() == 1 {
-        let (group, asked) = (visible(group), asked(settings));
-        eprintln!("unisono: nobody answered for {group} {asked}: founded it");
+        let (name, asked) = (visible(group), asked(settings));
+        eprintln!("unisono: nobody answered for {name} {asked}: founded it");
     }
+    standstill::watch(group, &entered)?;
     Ok(entered)
 }
 

@@ -130,7 +130,8 @@ fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(
             status(group, &report, output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
-                    "{group} stands still: too few of its members reach each other; `unisono why {group}` names who is waited for"
+                    "{group} stands still: too few of its members reach each other; `unisono why {group}` names \
+                     who is waited for"
                 )));
             }
         }
@@ -428,6 +429,9 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
                 "silent_ms": milliseconds(to.silent), "suspected": to.suspected,
             }));
         }
+    }
+    if first.members.len() == 1 && first.members_omitted == 0 {
+        output.say(format_args!("{} is alone in the group", name(first, first.reporter)))?;
     }
     output.object(&json!({
         "group": group,

@@ -28,6 +28,7 @@ mod send;
 mod settings;
 mod signals;
 mod sim;
+mod standstill;
 mod trial;
 mod worker;
 

@@ -6,6 +6,9 @@ mod common;
 
 use common::{Background, PATIENCE, group, json, unisono};
 use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -139,6 +142,32 @@ fn whoever_finds_nobody_is_told_so() {
     let _listener = Background::listen(&name, &[]);
     let heard = told(unisono(["send", &name, "and now"]));
     assert!(!heard.contains("nobody"), "{heard}");
+}
+
+#[test]
+fn whoever_is_left_without_a_quorum_is_told_so() {
+    let _alone = alone();
+    let name = group("still");
+    let ann = Background::listen(&name, &["--name", "ann"]);
+    let mut bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["listen", &name])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let report = || json(&unisono(["members", &name, "--json"]));
+    let deadline = Instant::now() + PATIENCE;
+    while report()["members"].as_array().unwrap().len() < 2 {
+        assert!(Instant::now() < deadline, "bob does not come in");
+    }
+    drop(ann);
+    let lines = BufReader::new(bob.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let (words, (to, told)) = (format!("{name} stands still"), mpsc::channel());
+    std::thread::spawn(move || lines.filter(|line| line.contains(&words)).try_for_each(|line| to.send(line)));
+    let told = told.recv_timeout(PATIENCE);
+    bob.kill().unwrap();
+    bob.wait().unwrap();
+    assert!(told.is_ok(), "bob waits without a word");
 }
 
 #[test]
