@@ -28,12 +28,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The examples go on from here: `hello` (two processes greet each other), `chat` (names, and a thread for each
+//! direction), `counter` (a replicated number that survives `kill -9`), each run by
+//! `cargo run -p unisono --example NAME`.
+//!
 //! # How it works
 //!
 //! One member, the **orderer**, gives every message the next number, its **seqno**, and sends it on to all;
 //! what gets lost on the way is noticed by the gap in the numbers and asked for again. A message costs two
 //! datagrams, or three if the group has no multicast and three members: about what a remote procedure call
 //! costs. If the orderer leaves or crashes, another member takes over. There is no server to set up.
+//!
+//! Members are told apart by their [`Uid`], 64 random bits for each life; what people call them is the [`Name`] in
+//! [`Options`]. The names come with the [`View`] in which a member finds itself ([`Event::Entered`]) and with
+//! everybody who joins later; [`Group::members`] has those of now.
 //!
 //! # What resilience buys
 //!
