@@ -9,27 +9,27 @@ use core::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
     /// How many members may crash at once without a message lost that anybody was told is accepted (r). Held to at
-    /// most members − 1. 0: fastest, and what a crashed orderer alone had delivered may be lost.
+    /// most members − 1. 0: fastest, and what a crashed orderer alone had delivered may be lost. 1 by default.
     pub resilience: u8,
-    /// Most members at a time. 1 to 4,096.
+    /// Most members at a time. 1 to 4,096; 256 by default.
     pub members_max: u16,
-    /// How many messages the history keeps for repair. 16 to 1,048,576.
+    /// How many messages the history keeps for repair. 16 to 1,048,576; 8,192 by default.
     pub history_messages: u32,
-    /// How many bytes of payload the history keeps. At least 65,536.
+    /// How many bytes of payload the history keeps. At least 65,536; 32 MiB by default.
     pub history_bytes: u64,
-    /// The largest message, in bytes. At most 16 MiB.
+    /// The largest message, in bytes. At most 16 MiB, and so much by default.
     pub message_bytes_max: u32,
-    /// How many messages of one sender may be under way. 1 to 65,536.
+    /// How many messages of one sender may be under way. 1 to 65,536; 1,024 by default.
     pub window: u32,
     /// Messages of more bytes than this travel by the BB method (the sender multicasts, the orderer sends a short
-    /// accept), smaller ones by PB (the orderer multicasts).
+    /// accept), smaller ones by PB (the orderer multicasts). 1,300 by default.
     pub broadcast_above_bytes: u32,
-    /// Which members a reset must bring together.
+    /// Which members a reset must bring together. A majority of the view by default.
     pub quorum: Quorum,
     /// Whether members reset by themselves when one is suspected; otherwise the application is told and calls
-    /// `reset`.
+    /// `reset`. By themselves by default.
     pub automatic: bool,
-    /// What becomes of a member whose application does not keep up.
+    /// What becomes of a member whose application does not keep up. By default it is waited for.
     pub slow_member: SlowMember,
 }
 
@@ -89,15 +89,18 @@ pub enum Transport {
 /// What a member chooses for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 fits an Ethernet.
+    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 by default, which fits an
+    /// Ethernet.
     pub datagram_bytes_max: usize,
     /// How the group is reached.
     pub transport: Transport,
-    /// How long a member may be silent before it is probed. The first of the detector's two knobs.
+    /// How long a member may be silent before it is probed. The first of the detector's two knobs; 150 ms by
+    /// default.
     pub silence: Duration,
-    /// How long probes may stay unanswered before a member is suspected. The second.
+    /// How long probes may stay unanswered before a member is suspected. The second; 150 ms by default.
     pub patience: Duration,
-    /// How long a joiner looks for the group before it gives up or founds it.
+    /// How long a joiner looks for the group before it founds it; who only joins gives up after ten times as
+    /// long. 300 ms by default.
     pub locate: Duration,
 }
 

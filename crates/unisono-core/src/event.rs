@@ -23,7 +23,7 @@ pub enum Event {
     Message {
         /// Its place in the total order (of its last piece, if it travelled in several).
         seqno: Seqno,
-        /// Who sent it.
+        /// Who sent it: a member of the view at this place, whose name is there.
         sender: Uid,
         /// Its number among those of its sender (of its last piece).
         number: MessageNumber,
@@ -41,7 +41,8 @@ pub enum Event {
         /// Members from here on.
         members: usize,
     },
-    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`].
+    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`]. If it ordered, the next in
+    /// rank order does from here on, without a further event.
     Left {
         /// Place.
         seqno: Seqno,
@@ -52,7 +53,7 @@ pub enum Event {
         /// Members from here on.
         members: usize,
     },
-    /// The role of orderer was handed on.
+    /// The role of orderer was handed on by a member that stays.
     HandedOver {
         /// Place.
         seqno: Seqno,
