@@ -143,7 +143,9 @@ impl Group {
         }
     }
 
-    /// A join or leave is held, with all below it, by quorums of both sides, and by the joiner.
+    /// A join or leave is held, with all below it, by as many as a message would be, by quorums of both sides, and by
+    /// the joiner. The first matters where quorums need not meet: who goes on without the others, fewer of them missing
+    /// than the resilience covers, is then to know whom it goes on without.
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
         if self.broken(Planted::ChangeAcceptedAlone) {
             return true;
@@ -154,7 +156,11 @@ impl Group {
             Change::Join { member, .. } => self.holds(member.uid, seqno),
             _ => true,
         };
-        joiner_holds && self.is_quorum(before, held) && (after.is_empty() || self.is_quorum(after, held))
+        let needed = self.holders_needed(before.len(), 0);
+        joiner_holds
+            && before.iter().filter(|member| held(member)).count() >= needed
+            && self.is_quorum(before, held)
+            && (after.is_empty() || self.is_quorum(after, held))
     }
 
     /// Tells the application what became of its messages that were accepted beyond `before`.

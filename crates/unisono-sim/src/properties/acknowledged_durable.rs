@@ -11,6 +11,7 @@ use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, VIEW_CHANGES
 use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
+use std::ops::Range;
 use unisono_core::{Ballot, Outcome, Seqno, Time};
 
 /// A message reported *ok*, for which too few holders were found so far.
@@ -127,12 +128,16 @@ impl AcknowledgedDurable {
         })
     }
 
-    /// Asks the doubts again that lie below a place that somebody's events have passed.
-    fn settle(&mut self, through: impl Fn(Epoch) -> Seqno) -> Result<(), Violation> {
+    /// Asks the doubts again of which one of these lives knows the view: its events came from below and have passed.
+    fn settle(&mut self, lives: Range<u32>) -> Result<(), Violation> {
         let doubts = std::mem::take(&mut self.doubts);
         for doubt in doubts {
             let Doubt { record, epoch, seqno, resilience, holders } = &doubt;
-            if through(*epoch) + 1 < *seqno {
+            let known = lives.clone().map(Life).any(|life| {
+                let stream = self.streams.of(life);
+                stream.epoch == Some(*epoch) && (stream.entered + 1..=stream.last + 1).contains(seqno)
+            });
+            if !known {
                 self.doubts.push(doubt);
             } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member))
                 && !self.decreed(*epoch, *seqno, record)
@@ -196,9 +201,7 @@ impl Property for AcknowledgedDurable {
                     }
                 }
                 if !self.doubts.is_empty() && self.unplaced.is_empty() {
-                    let stream = self.streams.of(record.life);
-                    let (epoch, last) = (stream.epoch, stream.last);
-                    return self.settle(|asked| if Some(asked) == epoch { last } else { 0 });
+                    return self.settle(record.life.0..record.life.0 + 1);
                 }
             }
             What::Started { .. } => self.rule.follow(record),
@@ -245,15 +248,7 @@ impl Property for AcknowledgedDurable {
     }
 
     fn finish(&mut self, _end: &End) -> Result<(), Violation> {
-        let mut through = Table::<Seqno>::default();
-        for life in (0..self.lives).map(Life) {
-            let stream = self.streams.of(life);
-            if let Some(epoch) = stream.epoch {
-                let most = through.at(epoch);
-                *most = (*most).max(stream.last);
-            }
-        }
-        self.settle(|epoch| through.get(epoch).copied().unwrap_or_default())
+        self.settle(0..self.lives)
     }
 
     fn checked(&self) -> u64 {
@@ -265,6 +260,7 @@ impl Property for AcknowledgedDurable {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
+    use crate::properties::streams::PLACED;
 
     fn judge(story: &Story) -> Result<u64, Violation> {
         story.judge(AcknowledgedDurable::new(&story.terms))
@@ -338,6 +334,21 @@ mod tests {
         };
         story.records.retain(|record| !stored(record));
         assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn takes_what_was_left_alone_though_a_joiner_did_not_see_the_leave() {
+        let mut story = Story::of(2, 1);
+        story.leave(Life(1));
+        let number = story.send(Life(0));
+        story.order(Life(0), number);
+        story.join();
+        story.message(Life(0));
+        story.everyone();
+        // The applications of the two have not come to the leave yet.
+        let taken = |record: &Record| record.life < Life(2) && PLACED & record.what.kind().bit() != 0;
+        story.records.retain(|record| record.what.kind() == Kind::Entered || !taken(record));
+        assert!(judge(&story).is_ok());
     }
 
     #[test]
