@@ -291,6 +291,12 @@ impl Group {
         self.history.view().iter().any(|member| member.uid == self.me.uid)
     }
 
+    /// Some peer, whichever.
+    pub(crate) fn anybody(&mut self) -> Option<Uid> {
+        let index = self.random.below(self.peers.len().max(1) as u64) as usize;
+        self.peers.iter().nth(index).map(|peer| peer.member.uid)
+    }
+
     /// The group's resilience, held to members − 1 of a view of `members`.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
         (self.config.resilience as usize).min(members.saturating_sub(1)) as u8

@@ -129,7 +129,8 @@ impl Group {
                 self.probe(Probe::SuspectedDeaf);
             }
             self.suspect(now, uid, reason);
-            return Time::NEVER;
+            let asks_on = self.peers.get(uid).is_some_and(|peer| peer.suspected.is_none());
+            return if asks_on { now + silence } else { Time::NEVER };
         }
         let mut again = probing.last + spacing;
         if again <= now {
@@ -174,12 +175,16 @@ impl Group {
 
     /// Suspects a member. With the automatic policy a reset begins; otherwise the application is told.
     pub(crate) fn suspect(&mut self, now: Time, uid: Uid, reason: Suspicion) {
-        let observes = self.phase == Phase::Joining && !self.is_member();
+        // Whose application has not entered yet cannot be asked to decide.
+        let asks = self.phase == Phase::Joining && (!self.is_member() || !self.config.automatic);
         let Some(peer) = self.peers.get_mut(uid) else { return };
-        if observes {
-            // Its JOIN may be in the order already: whoever holds it will tell.
+        if asks {
+            // Its JOIN may be in the order already, or behind it: whoever holds it, or goes on without it, will tell.
             (peer.probing, peer.last_heard, peer.heard_us) = (None, now, Some(now));
             self.ask_around();
+            for whom in self.anybody().into_iter().chain([uid]) {
+                self.post(whom, Frame::Inquiry);
+            }
             return;
         }
         if peer.suspected.is_some() {

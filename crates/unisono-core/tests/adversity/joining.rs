@@ -104,6 +104,39 @@ fn a_join_known_to_one_member_does_not_slow_the_reset() {
     }
 }
 
+// With the manual policy nobody resets but an application, and that of a joiner has not entered yet: one that was
+// cut off with its JOIN in hand, and left behind, is told so when it asks (hazard H22).
+#[test]
+fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    let ordered = Rc::new(Cell::new(false));
+    let seen_join = ordered.clone();
+    net.filter(move |seen| {
+        let cut = seen_join.get() && seen.concerns(3);
+        seen_join.set(seen_join.get() || seen.to == 3 && seen.has_join());
+        if cut { LOST } else { PROMPT }
+    });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 10_000 * MS, |_| ordered.get()), "the case was not reached");
+    net.run(2000 * MS);
+    assert_eq!(net.phase(joiner), Phase::Joining);
+    for size in [3, 2] {
+        let now = Time::from_nanos(net.now);
+        net.group_mut(0).reset(now, 1).unwrap();
+        net.drain(0);
+        net.run(2000 * MS);
+        assert_eq!(net.size(0), size);
+        net.crash(size - 1);
+        net.run(2000 * MS);
+    }
+    assert_eq!(net.epoch(0), 2);
+    net.calm();
+    net.run(2000 * MS);
+    net.show("two seconds after the joiner is heard again");
+    assert_eq!(net.phase(joiner), Phase::Gone);
+}
+
 // Whoever gives up just as the first answer comes reports a failure although the group is there.
 #[test]
 fn join_or_found_takes_an_answer_of_the_last_moment() {
