@@ -72,3 +72,19 @@ fn planted_bugs_are_caught() {
         assert!(mutant.seeds_to_catch.is_some(), "{bug:?} was not caught");
     }
 }
+
+#[test]
+fn every_property_and_every_planted_bug_stands_in_the_guarantees() {
+    const PAGE: &str = include_str!("../../../docs/guarantees.md");
+    let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('|')).collect();
+    let summary =
+        run(&RunOptions { seeds: 1..=1, profile: Profile::Swarm, threads: Some(1), time_max: None }, &|_| {});
+    for property in summary.properties.keys() {
+        assert!(PAGE.contains(&format!("**`{property}`**")), "{property} is not explained");
+    }
+    for bug in Planted::ALL {
+        let name = format!("{bug:?}");
+        let named = |row: &&&str| row.split(['|', ' ', ',']).any(|word| word == name);
+        assert!(rows.iter().any(|row| named(&row)), "{name} has no row");
+    }
+}
