@@ -187,14 +187,14 @@ impl Group {
         self.order.heartbeat_at = Some((now + HEARTBEAT_FIRST).min(at_latest));
     }
 
-    /// Numbers whatever may be numbered now.
-    pub(crate) fn number(&mut self, now: Time) {
+    /// Numbers whatever may be numbered now, and frees what may be freed before and after.
+    pub(crate) fn number_and_purge(&mut self, now: Time) {
+        self.purge();
         if self.order.acting.is_none()
             || (self.recovery.has_promised() && !self.broken(Planted::NumberAfterPromise))
         {
             return;
         }
-        self.purge();
         let before = self.history.received();
         let was_waiting = self.order.shut_since.is_some();
         self.number_messages(now);
@@ -204,6 +204,7 @@ impl Group {
             self.note_received(now);
             self.accept(now);
             self.beat_soon(now);
+            self.purge();
         }
         if was_waiting && self.order.shut_since.is_none() {
             self.beat_soon(now);

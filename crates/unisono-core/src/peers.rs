@@ -133,14 +133,66 @@ impl Peers {
         match holders {
             0 => Seqno::MAX,
             1 => view.iter().map(|member| known(member.uid)).max().unwrap_or(0),
+            _ if holders > view.len() => 0,
+            _ if holders <= FEW => {
+                let mut highest = [0; FEW];
+                view.iter().for_each(|member| sink(&mut highest[..holders], known(member.uid)));
+                highest[holders - 1]
+            }
             _ => {
                 let mut marks: Vec<Seqno> = view.iter().map(|member| known(member.uid)).collect();
-                if marks.len() < holders {
-                    return 0;
-                }
                 marks.sort_unstable_by(|a, b| b.cmp(a));
                 marks[holders - 1]
             }
+        }
+    }
+}
+
+/// So many of the highest marks are found without sorting them all.
+const FEW: usize = 8;
+
+/// Lets a mark sink to its place among the highest, which descend; the lowest falls out.
+fn sink(highest: &mut [Seqno], mark: Seqno) {
+    let mut mark = mark;
+    for known in highest {
+        if *known < mark {
+            core::mem::swap(known, &mut mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Name;
+    use alloc::sync::Arc;
+    use core::net::Ipv4Addr;
+
+    /// Peers 1, 2, ... that hold through these places, and the view of them and of 0.
+    fn group(marks: &[Seqno]) -> (Peers, Members) {
+        let member = |uid| Member {
+            uid: Uid(uid),
+            name: Name::default(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        };
+        let mut peers = Peers::default();
+        for (uid, &mark) in (1..).zip(marks) {
+            peers.insert(Peer::new(Time::ZERO, member(uid), Standing::Member, mark));
+        }
+        (peers, Arc::new((0..=marks.len() as u64).map(member).collect()))
+    }
+
+    #[test]
+    fn so_many_hold_through_there_and_no_more() {
+        for marks in [&[5, 9, 7, 9][..], &[3; 12], &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 10]] {
+            let (peers, view) = group(marks);
+            let mine = 6;
+            for holders in 1..=view.len() {
+                let through = peers.held_by(&view, holders, Uid(0), mine);
+                let hold = |place| marks.iter().chain([&mine]).filter(|&&mark| mark >= place).count();
+                assert!(hold(through) >= holders && hold(through + 1) < holders, "{holders} of {marks:?}");
+            }
+            assert_eq!(peers.held_by(&view, view.len() + 1, Uid(0), mine), 0);
         }
     }
 }

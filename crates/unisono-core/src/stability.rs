@@ -56,7 +56,9 @@ impl Group {
 
     /// Takes for accepted whatever can be (docs/protocol/sequencer.md: ACCEPT).
     pub(crate) fn accept(&mut self, now: Time) {
-        if self.recovery.has_promised() && !self.broken(Planted::AcceptAfterPromise) {
+        if self.accepted >= self.history.received()
+            || (self.recovery.has_promised() && !self.broken(Planted::AcceptAfterPromise))
+        {
             return;
         }
         let before = self.accepted;
@@ -405,12 +407,14 @@ impl Group {
 
     /// Frees what every member holds, and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
-        let mut through = self.stable().min(self.accepted).min(self.delivered);
+        let mut through = self.accepted.min(self.delivered);
         if self.order.is_acting() {
             // Observers are to hear of it too.
             through = through.min(self.order.announced);
         }
+        // What is stable is asked last: an orderer has to look at everybody.
         if through > self.history.base() {
+            through = through.min(self.stable());
             self.history.purge(through);
         }
     }

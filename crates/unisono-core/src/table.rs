@@ -3,48 +3,60 @@
 use crate::identity::Uid;
 use alloc::vec::Vec;
 
-/// Uids and what belongs to them, ascending by uid.
+/// Uids and what belongs to them, ascending by uid. The uids lie apart from what belongs to them, so that looking for
+/// one touches no more memory than it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table<T> {
-    rows: Vec<(Uid, T)>,
+    uids: Vec<Uid>,
+    values: Vec<T>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Table<T> {
-        Table { rows: Vec::new() }
+        Table { uids: Vec::new(), values: Vec::new() }
     }
 }
 
 impl<T> Table<T> {
+    #[inline]
     fn find(&self, uid: Uid) -> Result<usize, usize> {
         // Groups are small: a scan of a few words beats a search.
-        if self.rows.len() <= 8 {
-            for (index, row) in self.rows.iter().enumerate() {
-                if row.0 >= uid {
-                    return if row.0 == uid { Ok(index) } else { Err(index) };
+        if self.uids.len() <= 8 {
+            for (index, &known) in self.uids.iter().enumerate() {
+                if known >= uid {
+                    return if known == uid { Ok(index) } else { Err(index) };
                 }
             }
-            return Err(self.rows.len());
+            return Err(self.uids.len());
         }
-        self.rows.binary_search_by(|row| row.0.cmp(&uid))
+        self.uids.binary_search(&uid)
     }
 
+    fn insert_at(&mut self, index: usize, uid: Uid, value: T) {
+        self.uids.insert(index, uid);
+        self.values.insert(index, value);
+    }
+
+    #[inline]
     pub(crate) fn get(&self, uid: Uid) -> Option<&T> {
-        self.find(uid).ok().map(|index| &self.rows[index].1)
+        self.find(uid).ok().map(|index| &self.values[index])
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, uid: Uid) -> Option<&mut T> {
-        self.find(uid).ok().map(|index| &mut self.rows[index].1)
+        self.find(uid).ok().map(|index| &mut self.values[index])
     }
 
+    #[inline]
     pub(crate) fn contains(&self, uid: Uid) -> bool {
         self.find(uid).is_ok()
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, uid: Uid, value: T) {
         match self.find(uid) {
-            Ok(index) => self.rows[index].1 = value,
-            Err(index) => self.rows.insert(index, (uid, value)),
+            Ok(index) => self.values[index] = value,
+            Err(index) => self.insert_at(index, uid, value),
         }
     }
 
@@ -52,35 +64,49 @@ impl<T> Table<T> {
         let index = match self.find(uid) {
             Ok(index) => index,
             Err(index) => {
-                self.rows.insert(index, (uid, value()));
+                self.insert_at(index, uid, value());
                 index
             }
         };
-        &mut self.rows[index].1
+        &mut self.values[index]
     }
 
     pub(crate) fn remove(&mut self, uid: Uid) -> Option<T> {
-        self.find(uid).ok().map(|index| self.rows.remove(index).1)
+        self.find(uid).ok().map(|index| {
+            self.uids.remove(index);
+            self.values.remove(index)
+        })
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Uid, &mut T) -> bool) {
-        self.rows.retain_mut(|row| keep(row.0, &mut row.1));
+        let mut index = 0;
+        while index < self.uids.len() {
+            if keep(self.uids[index], &mut self.values[index]) {
+                index += 1;
+            } else {
+                self.uids.remove(index);
+                self.values.remove(index);
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.rows.clear();
+        self.uids.clear();
+        self.values.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+        self.uids.len()
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Uid, &T)> {
-        self.rows.iter().map(|row| (row.0, &row.1))
+        self.uids.iter().copied().zip(&self.values)
     }
 
+    #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Uid, &mut T)> {
-        self.rows.iter_mut().map(|row| (row.0, &mut row.1))
+        self.uids.iter().copied().zip(&mut self.values)
     }
 }
 

@@ -39,6 +39,14 @@ impl Time {
     }
 }
 
+/// The earlier of two deadlines, of which either may not be set.
+pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 impl Add<Duration> for Time {
     type Output = Time;
     fn add(self, later: Duration) -> Time {

@@ -95,15 +95,11 @@ impl Director {
             self.answer(cue);
         }
         let end = self.world.end();
-        if self.world.recorder.violation().is_none()
-            && let Err(violation) = self.world.recorder.judge_mut().finish(&end)
-        {
-            self.world.recorder.accuse(violation);
-        }
+        self.world.recorder.finish(&end);
         Finding {
             violation: self.world.recorder.violation().cloned(),
             totals: self.world.recorder.totals,
-            checked: self.world.recorder.judge_mut().checked().collect(),
+            checked: self.world.recorder.checked(),
             probes: self.world.probes,
             fingerprint: self.world.recorder.fingerprint(),
             simulated: self.world.now,

@@ -12,7 +12,8 @@
 //! | [`properties`] | the judges |
 //! | [`record`] | what they are shown |
 //!
-//! Below: `world` moves processes and datagrams (`process`, `network`, `queue`, `clock`, `trap`); `plan` says what a
+//! Below: `world` moves processes and datagrams (`process`, `network`, `seal`,
+//! `queue`, `clock`, `trap`); `plan` says what a
 //! seed decides; `director` runs a plan (`workload`, `faults`); `recorder` writes down what happens.
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ mod recorder;
 pub mod replay;
 pub mod run;
 pub mod scenario;
+mod seal;
 mod trap;
 mod words;
 mod workload;

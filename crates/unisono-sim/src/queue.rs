@@ -12,14 +12,18 @@ pub(crate) struct Queue<E> {
 
 #[derive(Clone, Copy)]
 struct Entry<E> {
-    time: u64,
-    order: u64,
+    /// The time, and below it how many entries went in before.
+    key: u128,
     event: E,
 }
 
 impl<E: Copy> Entry<E> {
     fn before(&self, other: &Entry<E>) -> bool {
-        (self.time, self.order) < (other.time, other.order)
+        self.key < other.key
+    }
+
+    fn time(&self) -> u64 {
+        (self.key >> 64) as u64
     }
 }
 
@@ -32,7 +36,7 @@ impl<E: Copy> Queue<E> {
 
     /// Lets `event` happen at `time`.
     pub(crate) fn push(&mut self, time: u64, event: E) {
-        let entry = Entry { time, order: self.pushed, event };
+        let entry = Entry { key: u128::from(time) << 64 | u128::from(self.pushed), event };
         self.pushed += 1;
         let mut hole = self.heap.len();
         self.heap.push(entry);
@@ -49,7 +53,7 @@ impl<E: Copy> Queue<E> {
 
     /// When the next event happens.
     pub(crate) fn next_time(&self) -> Option<u64> {
-        self.heap.first().map(|entry| entry.time)
+        self.heap.first().map(Entry::time)
     }
 
     /// The next event and its time.
@@ -59,7 +63,7 @@ impl<E: Copy> Queue<E> {
         if !self.heap.is_empty() {
             self.sift_down(last);
         }
-        Some((first.time, first.event))
+        Some((first.time(), first.event))
     }
 
     fn sift_down(&mut self, entry: Entry<E>) {

@@ -2,7 +2,7 @@
 //! words when somebody reads along.
 
 use crate::properties::{Judge, Violation};
-use crate::record::{Life, Names, Record, What, mix};
+use crate::record::{End, Life, Names, Record, What, hash, mix};
 use std::io::Write;
 use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
 
@@ -99,17 +99,48 @@ impl Recorder {
         self.fold(&record);
         self.count(&record.what);
         if self.trace.is_some() {
-            let who =
-                if life == Life::NOBODY { "world".to_string() } else { format!("m{process}/{}", life.0) };
-            self.tell(now, &who, format_args!("{:?}", record.what));
+            self.tell_record(now, process, &record);
         }
-        if let Err(violation) = self.judge.observe(&record) {
-            self.accuse(violation);
+        if let Err(violation) = self.judge.observe(record) {
+            self.condemn(violation);
+        }
+        if self.trace.is_some() {
+            // Whoever reads along sees the accusation where it belongs.
+            self.catch_up();
         }
     }
 
-    /// A promise is broken. The first accusation stands.
+    #[cold]
+    fn tell_record(&mut self, now: u64, process: usize, record: &Record) {
+        let nobody = record.life == Life::NOBODY;
+        let who = if nobody { "world".to_string() } else { format!("m{process}/{}", record.life.0) };
+        self.tell(now, &who, format_args!("{:?}", record.what));
+    }
+
+    /// Judges all that was noted: until then a broken promise may go unnoticed for a while.
+    pub(crate) fn catch_up(&mut self) {
+        if let Err(violation) = self.judge.catch_up() {
+            self.condemn(violation);
+        }
+    }
+
+    /// The run is over.
+    pub(crate) fn finish(&mut self, end: &End) {
+        if self.violation.is_none()
+            && let Err(violation) = self.judge.finish(end)
+        {
+            self.condemn(violation);
+        }
+    }
+
+    /// A promise is broken, as somebody else than the judges found. The first accusation stands.
     pub(crate) fn accuse(&mut self, violation: Violation) {
+        self.catch_up();
+        self.condemn(violation);
+    }
+
+    #[cold]
+    fn condemn(&mut self, violation: Violation) {
         if self.trace.is_some() {
             self.tell(violation.at.as_nanos(), "judge", format_args!("{violation}"));
         }
@@ -120,8 +151,9 @@ impl Recorder {
         self.violation.as_ref()
     }
 
-    pub(crate) fn judge_mut(&mut self) -> &mut Judge {
-        &mut self.judge
+    /// Each property's name, and how often it found its promise kept.
+    pub(crate) fn checked(&self) -> Vec<(&'static str, u64)> {
+        self.judge.checked().collect()
     }
 
     /// A number that two runs share only if they recorded the same.
@@ -168,12 +200,31 @@ impl Recorder {
             }
             What::SendResult { number, outcome: Outcome::Ok { seqno } } => number << 32 ^ seqno,
             What::Numbered { from, to, .. } => from << 32 ^ to,
-            What::Stored { through, .. } | What::Accepted { through, .. } | What::Purged { through, .. } => {
-                *through
-            }
+            What::Stored { through, .. }
+            | What::Acknowledged { through, .. }
+            | What::Accepted { through, .. }
+            | What::Purged { through, .. } => *through,
             What::HistoryUsed { entries } => u64::from(*entries),
-            rare => format!("{rare:?}").bytes().fold(0, |hash, byte| mix(hash, byte.into())),
+            rare => fold_words(rare),
         };
         self.fingerprint = mix(mix(self.fingerprint, when_and_who), what);
     }
+}
+
+/// What happened, as a number that only its words share.
+#[cold]
+fn fold_words(what: &What) -> u64 {
+    struct Folder(u64);
+
+    impl std::fmt::Write for Folder {
+        fn write_str(&mut self, words: &str) -> std::fmt::Result {
+            self.0 = mix(self.0, hash(words.as_bytes()));
+            Ok(())
+        }
+    }
+
+    let mut folder = Folder(0);
+    // Folding never fails.
+    let _ = std::fmt::Write::write_fmt(&mut folder, format_args!("{what:?}"));
+    folder.0
 }

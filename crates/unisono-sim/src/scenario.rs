@@ -425,6 +425,7 @@ impl Stage<'_> {
     }
 
     fn close(mut self) -> Course {
+        self.world.recorder.catch_up();
         if let Some(violation) = self.world.recorder.violation() {
             self.problems.push(violation.to_string());
         }

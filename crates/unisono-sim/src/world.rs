@@ -12,10 +12,10 @@ use crate::properties::Violation;
 use crate::queue::Queue;
 use crate::record::{self, End, Epoch, Life, Standing, What, mark_changes};
 use crate::recorder::Recorder;
+use crate::seal::Seal;
 use crate::trap::{Deed, FrameSet, Traps};
 use crate::words;
 use bytes::Bytes;
-use unisono_core::wire::Checksum;
 use unisono_core::{
     ConfigError, Destination, Entry, EpochTag, Event, Group, LeaveError, Marks, Member, Name, Phase, Planted,
     Port, Random, SendError, Settings, Time, Uid,
@@ -173,7 +173,7 @@ impl World {
             birth.entry,
             Bytes::new(),
             birth.settings,
-            Box::new(Checksum),
+            Box::new(Seal),
             Random::from_u64(self.random.next_u64()),
         )?;
         if let Some(bug) = birth.planted {
@@ -462,8 +462,6 @@ impl World {
             drained = self.transmit(process, copies_max);
             self.note_state(process);
         }
-        // What was said last may have moved a mark too.
-        self.note_marks(process);
         if copies_max == u32::MAX { drained } else { Drained::Crashed }
     }
 
@@ -474,11 +472,15 @@ impl World {
     }
 
     fn note_marks(&mut self, process: usize) {
+        let resident = &self.processes[process].resident;
+        if resident.as_ref().is_some_and(|resident| !resident.group.stands_at(&resident.marks)) {
+            self.note_moved_marks(process);
+        }
+    }
+
+    fn note_moved_marks(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         let marks = resident.group.marks();
-        if marks == resident.marks {
-            return;
-        }
         let before = std::mem::replace(&mut resident.marks, marks);
         if marks.epoch == EpochTag::OUTSIDE {
             return;
@@ -726,7 +728,7 @@ impl World {
                 life: resident.life,
                 phase: info.phase,
                 epoch: (!is_outside).then_some(resident.epoch),
-                marks: resident.marks,
+                marks: resident.group.marks(),
                 members: info.members.iter().map(|member| self.recorder.names.life(member.uid)).collect(),
                 under_way: info.under_way,
                 events: std::iter::from_fn(|| resident.group.poll_event()).count(),

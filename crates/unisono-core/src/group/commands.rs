@@ -116,7 +116,13 @@ impl Group {
 
     /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.took_events = true;
+        let before = self.delivered;
+        let event = self.next_event();
+        self.took_events |= event.is_some() || self.delivered != before;
+        event
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
         if let Some(notice) = self.notices.pop_front() {
             return Some(notice);
         }
@@ -258,6 +264,21 @@ impl Group {
             promised: self.recovery.promised(),
             prepared: self.recovery.prepared(),
         }
+    }
+
+    /// Whether [`Group::marks`] would tell the same again, what was delivered aside.
+    pub fn stands_at(&self, marks: &Marks) -> bool {
+        self.history.received() == marks.received
+            && self.accepted == marks.accepted
+            && self.history.base() == marks.purged
+            && self.history.len() == marks.history
+            && self.acknowledging.acknowledged() == marks.acknowledged
+            && self.epoch_tag == marks.epoch
+            && self.order.numbered_by_us() == marks.numbered
+            && self.order.is_acting() == marks.acting
+            && self.term() == marks.term
+            && self.recovery.promised() == marks.promised
+            && self.recovery.prepared() == marks.prepared
     }
 
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.

@@ -224,8 +224,7 @@ impl Group {
             self.follow_the_role();
             self.take_role(now);
             self.accept(now);
-            self.number(now);
-            self.purge();
+            self.number_and_purge(now);
             self.ask_for_gaps(now);
         }
         if self.phase == Phase::Resetting {
@@ -234,29 +233,46 @@ impl Group {
         if self.audience_is_stale {
             self.rebuild_audience();
         }
-        self.wake = self.next_wake(now);
+        self.wake = self.next_wake();
     }
 
-    fn next_wake(&self, _now: Time) -> Option<(Time, Reason)> {
+    /// What follows by itself from what the application took: places that it has may leave the history, and one that
+    /// was full has room.
+    pub(crate) fn settle_events(&mut self, now: Time) {
+        if self.order.is_acting() || self.audience_is_stale {
+            self.settle(now);
+            return;
+        }
+        self.took_events = false;
+        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
+            self.purge();
+        }
+    }
+
+    fn next_wake(&self) -> Option<(Time, Reason)> {
         if self.phase == Phase::Gone {
             return None;
         }
-        [
-            (self.joining.as_ref().map(Joining::wake_at), Reason::Join),
-            (self.door.wake_at(), Reason::Locate),
-            (self.forming.as_ref().map(Forming::wake_at), Reason::Form),
-            (self.formed.as_ref().and_then(Formed::wake_at), Reason::Form),
-            (self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave),
-            (self.order.heartbeat_at(), Reason::Heartbeat),
-            (self.repair.wake_at(), Reason::Nack),
-            (self.outbox.resend_at(), Reason::Resend),
-            (self.detector.wake_at(), Reason::Detector),
-            (self.recovery.wake_at(), Reason::Reset),
-            (self.past.as_ref().and_then(Past::wake_at), Reason::Linger),
-        ]
-        .into_iter()
-        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
-        .min_by_key(|(at, _)| *at)
+        let mut next = None;
+        let mut consider = |at: Option<Time>, reason| {
+            if let Some(at) = at
+                && next.is_none_or(|(earliest, _)| at < earliest)
+            {
+                next = Some((at, reason));
+            }
+        };
+        consider(self.joining.as_ref().map(Joining::wake_at), Reason::Join);
+        consider(self.door.wake_at(), Reason::Locate);
+        consider(self.forming.as_ref().map(Forming::wake_at), Reason::Form);
+        consider(self.formed.as_ref().and_then(Formed::wake_at), Reason::Form);
+        consider(self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave);
+        consider(self.order.heartbeat_at(), Reason::Heartbeat);
+        consider(self.repair.wake_at(), Reason::Nack);
+        consider(self.outbox.resend_at(), Reason::Resend);
+        consider(self.detector.wake_at(), Reason::Detector);
+        consider(self.recovery.wake_at(), Reason::Reset);
+        consider(self.past.as_ref().and_then(Past::wake_at), Reason::Linger);
+        next
     }
 
     fn rebuild_audience(&mut self) {

@@ -88,7 +88,7 @@ impl Group {
     /// The next datagram to send, written into `out` (which is cleared first), and where it goes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         if self.took_events {
-            self.settle(now);
+            self.settle_events(now);
         }
         out.clear();
         let (to, under) = self.pack(now, out)?;
@@ -340,9 +340,9 @@ impl Group {
             return None;
         }
         let window = u64::from(self.config.window);
+        let (first, head) = self.outbox.next_to_send(window)?;
         let orderer = self.named();
         let address = self.peers.address(orderer)?;
-        let (first, head) = self.outbox.next_to_send(window)?;
         let (broadcast, resilience, bytes) = (head.broadcast, head.resilience, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
@@ -370,7 +370,7 @@ impl Group {
         if writer.end() == 0 {
             return None;
         }
-        self.wake = self.next_wake(now);
+        self.wake = self.next_wake();
         Some(if broadcast { Destination::Everyone } else { Destination::Address(address) })
     }
 

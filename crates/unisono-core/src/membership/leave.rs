@@ -10,7 +10,7 @@ use crate::history::{Entry, Members};
 use crate::identity::{Seqno, Uid};
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
-use crate::time::Time;
+use crate::time::{Time, earlier};
 use crate::wire::{Change, Frame};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,10 +35,7 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        match (self.ask_at, self.go_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        earlier(self.ask_at, self.go_at)
     }
 }
 

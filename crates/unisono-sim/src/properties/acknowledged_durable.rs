@@ -167,6 +167,7 @@ impl Property for AcknowledgedDurable {
             | Kind::Started.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.lives = self.lives.max(record.life.0.wrapping_add(1));
         match &record.what {

@@ -23,6 +23,7 @@ impl Property for CausalOrder {
         PLACED | Kind::Sent.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         if let What::Sent { number, .. } = record.what {
             let last = self.streams.of(record.life).last;

@@ -84,6 +84,7 @@ impl Property for ChangeQuorum {
         VIEW_CHANGES | Kind::Stored.bit() | Kind::Accepted.bit() | Kind::Numbered.bit() | Kind::Started.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Started { .. } => self.rule.follow(record),

@@ -157,6 +157,7 @@ impl Property for Consensus {
             | Kind::EpochBegun.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let life = record.life;
         let fault = match &record.what {

@@ -34,6 +34,7 @@ impl Property for GapFree {
         PLACED | Kind::Sent.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let seqno = match record.what {
             What::Sent { number, .. } => {

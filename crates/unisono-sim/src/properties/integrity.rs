@@ -23,6 +23,7 @@ impl Property for Integrity {
         Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, hash, .. } => match self.sent.at(record.life, number) {

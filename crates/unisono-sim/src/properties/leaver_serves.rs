@@ -100,6 +100,7 @@ impl Property for LeaverServes {
             | Kind::Gone.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
             What::Started { .. } => self.rule.follow(record),

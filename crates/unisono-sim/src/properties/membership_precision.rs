@@ -78,6 +78,7 @@ impl Property for MembershipPrecision {
         VIEW_CHANGES | Kind::Healed.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.ground.follow(record);
         self.lineage.follow(record, &mut self.streams);

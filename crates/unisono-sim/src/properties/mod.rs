@@ -4,8 +4,9 @@
 //! is broken. None of them looks into the protocol: they know the events that applications saw, the marks that
 //! members showed, and what the world did. docs/guarantees.md says what each promise is and when it holds.
 //!
-//! Runs are long and there are many, so judging must be cheap: a [`Judge`] hands each record only to those who ask
-//! for its kind, and properties keep what they know in vectors indexed by life, epoch, place or number.
+//! Runs are long and there are many, so judging must be cheap: a [`Judge`] lets records pile up and shows each
+//! property a pile at a time, of which it looks at the kinds that it asked for; and properties keep what they know in
+//! vectors indexed by life, epoch, place or number.
 
 mod acknowledged_durable;
 mod causal_order;
@@ -59,6 +60,15 @@ pub trait Property {
 
     /// A record of one of these kinds.
     fn observe(&mut self, record: &Record) -> Result<(), Violation>;
+
+    /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
+    /// its index.
+    fn observe_pile(&mut self, pile: &Pile, end: usize) -> Result<(), (usize, Violation)> {
+        for index in pile.of_kinds(self.interests()).take_while(|index| *index < end) {
+            self.observe(&pile.records[index]).map_err(|violation| (index, violation))?;
+        }
+        Ok(())
+    }
 
     /// The run is over.
     fn finish(&mut self, _end: &End) -> Result<(), Violation> {
@@ -133,45 +143,188 @@ fn broken(property: &impl Property, record: &Record, what: impl FnOnce() -> Stri
     Err(Violation { property: property.name(), at: record.at, what })
 }
 
-/// Shows records to properties.
+/// Records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
+pub struct Pile {
+    records: Vec<Record>,
+    places: Vec<Places>,
+    /// The kinds of which there are some.
+    kinds: u32,
+}
+
+/// A bit for each record of a pile.
+type Places = [u64; PILE / 64];
+
+/// So many records are judged in one go.
+const PILE: usize = 256;
+
+impl Pile {
+    fn new() -> Pile {
+        Pile { records: Vec::with_capacity(PILE), places: vec![Places::default(); Kind::ALL.len()], kinds: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, record: Record) {
+        let (kind, index) = (record.what.kind(), self.records.len());
+        self.kinds |= kind.bit();
+        self.places[kind as usize][index / 64] |= 1 << (index % 64);
+        self.records.push(record);
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        for kind in bits(self.kinds.into()) {
+            self.places[kind] = Places::default();
+        }
+        self.kinds = 0;
+    }
+
+    /// Where the records of some kinds are, in order.
+    #[inline]
+    fn of_kinds(&self, kinds: u32) -> impl Iterator<Item = usize> {
+        let mut wanted = Places::default();
+        for kind in bits((kinds & self.kinds).into()) {
+            wanted.iter_mut().zip(&self.places[kind]).for_each(|(all, these)| *all |= these);
+        }
+        (0..).step_by(64).zip(wanted).flat_map(|(first, word)| bits(word).map(move |bit| first + bit))
+    }
+}
+
+/// The bits that are set in a word, ascending.
+#[inline]
+fn bits(word: u64) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    std::iter::from_fn(move || {
+        let lowest = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(lowest)
+    })
+}
+
+/// Shows records to properties, many at a time: each property's code and tables stay at hand for all of them.
 pub struct Judge {
     properties: Vec<Box<dyn Property>>,
-    /// For each kind of record, the properties that ask for it.
-    interested: Vec<Vec<usize>>,
+    pile: Pile,
 }
 
 impl Judge {
     /// With these properties.
     pub fn new(properties: Vec<Box<dyn Property>>) -> Judge {
-        let interested = Kind::ALL
-            .iter()
-            .map(|kind| {
-                (0..properties.len()).filter(|i| properties[*i].interests() & kind.bit() != 0).collect()
-            })
-            .collect();
-        Judge { properties, interested }
+        Judge { properties, pile: Pile::new() }
     }
 
-    /// Whether anybody asks for records of this kind; others need not be made.
-    pub fn wants(&self, kind: Kind) -> bool {
-        !self.interested[kind as usize].is_empty()
+    /// The next record. What is wrong with it may show only some records later, but is told as if it had at once.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    #[inline]
+    pub fn observe(&mut self, record: Record) -> Result<(), Violation> {
+        self.pile.push(record);
+        if self.pile.records.len() < PILE { Ok(()) } else { self.catch_up() }
     }
 
-    /// The next record.
-    pub fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        for i in &self.interested[record.what.kind() as usize] {
-            self.properties[*i].observe(record)?;
+    /// Judges whatever was recorded so far.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    pub fn catch_up(&mut self) -> Result<(), Violation> {
+        let mut first: Option<(usize, Violation)> = None;
+        for property in &mut self.properties {
+            if property.interests() & self.pile.kinds != 0 {
+                // Only what comes before a violation can show an earlier one.
+                let end = first.as_ref().map_or(PILE, |(index, _)| *index);
+                first = property.observe_pile(&self.pile, end).err().or(first);
+            }
         }
-        Ok(())
+        self.pile.clear();
+        first.map_or(Ok(()), |(_, violation)| Err(violation))
     }
 
     /// The run is over.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
     pub fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        self.catch_up()?;
         self.properties.iter_mut().try_for_each(|property| property.finish(end))
     }
 
     /// Each property's name, and how often it found its promise kept.
     pub fn checked(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.properties.iter().map(|property| (property.name(), property.checked()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Life, What};
+
+    /// Breaks at records of one kind, from a moment on.
+    struct Brittle {
+        name: &'static str,
+        kinds: u32,
+        from: Time,
+        checked: u64,
+    }
+
+    impl Property for Brittle {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn interests(&self) -> u32 {
+            self.kinds
+        }
+
+        fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+            assert!(record.what.kind().bit() & self.kinds != 0, "not asked for");
+            self.checked += 1;
+            if record.at < self.from { Ok(()) } else { broken(self, record, String::new) }
+        }
+
+        fn checked(&self) -> u64 {
+            self.checked
+        }
+    }
+
+    fn brittle(name: &'static str, kinds: u32, from: u64) -> Box<dyn Property> {
+        Box::new(Brittle { name, kinds, from: Time::from_nanos(from), checked: 0 })
+    }
+
+    /// One record each nanosecond: a crash, a pause, a crash, and so on. What is wrong with them.
+    fn judge(properties: Vec<Box<dyn Property>>, records: u64) -> (Option<Violation>, Vec<u64>) {
+        let mut judge = Judge::new(properties);
+        let mut violation = None;
+        for at in 0..records {
+            let what = if at % 2 == 0 { What::Crashed } else { What::Paused };
+            let record = Record { at: Time::from_nanos(at), process: 0, life: Life(0), what };
+            violation = violation.or(judge.observe(record).err());
+        }
+        violation = violation.or(judge.catch_up().err());
+        (violation, judge.checked().map(|(_, times)| times).collect())
+    }
+
+    #[test]
+    fn each_property_sees_what_it_asked_for_and_all_of_it() {
+        let (crashes, pauses) = (Kind::Crashed.bit(), Kind::Paused.bit());
+        let properties = vec![
+            brittle("crashes", crashes, u64::MAX),
+            brittle("both", crashes | pauses | Kind::Gone.bit(), u64::MAX),
+            brittle("neither", Kind::Gone.bit(), 0),
+        ];
+        assert_eq!(judge(properties, 3 * PILE as u64 + 11), (None, vec![390, 779, 0]));
+    }
+
+    #[test]
+    fn the_first_broken_promise_is_told_whoever_is_asked_first() {
+        let (crashes, pauses) = (Kind::Crashed.bit(), Kind::Paused.bit());
+        let properties = || {
+            vec![brittle("late", pauses, 700), brittle("early", crashes, 650), brittle("same", crashes, 649)]
+        };
+        for records in [651, 700, 1_000] {
+            let violation = judge(properties(), records).0.expect("promises are broken");
+            assert_eq!((violation.property, violation.at), ("early", Time::from_nanos(650)));
+        }
+        assert_eq!(judge(properties(), 650).0, None);
     }
 }

@@ -45,6 +45,7 @@ impl Property for NoCreationAfterFailure {
         Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Delivered { seqno, sender, number, .. } => {

@@ -24,6 +24,7 @@ impl Property for NoDuplication {
         Kind::Delivered.bit() | VIEW_CHANGES
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let What::Delivered { seqno, sender, number, .. } = record.what else {
             self.streams.follow(record);

@@ -51,6 +51,7 @@ impl Property for OldEpochSilence {
             | Kind::Promised.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.checked += 1;
         let state = self.states.at(record.life);

@@ -67,6 +67,7 @@ impl Property for OrderedChanges {
         PLACED | Kind::Started.bit() | Kind::LeaveAsked.bit() | Kind::Gone.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let state = self.states.at(record.life);
         match record.what {

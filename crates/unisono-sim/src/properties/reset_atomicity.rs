@@ -61,6 +61,7 @@ impl Property for ResetAtomicity {
         VIEW_CHANGES | Kind::ResetAsked.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
             What::ResetAsked { members_min } => {

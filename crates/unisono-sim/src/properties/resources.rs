@@ -37,6 +37,7 @@ impl Property for Resources {
         Kind::Healed.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.ground.follow(record);
         Ok(())

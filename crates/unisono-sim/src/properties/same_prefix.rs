@@ -27,6 +27,7 @@ impl Property for SamePrefix {
         PLACED
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let here = placed(record, self.streams.of(record.life));
         self.streams.follow(record);

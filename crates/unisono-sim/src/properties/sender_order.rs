@@ -77,6 +77,7 @@ impl Property for SenderOrder {
         Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {

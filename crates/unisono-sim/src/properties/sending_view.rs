@@ -23,6 +23,7 @@ impl Property for SendingView {
         Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {

@@ -54,6 +54,7 @@ impl Property for SendsResolved {
         Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {

@@ -29,6 +29,7 @@ impl Property for SeparateLineages {
         VIEW_CHANGES | Kind::Excluded.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
             What::Excluded { epoch: Some(epoch) } => {

@@ -41,6 +41,7 @@ impl Property for SingleLineage {
         VIEW_CHANGES | Kind::Started.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.rule.follow(record);
         let before = self.streams.of(record.life).clone();

@@ -71,6 +71,7 @@ impl Property for SingleOrderer {
         VIEW_CHANGES | Kind::HandedOver.bit() | Kind::Numbered.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         let fault = if let What::Numbered { epoch, term, from, to } = record.what {
             self.checked += 1;

@@ -54,6 +54,7 @@ impl Property for Stability {
             | Kind::LeaveAsked.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Started { .. } => self.lives += 1,

@@ -539,7 +539,7 @@ impl Story {
 }
 
 fn judge_records(judge: &mut Judge, records: &[Record], end: &End) -> Result<(), Violation> {
-    records.iter().try_for_each(|record| judge.observe(record))?;
+    records.iter().try_for_each(|record| judge.observe(record.clone()))?;
     judge.finish(end)
 }
 

@@ -43,12 +43,17 @@ impl Streams {
     /// Takes note of an event; of other records, nothing.
     #[inline]
     pub(super) fn follow(&mut self, record: &Record) {
-        if record.what.kind().bit() & PLACED == 0 {
-            return;
+        match &record.what {
+            What::Delivered { seqno, .. } => self.0.at(record.life).last = *seqno,
+            what if what.kind().bit() & PLACED != 0 => self.follow_change(record),
+            _ => {}
         }
+    }
+
+    /// Takes note of an event that is no message.
+    fn follow_change(&mut self, record: &Record) {
         let stream = self.0.at(record.life);
         match &record.what {
-            What::Delivered { seqno, .. } => stream.last = *seqno,
             What::HandedOver { seqno, orderer } => (stream.last, stream.orderer) = (*seqno, *orderer),
             What::Entered { seqno, view } => {
                 *stream = Stream {
@@ -158,6 +163,7 @@ impl Lineage {
     }
 
     /// Takes note of a founding or reset. To be called before [`Streams::follow`].
+    #[inline]
     pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
         match &record.what {
             What::Entered { seqno: 0, view } => self.link(None, view.epoch, 0),
@@ -278,6 +284,7 @@ impl MarkTable {
     }
 
     /// Takes note of a mark that moved; of other records, nothing.
+    #[inline]
     pub(super) fn follow(&mut self, record: &Record) {
         match record.what {
             What::Stored { epoch, through } => {

@@ -75,6 +75,7 @@ impl Property for Termination {
         PLACED | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match record.what {
             What::Healed { .. } => self.ground.follow(record),

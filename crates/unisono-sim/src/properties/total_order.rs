@@ -24,6 +24,7 @@ impl Property for TotalOrder {
         PLACED
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         if let Some((epoch, seqno, value)) = placed(record, self.streams.of(record.life)) {
             self.checked += 1;

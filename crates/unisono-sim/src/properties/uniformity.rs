@@ -91,6 +91,7 @@ impl Property for Uniformity {
         PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { marks }
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
             What::EpochBegun { .. } => {

@@ -72,6 +72,7 @@ impl Property for Views {
         VIEW_CHANGES | Kind::HandedOver.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.checked += 1;
         self.lineage.follow(record, &mut self.streams);

@@ -24,6 +24,7 @@ impl Property for VirtualSynchrony {
         PLACED
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         if let What::Reset(reset) = &record.what {
             let stream = self.streams.of(record.life);

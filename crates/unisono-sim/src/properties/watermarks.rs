@@ -43,6 +43,7 @@ impl Property for Watermarks {
             | Kind::Numbered.bit()
     }
 
+    #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.checked += 1;
         let state = self.states.at(record.life);

@@ -27,7 +27,7 @@ mod founding;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Destination, Group, Phase};
 use crate::identity::{Ballot, Member, Uid};
-use crate::time::Time;
+use crate::time::{Time, earlier};
 use crate::wire::{Founding, Frame, LogBase};
 use alloc::vec::Vec;
 pub(crate) use consensus::Forming;
@@ -66,7 +66,7 @@ impl Formed {
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        [self.tell_at, self.fail_at].into_iter().flatten().min()
+        earlier(self.tell_at, self.fail_at)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::ResetError;
 use crate::group::{Group, Phase, Prepared};
 use crate::identity::{Ballot, Uid};
 use crate::planted::{Planted, Probe};
-use crate::time::Time;
+use crate::time::{Time, earlier};
 use crate::wire::{Frame, Prepare, Proposal, Vote};
 use coordinator::Coordination;
 use core::time::Duration;
@@ -76,7 +76,7 @@ impl Recovery {
     pub(crate) fn wake_at(&self) -> Option<Time> {
         let pull = self.pull.map(|pull| pull.ask_at);
         let coordination = self.coordination.as_ref().map(Coordination::wake_at);
-        [self.begin_at, pull, coordination].into_iter().flatten().min()
+        earlier(earlier(self.begin_at, pull), coordination)
     }
 
     /// This process was asleep: others may have gone on, so do not rush to begin.
