@@ -82,7 +82,11 @@ pub(crate) fn print_events(
                 }
             }
         }
-        output.raw(&text)?;
+        if let Err(error) = output.raw(&text) {
+            // Whoever read it is gone; the others are not to miss this member.
+            leave(group);
+            return Err(error.into());
+        }
     }
     leave(group);
     Ok(())

@@ -171,6 +171,27 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
 }
 
 #[test]
+fn whoever_is_read_no_more_leaves() {
+    let _alone = alone();
+    let name = group("pipe");
+    let mut listener = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["listen", &name])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(listener.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    // The pipe is closed; the next event finds nobody to read it.
+    let mut other = Background::listen(&name, &[]);
+    other.until("the listener's leave", |seen| {
+        seen.iter().any(|line| line["event"] == "left" || line["event"] == "reset")
+    });
+    assert_eq!(other.seen.last().unwrap()["event"], "left", "{:?}", other.seen);
+    assert_eq!(listener.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn members_say_themselves_how_far_they_are() {
     let _alone = alone();
     let name = group("far");
