@@ -1,6 +1,7 @@
 //! The tree of commands, and the flags that all commands on the network share.
 
 use crate::look;
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -87,7 +88,7 @@ pub(crate) struct Common {
     pub(crate) transport: Option<Transport>,
 
     /// Allow addresses beyond this machine without a key: anybody there can read and write
-    #[arg(long, env = "UNISONO_INSECURE")]
+    #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
     /// File of settings: the same names as these flags, in TOML
@@ -95,7 +96,7 @@ pub(crate) struct Common {
     pub(crate) config: Option<PathBuf>,
 
     /// Print one JSON object per line
-    #[arg(long, env = "UNISONO_JSON")]
+    #[arg(long, env = "UNISONO_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
 }
 

@@ -47,9 +47,11 @@ impl Settings {
             Some(text) => Some(address(text)?),
             None => None,
         };
+        // An empty variable of the environment names nobody.
+        let seeds: Vec<String> = flags.seeds.iter().filter(|seed| !seed.is_empty()).cloned().collect();
         Ok(Settings {
             key: flags.key.clone().or(file.key),
-            seeds: if flags.seeds.is_empty() { file.seeds.unwrap_or_default() } else { flags.seeds.clone() },
+            seeds: if seeds.is_empty() { file.seeds.unwrap_or_default() } else { seeds },
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),

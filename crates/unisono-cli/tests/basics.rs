@@ -93,6 +93,19 @@ fn the_environment_counts_and_a_flag_beats_it() {
 }
 
 #[test]
+fn a_switch_in_the_environment_is_said_in_any_way() {
+    for (said, on) in [("1", true), ("yes", true), ("true", true), ("0", false), ("no", false)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_unisono"))
+            .args(["explain", "00"])
+            .env("UNISONO_JSON", said)
+            .env("UNISONO_SEEDS", "")
+            .output()
+            .unwrap();
+        assert_eq!(output.stdout.starts_with(b"{"), on, "{said}: {output:?}");
+    }
+}
+
+#[test]
 fn a_key_is_for_its_owner_and_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let first = unisono_in(folder.path(), ["keygen", "group.key", "--json"]);
