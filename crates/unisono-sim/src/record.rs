@@ -131,7 +131,7 @@ impl Names {
             }
             Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
             Event::Gone => What::Gone,
-            Event::JoinFailed { reason } => What::JoinFailed { reason: *reason },
+            Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
             Event::Conflict { .. } => What::Conflict,
         }
     }
@@ -270,7 +270,7 @@ pub enum What {
     /// Its join came to nothing.
     JoinFailed {
         /// Why.
-        reason: JoinFailure,
+        reason: Box<JoinFailure>,
     },
     /// It met another group of the same port.
     Conflict,
