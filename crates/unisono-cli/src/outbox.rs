@@ -101,7 +101,7 @@ impl Outbox {
                         self.under_way.push_back((payload, ticket));
                     }
                 }
-                Err(SendError::WindowFull | SendError::Resetting) => break,
+                Err(SendError::WindowFull | SendError::Resetting | SendError::NotMember) => break,
                 Err(reason) => {
                     let number = self.accepted + self.under_way.len() as u64 + 1;
                     return Err(Stuck::Refused { number, reason });

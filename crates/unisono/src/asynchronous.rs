@@ -125,8 +125,10 @@ impl AsyncGroup {
     }
 
     async fn submit_message(&self, message: &Message) -> Result<Ticket, SendError> {
-        let submitted =
-            poll_fn(|context| self.shared().poll(context, |slot, now| message.submit(slot, now))).await;
+        let submitted = poll_fn(|context| {
+            self.shared().poll(context, |slot, now| message.submit(slot, now, &mut SendError::WindowFull))
+        })
+        .await;
         Ok(Ticket::new(self.shared().clone(), submitted?))
     }
 

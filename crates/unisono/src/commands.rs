@@ -49,25 +49,34 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Gives the message to the core; nothing if it has to wait: for room, for the end of a reset, or for a
-    /// founder that gave way to an older group to be in that one.
-    fn give(&self, slot: &mut Slot, now: Time) -> Option<Result<MessageNumber, SendError>> {
+    /// Gives the message to the core.
+    fn give(&self, slot: &mut Slot, now: Time) -> Result<MessageNumber, SendError> {
+        if slot.is_overdue() {
+            // The core may still hope for the end of a reset.
+            return Err(SendError::Left);
+        }
         let payload = self.payload.clone();
-        let given = match self.resilience {
+        match self.resilience {
             None => slot.group.send(now, payload),
             Some(resilience) => slot.group.send_resilient(now, payload, resilience),
-        };
-        let waits = matches!(given, Err(SendError::WindowFull | SendError::Resetting | SendError::NotMember));
-        (!waits).then_some(given)
+        }
     }
 
-    /// Waits for room.
-    pub(crate) fn submit(&self, slot: &mut Slot, now: Time) -> Attempt<Result<MessageNumber, SendError>> {
+    /// Waits for room; `obstacle` is what it waits for.
+    pub(crate) fn submit(
+        &self,
+        slot: &mut Slot,
+        now: Time,
+        obstacle: &mut SendError,
+    ) -> Attempt<Result<MessageNumber, SendError>> {
         let alone = !slot.outcomes.any_under_way();
         match self.give(slot, now) {
-            None => Attempt::Wait(Interest::Progress),
-            Some(Err(error)) => Attempt::Done(Err(error)),
-            Some(Ok(number)) => {
+            Err(error) if passes(error) => {
+                *obstacle = error;
+                Attempt::Wait(Interest::Progress)
+            }
+            Err(error) => Attempt::Done(Err(error)),
+            Ok(number) => {
                 slot.outcomes.expect(number);
                 slot.gathered_bytes += self.payload.len();
                 // What is under way brings an answer, and with it the occasion to send these along with
@@ -91,9 +100,9 @@ impl Message {
         let known = match *number {
             Some(number) => number,
             None => match self.give(slot, now) {
-                None => return Attempt::Wait(Interest::Progress),
-                Some(Err(error)) => return Attempt::Done(Err(error.into())),
-                Some(Ok(given)) => {
+                Err(error) if passes(error) => return Attempt::Wait(Interest::Progress),
+                Err(error) => return Attempt::Done(Err(error.into())),
+                Ok(given) => {
                     slot.outcomes.expect(given);
                     *number.insert(given)
                 }
@@ -104,6 +113,12 @@ impl Message {
             Attempt::Wait(interest) => Attempt::Wait(interest),
         }
     }
+}
+
+/// The message has to wait: for room, for the end of a reset, or for a founder that gave way to an older group to
+/// be in that one.
+fn passes(error: SendError) -> bool {
+    matches!(error, SendError::WindowFull | SendError::Resetting | SendError::NotMember)
 }
 
 /// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers
@@ -121,12 +136,12 @@ pub(crate) fn submit_all(
             next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
         let Some(message) = waiting else { break Attempt::Done(Ok(())) };
         match message.give(slot, now) {
-            None => {
+            Err(error) if passes(error) => {
                 *next = Some(message);
                 break Attempt::Wait(Interest::Progress);
             }
-            Some(Err(error)) => break Attempt::Done(Err(error)),
-            Some(Ok(number)) => numbers.push(number),
+            Err(error) => break Attempt::Done(Err(error)),
+            Ok(number) => numbers.push(number),
         }
     };
     given.extend(slot.outcomes.expect_all(numbers));

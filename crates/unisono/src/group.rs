@@ -116,7 +116,8 @@ impl Group {
         self.submit_message(payload.into(), None)
     }
 
-    /// As [`Group::submit`], but fails with [`SendError::WindowFull`] instead of waiting.
+    /// As [`Group::submit`], but where that waits this fails, and says what for: [`SendError::WindowFull`],
+    /// [`SendError::Resetting`], or [`SendError::NotMember`] for a founder that is giving way to an older group.
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), Some(Duration::ZERO))
     }
@@ -127,19 +128,21 @@ impl Group {
     /// asked yet.
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
+        let mut obstacle = SendError::WindowFull;
         let number = self.shared().block(Some(Duration::ZERO), |slot, now| {
             if slot.outcomes.has_failed(before) {
                 return Attempt::Done(Err(SendError::Resetting));
             }
-            message.submit(slot, now)
+            message.submit(slot, now, &mut obstacle)
         });
-        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(SendError::WindowFull))?))
+        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
 
     fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {
         let message = Message { payload, resilience: None };
-        let number = self.shared().block(timeout, |slot, now| message.submit(slot, now));
-        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(SendError::WindowFull))?))
+        let mut obstacle = SendError::WindowFull;
+        let number = self.shared().block(timeout, |slot, now| message.submit(slot, now, &mut obstacle));
+        Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
 
     /// Sends many messages, packed into as few datagrams as possible. Waits only while the window is full. If

@@ -187,6 +187,19 @@ mod tests {
             let refused = Key::load(&path);
             assert!(matches!(refused, Err(KeyError::NotAKey { .. })), "{number}: {refused:?}");
         }
-        assert!(matches!(Key::load(directory.path().join("none")), Err(KeyError::File { .. })));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_what_the_system_says() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let absent = directory.path().join("absent");
+        // Neither can be read, whoever asks.
+        for path in [absent.as_path(), directory.path()] {
+            let refused = Key::load(path).unwrap_err();
+            assert!(matches!(refused, KeyError::File { .. }), "{refused:?}");
+            assert!(refused.to_string().contains(&path.display().to_string()), "{refused}");
+        }
+        assert!(!absent.exists());
     }
 }

@@ -112,6 +112,22 @@ fn a_future_that_is_dropped_loses_nothing() {
 }
 
 #[test]
+fn a_leave_whose_future_is_dropped_is_a_leave_all_the_same() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("cancelled-leave")).await;
+        let me = second.info().me;
+        assert!(poll_once(second.leave("so long")).is_none());
+        loop {
+            if let Event::Left { member, goodbye, .. } = first.receive().await.unwrap() {
+                assert_eq!((member.uid, goodbye), (me, Bytes::from("so long")));
+                break;
+            }
+        }
+        assert_eq!(first.counters().suspicions, 0);
+    });
+}
+
+#[test]
 fn dropping_the_last_handle_leaves_in_the_background() {
     block_on(async {
         let (first, second) = pair(&fresh_name("drop")).await;
@@ -153,12 +169,16 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
             under_way.push(ticket.unwrap());
             assert!(under_way.len() < 100);
         }
-        first.ignore_events();
         second.ignore_events();
+        // What was dropped while it waited for room was not sent.
+        for _ in 0..under_way.len() {
+            assert_eq!(message(&first).await, "more");
+        }
         for ticket in under_way {
             ticket.await.unwrap();
         }
-        second.send("again").await.unwrap();
+        assert!(poll_once(second.send("again")).is_none());
+        assert_eq!(message(&first).await, "again");
         second.leave("").await.unwrap();
         assert_eq!(second.submit("late").await.map(drop), Err(SendError::Left));
     });

@@ -216,6 +216,61 @@ fn a_full_window_is_said_to_be_full_and_opens_again() {
 }
 
 #[test]
+fn a_full_history_takes_nothing_more_and_loses_nothing() {
+    let name = fresh_name("history");
+    let config = GroupConfig { history_messages: 16, window: 1024, ..GroupConfig::default() };
+    let first = Group::create(&name, config, &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    // Nobody receives: what has its place stays in the history, and what has none in the window.
+    let mut under_way = Vec::new();
+    let refused = loop {
+        match second.try_submit(under_way.len().to_string()) {
+            Ok(ticket) => under_way.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, SendError::WindowFull);
+    assert!(under_way.len() <= 1024 + 16, "{}", under_way.len());
+    for _ in 0..3 {
+        let before = second.info().under_way;
+        assert_eq!(second.try_submit("too much").map(drop), Err(SendError::WindowFull));
+        assert!(second.info().under_way <= before);
+    }
+    let expected: Vec<Bytes> = (0..under_way.len()).map(|number| number.to_string().into()).collect();
+    let received = |group: &Group| -> Vec<Bytes> {
+        messages(group, expected.len()).into_iter().map(|(.., payload)| payload).collect()
+    };
+    std::thread::scope(|scope| {
+        let receiving = [&first, &second].map(|group| scope.spawn(|| received(group)));
+        assert!(receiving.into_iter().all(|received| received.join().unwrap() == expected));
+    });
+    assert!(under_way.into_iter().all(|ticket| ticket.wait().is_ok()));
+    second.send("there is room again").unwrap();
+}
+
+#[test]
+fn without_multicast_a_joiner_is_told_to_name_seeds_and_does_well_with_them() {
+    let name = fresh_name("no-multicast");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    // No interface of this machine has it.
+    let nowhere = Some("192.0.2.77".parse().unwrap());
+    let bind = Some("127.0.0.1:0".parse().unwrap());
+    let deaf = Options { multicast_interface: nowhere, bind, insecure: true, ..options() };
+    let joins =
+        [Group::join(&name, "", &deaf), Group::join_or_create(&name, GroupConfig::default(), "", &deaf)];
+    for refused in joins {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, OpenError::NoMulticast { .. }), "{refused}");
+        assert!(refused.to_string().contains("--seeds"), "{refused}");
+    }
+    assert_eq!(first.members().len(), 1);
+    let seeds = vec![first.members()[0].address.to_string()];
+    let second = Group::join(&name, "", &Options { seeds, ..deaf }).unwrap();
+    second.send("found").unwrap();
+    assert_eq!(messages(&first, 1)[0].2, "found");
+}
+
+#[test]
 fn with_a_key_those_who_hold_it_are_among_themselves() {
     let name = fresh_name("key");
     let bind = Some("127.0.0.1:0".parse().unwrap());

@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Options, Uid};
+use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Options, Phase, SendError, SendFailure, Uid};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GROUP: &str = "UNISONO_TEST_GROUP";
@@ -153,6 +153,17 @@ fn whoever_cannot_be_let_go_is_out_all_the_same() {
     founder.0.kill().unwrap();
     founder.0.wait().unwrap();
     let begin = Instant::now();
+    while group.info().phase != Phase::Resetting {
+        group.receive_timeout(Duration::from_millis(5)).unwrap();
+        assert!(begin.elapsed() < PATIENCE, "{:?}", group.info());
+    }
+    let before = group.info();
+    assert_eq!(group.try_submit("in the middle of a reset").map(drop), Err(SendError::Resetting));
+    assert_eq!(group.info(), before);
+    // Who can wait does: until the reset is over, or the member is.
+    let waiting = group.clone();
+    let sender = std::thread::spawn(move || waiting.send("afterwards"));
+    let begin = Instant::now();
     assert_eq!(group.leave("nobody hears this"), Err(LeaveFailure::Unconfirmed));
     assert!(begin.elapsed() < PATIENCE);
     let end = loop {
@@ -162,4 +173,5 @@ fn whoever_cannot_be_let_go_is_out_all_the_same() {
         }
     };
     assert_eq!(end, Ended::Left);
+    assert_eq!(sender.join().unwrap(), Err(SendFailure::Refused(SendError::Left)));
 }
