@@ -1,0 +1,153 @@
+//! Nobody is taken for dead because everybody is busy, or because the network loses a fifth of what is sent.
+//!
+//! Ten seconds of each by default. `UNISONO_SOAK_SECONDS=600 cargo test --release -p unisono --test soak -- --nocapture`
+//! makes it ten minutes. The processes are this test again, told by their environment to be a member instead.
+
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use socket2::{SockFilter, SockRef, Type};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use unisono::{Bytes, Event, Group, GroupConfig, Options};
+
+const GROUP: &str = "UNISONO_TEST_GROUP";
+const MEMBERS: &str = "UNISONO_TEST_MEMBERS";
+const LOSS_PERCENT: &str = "UNISONO_TEST_LOSS_PERCENT";
+const SECONDS: &str = "UNISONO_SOAK_SECONDS";
+const SECONDS_DEFAULT: u64 = 10;
+const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
+const BATCH: usize = 500;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn duration() -> Duration {
+    Duration::from_secs(number(SECONDS).unwrap_or(SECONDS_DEFAULT))
+}
+
+/// From now on every socket of this process loses so much of what comes.
+fn lose(percent: u64) {
+    // In the kernel's packet language: a random word, and the packet is dropped if it is small.
+    const LOAD_RANDOM: SockFilter = SockFilter::new(0x20, 0, 0, 0xffff_f038);
+    let small = (u64::from(u32::MAX) * percent / 100) as u32;
+    let filter = [
+        LOAD_RANDOM,
+        SockFilter::new(0x35, 1, 0, small),
+        SockFilter::new(0x06, 0, 0, 0),
+        SockFilter::new(0x06, 0, 0, u32::MAX),
+    ];
+    let process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let mut count = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let is_socket =
+            std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if !is_socket {
+            continue;
+        }
+        let descriptor = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).unwrap();
+        let socket = SockRef::from(&descriptor);
+        if socket.r#type().unwrap() == Type::DGRAM {
+            socket.attach_filter(&filter).unwrap();
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+/// A member process: when all are there it sends as fast as it can, then says what it saw, and stays until its
+/// standard input ends.
+#[test]
+fn member() {
+    let Ok(name) = std::env::var(GROUP) else { return };
+    let members = number(MEMBERS).unwrap() as usize;
+    let group = Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
+    while group.members().len() < members {
+        group.receive().unwrap();
+    }
+    match number(LOSS_PERCENT) {
+        None | Some(0) => {}
+        Some(percent) => lose(percent),
+    }
+    let receiving = group.clone();
+    std::thread::spawn(move || {
+        let mut events = Vec::new();
+        while receiving.receive_many(&mut events).is_ok() {
+            for event in events.drain(..) {
+                if let Event::Reset { .. } | Event::Excluded { .. } = event {
+                    let _ = writeln!(std::io::stderr(), "{event:?}");
+                }
+            }
+        }
+    });
+    let begin = Instant::now();
+    while begin.elapsed() < duration() {
+        group.submit_all(std::iter::repeat_n(MESSAGE, BATCH)).unwrap().wait();
+    }
+    let counters = group.counters();
+    println!(
+        "\nsaw {} {} {} {}",
+        counters.suspicions, counters.resets, counters.messages_delivered, counters.nacks_sent
+    );
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// A member process that does not outlive the test, and what it says.
+struct Member {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Member {
+    fn begin(name: &str, members: usize, loss_percent: u64) -> Member {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "member", "--nocapture"])
+            .env(GROUP, name)
+            .env(MEMBERS, members.to_string())
+            .env(LOSS_PERCENT, loss_percent.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Member { child, says }
+    }
+
+    /// Suspicions, resets, messages received, questions for what was lost.
+    fn saw(&mut self) -> [u64; 4] {
+        let line = (&mut self.says).lines().map_while(Result::ok).find_map(|line| {
+            let numbers = line.strip_prefix("saw ")?.split(' ').map(|number| number.parse().unwrap());
+            Some(numbers.collect::<Vec<u64>>())
+        });
+        line.expect("a member died").try_into().unwrap()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn busy_members_and_a_lossy_network_are_no_reason_to_suspect_anybody() {
+    for (members, loss_percent) in [(5, 0), (5, 20)] {
+        let name = format!("soak-{}-{members}-{loss_percent}", std::process::id());
+        let mut group: Vec<Member> =
+            (0..members).map(|_| Member::begin(&name, members, loss_percent)).collect();
+        let saw: Vec<[u64; 4]> = group.iter_mut().map(Member::saw).collect();
+        let sum = |what: usize| saw.iter().map(|numbers| numbers[what]).sum::<u64>();
+        let (suspicions, resets, nacks) = (sum(0), sum(1), sum(3));
+        let messages = saw.iter().map(|numbers| numbers[2]).min().unwrap();
+        let _ = writeln!(
+            std::io::stderr(),
+            "{members} members, {loss_percent} % loss, {:?}: {messages} messages at the slowest, {nacks} NACKs, \
+             {suspicions} suspicions, {resets} resets",
+            duration()
+        );
+        assert_eq!((suspicions, resets), (0, 0), "{saw:?}");
+        assert!(messages > 1000 * duration().as_secs(), "{saw:?}");
+    }
+}
