@@ -7,7 +7,7 @@
 
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::table::Table;
-use crate::wire::{Change, LogBase};
+use crate::wire::{Change, Frame, LogBase, run_overhead};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -169,6 +169,19 @@ impl History {
     pub(crate) fn get(&self, seqno: Seqno) -> Option<&Entry> {
         let index = usize::try_from(seqno.checked_sub(self.base + 1)?).ok()?;
         self.slots.get(index)?.as_ref()
+    }
+
+    /// Bytes of a datagram that gives somebody this place, at the most; none if it is not held.
+    pub(crate) fn place_bytes(&self, seqno: Seqno) -> usize {
+        let entry_bytes = match self.held(seqno) {
+            Some(Entry::Message(message)) => message.data.as_ref().map_or(0, Bytes::len),
+            Some(Entry::Change(change)) => {
+                let frame = Frame::Change { seqno, change: (**change).clone() };
+                frame.encode_alone().map_or(0, |alone| alone.len())
+            }
+            Some(Entry::Reset(_)) | None => return 0,
+        };
+        run_overhead() + entry_bytes
     }
 
     /// The entry at a place that is held, data included.

@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod allowance;
 mod config;
 mod error;
 mod event;

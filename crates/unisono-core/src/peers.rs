@@ -3,9 +3,11 @@
 //! "Known to hold" feeds acceptance, purging, flow control and the choice of whom to ask for repairs. Facts in it
 //! never become false within an epoch: a watermark only rises.
 
+use crate::allowance::Allowance;
 use crate::event::Suspicion;
 use crate::history::Members;
 use crate::identity::{Member, Seqno, Uid};
+use crate::membership::INQUIRE_BYTES;
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{Assembler, ReplayWindow};
@@ -47,6 +49,8 @@ pub(crate) struct Peer {
     pub(crate) parcels: Assembler,
     /// When something was last repeated to it on suspicion that it lost it.
     pub(crate) told_at: Time,
+    /// What it may be asked because it shows another epoch.
+    pub(crate) inquiring: Allowance,
 }
 
 /// Probes are out.
@@ -75,6 +79,7 @@ impl Peer {
             replay: None,
             parcels: Assembler::default(),
             told_at: Time::ZERO,
+            inquiring: Allowance::of(INQUIRE_BYTES),
         }
     }
 }

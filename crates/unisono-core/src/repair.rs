@@ -7,6 +7,7 @@
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
+use crate::membership::INQUIRY_BYTES;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Frame, NACK_RANGES_MAX};
@@ -176,7 +177,7 @@ impl Group {
             // Overtaken. In another life: this one may yet be numbered in.
             self.join_failed(JoinFailure::TimedOut);
         } else {
-            self.inquire(now, from);
+            self.inquire(now, from, INQUIRY_BYTES);
         }
     }
 }

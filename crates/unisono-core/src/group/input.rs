@@ -12,7 +12,8 @@ use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{
-    Decoder, Frame, Header, KeyContext, Numbers, Ordered, Refusal, ReplayWindow, Watermarks, open,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, Refusal, ReplayWindow, Watermarks,
+    open,
 };
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
@@ -22,8 +23,6 @@ use core::net::SocketAddr;
 const FAREWELL_BYTES: usize = 20;
 /// The most places that one pull gets.
 const PULL_PLACES_MAX: u64 = 511;
-/// The same for the epoch before.
-const PAST_PLACES_MAX: u64 = 15;
 
 impl Group {
     /// A datagram for this member alone has come.
@@ -185,7 +184,7 @@ impl Group {
         self.counters.datagrams_received += 1;
         if self.phase == Phase::Excluded {
             // It may be the only one left who knows.
-            self.tell_decision(now, sender);
+            self.tell_straggler(now, sender, HEADER_BYTES + payload.len());
         }
         if multicast {
             self.acknowledging.multicast_at = Some(now);
@@ -280,7 +279,7 @@ impl Group {
             Frame::Vote(vote) => self.handle_vote(now, from, vote),
             Frame::Outbid { promised } => self.handle_outbid(now, promised),
             Frame::Pull { ballot, from: first, to } => {
-                self.handle_pull(from, ballot, (first, to), self.epoch_tag);
+                self.handle_pull(from, ballot, first, to);
             }
             Frame::Prepare(prepare) => self.handle_prepare(now, from, prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
@@ -411,17 +410,13 @@ impl Group {
         self.say_farewells(now);
     }
 
-    fn handle_pull(&mut self, from: Uid, ballot: Ballot, range: (Seqno, Seqno), under: EpochTag) {
-        let (first, last) = (range.0.max(self.history.base() + 1), range.1.min(self.history.received()));
-        let address = self.peers.address(from).or_else(|| {
-            let past = self.past.as_ref()?;
-            past.members.iter().find(|member| member.uid == from).map(|member| member.address)
-        });
-        if let Some(address) = address
+    fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {
+        let (first, last) = (first.max(self.history.base() + 1), last.min(self.history.received()));
+        if let Some(address) = self.peers.address(from)
             && first <= last
         {
             // Whoever lacks more asks again.
-            self.serve(address, under, Some(ballot), first, last.min(first + PULL_PLACES_MAX));
+            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX));
         }
     }
 
@@ -439,23 +434,11 @@ impl Group {
     ) {
         self.counters.stale += 1;
         self.probe(Probe::StaleRefused);
-        if self.past.as_ref().is_some_and(|past| past.tag == header.epoch) {
-            let last_kept = self.past.as_ref().map_or(0, |past| past.proposal.start - 1);
-            for frame in Decoder::new(payload.clone()).flatten() {
-                if let Frame::Pull { ballot, from: first, to } = frame {
-                    // No replay window guards that epoch any more: little at a time, and not often.
-                    if self.may_serve_past(now, header.sender) {
-                        let to = to.min(last_kept).min(first.saturating_add(PAST_PLACES_MAX));
-                        self.handle_pull(header.sender, ballot, (first, to), header.epoch);
-                    }
-                }
-            }
-            if self.tell_decision(now, header.sender) {
-                return;
-            }
+        if self.handle_straggler(now, header, &payload) {
+            return;
         }
         if self.peers.get(header.sender).is_some() && self.phase != Phase::Locating {
-            self.inquire(now, header.sender);
+            self.inquire(now, header.sender, length);
             return;
         }
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);

@@ -16,5 +16,5 @@ pub(crate) use detector::Detector;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Door, Joining};
 pub(crate) use leave::Leaving;
-pub(crate) use past::Past;
+pub(crate) use past::{INQUIRE_BYTES, INQUIRY_BYTES, Past};
 pub(crate) use recovery::Recovery;

@@ -3,20 +3,39 @@
 //! Whoever entered the next epoch answers for the one before, so that a straggler can follow; the orderer tells those
 //! who do not go on unasked. An excluded member serves its log too, for it may hold what nobody else does: it asks
 //! whether it may go, and goes after a while in any case.
+//!
+//! No replay window guards that epoch any more, so whatever comes from it may be a copy of what came before. So every
+//! answer is paid from an allowance, which is refilled by what comes in the straggler's name, and by its progress: in
+//! the long run it is sent no more than that and twice what it lacks.
 
+use crate::allowance::Allowance;
 use crate::group::{Group, Phase};
-use crate::identity::{EpochTag, Member, Uid};
+use crate::identity::{Ballot, EpochTag, Member, Seqno, Uid};
 use crate::table::Table;
 use crate::time::Time;
-use crate::wire::{Frame, Proposal};
+use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, PADDED_BYTES, Proposal};
 use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 const TELL_EVERY: Duration = Duration::from_millis(15);
-const SERVE_EVERY: Duration = Duration::from_millis(4);
+/// So many times somebody is told the decision before it has said as much.
+const DECISIONS: usize = 32;
+/// The most bytes of entries that somebody is served before it asks for later ones; any one entry is less.
+const SERVE_BYTES: usize = 64 << 10;
+/// For each byte of entries that somebody shows to have got it may be served so many: some are lost.
+const SERVED_BYTES_PER_BYTE: usize = 2;
+/// The most places that one pull gets.
+const PLACES_MAX: u64 = 16;
 /// How long an excluded member serves its log if nobody tells it that it may go.
 const LINGER: Duration = Duration::from_millis(4000);
 const ASK_EVERY: Duration = Duration::from_millis(60);
+const INQUIRE_EVERY: Duration = Duration::from_millis(20);
+/// An inquiry is padded, so that whoever is asked may answer.
+pub(crate) const INQUIRY_BYTES: usize = HEADER_BYTES + PADDED_BYTES;
+/// The most bytes of inquiries that somebody is sent before it has said as much.
+pub(crate) const INQUIRE_BYTES: usize = 8 * INQUIRY_BYTES;
 /// How often, and for how long, those who do not go on are told so unasked.
 const PUSH_EVERY: Duration = Duration::from_millis(500);
 const PUSH_FOR: Duration = Duration::from_secs(60);
@@ -24,12 +43,13 @@ const PUSH_FOR: Duration = Duration::from_secs(60);
 /// The epoch before this one: what became of it is told to whoever still shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
-    pub(crate) tag: EpochTag,
-    pub(crate) proposal: Proposal,
+    tag: EpochTag,
+    proposal: Proposal,
+    /// Bytes of a datagram that tells it.
+    decision_bytes: usize,
     /// Everybody who may still show the old epoch.
-    pub(crate) members: Vec<Member>,
-    told: Table<Time>,
-    served: Table<Time>,
+    members: Vec<Member>,
+    stragglers: Table<Straggler>,
     /// Until then those who do not go on are told so, though they do not ask.
     push_until: Time,
     push_at: Time,
@@ -38,15 +58,43 @@ pub(crate) struct Past {
     go_at: Option<Time>,
 }
 
+/// What somebody of that epoch may still be sent.
+#[derive(Clone, Copy, Debug)]
+struct Straggler {
+    told_at: Time,
+    telling: Allowance,
+    serving: Allowance,
+    /// The highest place from which on it asked: it has got what lies below.
+    asked: Seqno,
+}
+
+impl Straggler {
+    fn new(decision_bytes: usize) -> Straggler {
+        Straggler {
+            told_at: Time::ZERO,
+            telling: Allowance::of(DECISIONS * decision_bytes),
+            serving: Allowance::of(SERVE_BYTES),
+            asked: 0,
+        }
+    }
+
+    /// It sent a datagram of so many bytes: half pays for being told, so that being served never starves.
+    fn earn(&mut self, bytes: usize) {
+        self.telling.earn(bytes / 2);
+        self.serving.earn(bytes / 2);
+    }
+}
+
 impl Past {
     /// This member goes on, and answers for the epoch that ended.
     pub(crate) fn survived(now: Time, tag: EpochTag, proposal: Proposal, members: Vec<Member>) -> Past {
+        let decision = Frame::Decided { proposal: proposal.clone(), entered: true };
         Past {
             tag,
             proposal,
+            decision_bytes: decision.datagram_bytes().unwrap_or(0),
             members,
-            told: Table::default(),
-            served: Table::default(),
+            stragglers: Table::default(),
             push_until: now + PUSH_FOR,
             push_at: now,
             ask_at: None,
@@ -64,6 +112,15 @@ impl Past {
         }
     }
 
+    fn address(&self, uid: Uid) -> Option<SocketAddr> {
+        self.members.iter().find(|member| member.uid == uid).map(|member| member.address)
+    }
+
+    fn straggler(&mut self, uid: Uid) -> Option<&mut Straggler> {
+        self.address(uid)?;
+        Some(self.stragglers.get_or_insert_with(uid, || Straggler::new(self.decision_bytes)))
+    }
+
     pub(crate) fn wake_at(&self) -> Option<Time> {
         match (self.ask_at, self.go_at) {
             (Some(ask), Some(go)) => Some(ask.min(go)),
@@ -75,31 +132,61 @@ impl Past {
 impl Group {
     // --- answering ---
 
-    /// Tells a member of the epoch before this one what was decided, not too often. False if it is none.
-    pub(crate) fn tell_decision(&mut self, now: Time, to: Uid) -> bool {
-        let entered = self.quorum_has_entered();
-        let Some(past) = &mut self.past else { return false };
-        let Some(address) = past.members.iter().find(|member| member.uid == to).map(|member| member.address)
-        else {
+    /// A datagram of the epoch before this one: its sender is served and told. False if it was not there.
+    pub(crate) fn handle_straggler(&mut self, now: Time, header: &Header, payload: &Bytes) -> bool {
+        let Some(past) = self.past.as_mut().filter(|past| past.tag == header.epoch) else { return false };
+        let whom = header.sender;
+        if past.address(whom).is_none() {
             return false;
-        };
-        if past.told.get(to).is_none_or(|&at| now.since(at) >= TELL_EVERY) {
-            past.told.insert(to, now);
-            let (tag, proposal) = (past.tag, past.proposal.clone());
-            self.post_under(address, tag, Frame::Decided { proposal, entered });
         }
+        for frame in Decoder::new(payload.clone()).flatten() {
+            if let Frame::Pull { ballot, from, to } = frame {
+                self.serve_straggler(whom, ballot, from, to);
+            }
+        }
+        self.tell_straggler(now, whom, HEADER_BYTES + payload.len());
         true
     }
 
-    /// A straggler of the epoch before may be served now; it was not just before.
-    pub(crate) fn may_serve_past(&mut self, now: Time, whom: Uid) -> bool {
-        let Some(past) = &mut self.past else { return false };
-        let known = past.members.iter().any(|member| member.uid == whom);
-        let rested = past.served.get(whom).is_none_or(|&at| now.since(at) >= SERVE_EVERY);
-        if known && rested {
-            past.served.insert(whom, now);
+    /// Serves a straggler as much as it can pay for.
+    fn serve_straggler(&mut self, whom: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
+        let Some(past) = &mut self.past else { return };
+        let Some(address) = past.address(whom) else { return };
+        let (tag, kept) = (past.tag, past.proposal.start - 1);
+        let first = from.max(self.history.base() + 1);
+        let last = to.min(kept).min(self.history.received()).min(first.saturating_add(PLACES_MAX - 1));
+        let Some(straggler) = past.straggler(whom) else { return };
+        if first > last || from < straggler.asked {
+            // Nothing to serve, or a copy: it has got that since.
+            return;
         }
-        known && rested
+        let asked = core::mem::replace(&mut straggler.asked, from);
+        let got = (asked.max(self.history.base() + 1)..from).map(|place| self.history.place_bytes(place));
+        straggler.serving.earn(got.sum::<usize>() * SERVED_BYTES_PER_BYTE);
+        let pays = |place: &Seqno| straggler.serving.pay(self.history.place_bytes(*place));
+        if let Some(last) = (first..=last).take_while(pays).last() {
+            self.serve(address, tag, Some(ballot), first, last);
+        }
+    }
+
+    /// Whoever shows the epoch before this one, by a datagram of so many bytes, is told what was decided.
+    pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
+        let Some(past) = &mut self.past else { return };
+        let cost = past.decision_bytes;
+        let Some(straggler) = past.straggler(whom) else { return };
+        straggler.earn(bytes);
+        if now.since(straggler.told_at) >= TELL_EVERY && straggler.telling.pay(cost) {
+            straggler.told_at = now;
+            self.tell_decision(whom);
+        }
+    }
+
+    fn tell_decision(&mut self, whom: Uid) {
+        let entered = self.quorum_has_entered();
+        let Some(past) = &self.past else { return };
+        let Some(address) = past.address(whom) else { return };
+        let (tag, proposal) = (past.tag, past.proposal.clone());
+        self.post_under(address, tag, Frame::Decided { proposal, entered });
     }
 
     /// The orderer tells those who do not go on, now and then: they may know nobody who does.
@@ -112,7 +199,7 @@ impl Group {
         let out = past.members.iter().map(|member| member.uid);
         let out: Vec<Uid> = out.filter(|uid| !past.proposal.members.contains(uid)).collect();
         for uid in out {
-            self.tell_decision(now, uid);
+            self.tell_decision(uid);
         }
     }
 
@@ -149,11 +236,12 @@ impl Group {
         }
     }
 
-    /// Asks a peer what became of this epoch: it shows another one, or keeps nothing of ours.
-    pub(crate) fn inquire(&mut self, now: Time, whom: Uid) {
-        if let Some(peer) = self.peers.get_mut(whom)
-            && now.since(peer.told_at) > Duration::from_millis(20)
-        {
+    /// Asks a peer what became of this epoch: it shows another one, or keeps nothing of ours, by a datagram of so many
+    /// bytes.
+    pub(crate) fn inquire(&mut self, now: Time, whom: Uid, bytes: usize) {
+        let Some(peer) = self.peers.get_mut(whom) else { return };
+        peer.inquiring.earn(bytes);
+        if now.since(peer.told_at) >= INQUIRE_EVERY && peer.inquiring.pay(INQUIRY_BYTES) {
             peer.told_at = now;
             self.post(whom, Frame::Inquiry);
         }

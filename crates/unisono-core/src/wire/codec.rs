@@ -9,7 +9,7 @@ use super::kind::FrameKind;
 use super::parts::*;
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
-use super::{PARCELS_MAX, PLACE_MAX};
+use super::{HEADER_BYTES, PARCELS_MAX, PLACE_MAX};
 use crate::identity::{Instance, Seqno};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -61,6 +61,12 @@ impl Frame {
         body.u8(self.kind() as u8);
         write_body(&mut body, self);
         body.fits().then_some(out)
+    }
+
+    /// Bytes of a datagram with this frame alone; nothing if it cannot be sent.
+    pub(crate) fn datagram_bytes(&self) -> Option<usize> {
+        let kind_bytes = 1;
+        self.encode_alone().map(|alone| HEADER_BYTES + FRAME_HEAD_BYTES - kind_bytes + alone.len())
     }
 
     /// Reads what [`Frame::encode_alone`] wrote. Parcels in parcels are refused.

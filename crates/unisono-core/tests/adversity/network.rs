@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) multicast: bool,
+    /// Its length.
+    pub(crate) bytes: usize,
     /// Whether it belongs to no epoch: locating, and being welcomed.
     pub(crate) outside: bool,
     pub(crate) frames: Vec<Frame>,
@@ -230,7 +232,8 @@ impl Net {
 
     fn put(&mut self, from: usize, to: usize, multicast: bool, bytes: Vec<u8>) {
         let outside = Header::parse(&bytes).unwrap().epoch == EpochTag::OUTSIDE;
-        let seen = Seen { now: self.now, from, to, multicast, outside, frames: decode(&bytes) };
+        let frames = decode(&bytes);
+        let seen = Seen { now: self.now, from, to, multicast, bytes: bytes.len(), outside, frames };
         if let Some(delay) = (self.filter)(&seen) {
             self.count += 1;
             let (at, id) = (self.now + delay, self.count);

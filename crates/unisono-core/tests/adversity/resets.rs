@@ -1,6 +1,9 @@
 //! Resets whose decision only a few know.
 
 use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -49,4 +52,58 @@ fn a_member_is_told_of_its_exclusion_by_one_it_never_knew() {
     net.run(30_000 * MS);
     net.show("m1 is back");
     assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 is never told");
+}
+
+// m2 is to go on and lacks what that takes, and an old Pull of its is replayed, which no replay window refuses any
+// more. Whoever answers every copy sends a thousand times what m2 needs. When m2 asks itself, it is served.
+#[test]
+fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
+    const REPLAYS: usize = 1_000;
+    const ALLOWANCE_BYTES: usize = 70_000;
+    let settings = Settings { silence: Duration::from_secs(20), ..unicast() };
+    let mut net = group_with(4, GroupConfig::default(), settings);
+    net.run(50 * MS);
+    let is_entries = |seen: &Seen| seen.to == 2 && seen.has(|frame| matches!(frame, Frame::Ordered(_)));
+    net.filter(move |seen| if is_entries(seen) { LOST } else { PROMPT });
+    let (tag, epoch) = (net.group(2).tag(), net.group(2).marks().epoch);
+    let lacking = net.group(2).marks().received + 1;
+    for _ in 0..60 {
+        net.send(1, &[7; 1_000]).unwrap();
+        net.run(MS);
+    }
+    net.crash(3);
+    assert!(net.run_until(MS, 40_000 * MS, |net| net.epoch(0) == 1), "the case was not reached");
+    assert_eq!(
+        (net.size(0), net.epoch(2), net.phase(2)),
+        (3, 0, Phase::Resetting),
+        "the case was not reached"
+    );
+
+    let answered = Rc::new(Cell::new(0));
+    let count = answered.clone();
+    net.filter(move |seen| {
+        if seen.from == 0 && seen.has(|frame| matches!(frame, Frame::Level { .. } | Frame::Decided { .. })) {
+            count.set(count.get() + seen.bytes);
+        }
+        if seen.concerns(2) { LOST } else { PROMPT }
+    });
+    let ballot = Ballot { round: 1, coordinator: uid(0) };
+    let pull = Frame::Pull { ballot, from: lacking, to: lacking + 59 };
+    let pull = forge(tag, epoch, uid(2), 1_000_000, &[pull]);
+    for _ in 0..REPLAYS {
+        net.inject(0, address(9), &pull);
+        net.drain(0);
+        net.run(5 * MS);
+    }
+    let (sent, answered) = (REPLAYS * pull.len(), answered.get());
+    println!("{sent} bytes of copies were answered with {answered}");
+    assert!(answered > 16_000, "the case was not reached");
+    assert!(answered <= sent + ALLOWANCE_BYTES, "{sent} bytes of copies were answered with {answered}");
+
+    // m0 has nothing left for m2, but what m2 sends and gets.
+    net.crash(1);
+    net.calm();
+    net.run(5_000 * MS);
+    net.show("m2 is back");
+    assert_eq!((net.phase(2), net.epoch(2), net.delivered(2)), (Phase::Member, 1, 60));
 }

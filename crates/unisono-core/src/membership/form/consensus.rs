@@ -9,7 +9,6 @@
 //! ours: `Form` is padded to the length of the longest answer.
 
 use super::Decision;
-use super::founding::answer_bytes;
 use crate::config::{Formation, GroupConfig, Settings};
 use crate::error::ConfigError;
 use crate::group::Destination;
@@ -455,7 +454,7 @@ impl Forming {
             name: self.me.name.clone(),
             prepared: self.prepared.clone(),
         });
-        if answer_bytes(&promise).is_some_and(|bytes| bytes <= room as usize) {
+        if promise.datagram_bytes().is_some_and(|bytes| bytes <= room as usize) {
             self.say(from, promise);
         }
     }

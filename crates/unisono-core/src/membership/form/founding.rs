@@ -2,7 +2,7 @@
 
 use crate::config::{Formation, GroupConfig};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid, mix};
-use crate::wire::{FRAME_HEAD_BYTES, FormPromise, Founding, Frame, HEADER_BYTES};
+use crate::wire::{FormPromise, Founding, Frame};
 use alloc::vec::Vec;
 use core::net::{Ipv6Addr, SocketAddr};
 
@@ -38,14 +38,8 @@ impl Formation {
             name: name.unwrap_or_default(),
             prepared: Some((Ballot::default(), founding)),
         });
-        answer_bytes(&longest).unwrap_or(usize::MAX)
+        longest.datagram_bytes().unwrap_or(usize::MAX)
     }
-}
-
-/// Bytes of a datagram with this frame alone.
-pub(super) fn answer_bytes(frame: &Frame) -> Option<usize> {
-    let kind_bytes = 1;
-    frame.encode_alone().map(|alone| HEADER_BYTES + FRAME_HEAD_BYTES - kind_bytes + alone.len())
 }
 
 impl Founding {

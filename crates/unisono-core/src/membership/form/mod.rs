@@ -33,7 +33,6 @@ use alloc::vec::Vec;
 pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
 use core::time::Duration;
-use founding::answer_bytes;
 
 /// The decision is told unasked so many times, at intervals that double, to those who have not shown that they know.
 const TELLS: u32 = 8;
@@ -77,7 +76,7 @@ impl Group {
             let answer = formed.frame(ballot);
             if formation == formed.tag
                 && self.phase != Phase::Excluded
-                && answer_bytes(&answer).is_some_and(|bytes| bytes <= room as usize)
+                && answer.datagram_bytes().is_some_and(|bytes| bytes <= room as usize)
             {
                 self.post_outside(from, answer);
             }
