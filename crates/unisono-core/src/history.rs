@@ -226,6 +226,11 @@ impl History {
         self.changes.back().copied().filter(|&place| place > seqno)
     }
 
+    /// The view changed after `seqno`, at `through` or before.
+    pub(crate) fn view_changed_within(&self, seqno: Seqno, through: Seqno) -> bool {
+        self.views.iter().any(|(from, _)| *from > seqno && *from <= through)
+    }
+
     /// The last numbered message of `sender`, as far as this log goes without a gap.
     pub(crate) fn sender_mark(&self, sender: Uid) -> SenderMark {
         self.at_received.get(sender).copied().unwrap_or_default()

@@ -19,6 +19,8 @@ use core::time::Duration;
 const ASK_AFTER: Duration = Duration::from_millis(1);
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
 const ASK_AGAIN_MAX: Duration = Duration::from_millis(200);
+/// So many NACKs in vain, and whoever is asked is asked what became of the epoch as well.
+const ASKS_PER_INQUIRY: u32 = 8;
 /// The most places that one NACK gets answered.
 const SERVE_PLACES_MAX: u64 = 512;
 /// The most answers that wait to be sent.
@@ -103,6 +105,10 @@ impl Group {
             }
             self.counters.nacks_sent += 1;
             self.post(whom, Frame::Nack { ranges });
+            if self.repair.asked % ASKS_PER_INQUIRY == ASKS_PER_INQUIRY - 1 {
+                // The epoch may be long over for all of them.
+                self.post(whom, Frame::Inquiry);
+            }
         }
         self.repair.asked += 1;
         let jitter = self.random.below(self.repair.ask_again.as_nanos() as u64 / 4);

@@ -282,11 +282,12 @@ impl Director {
             return false;
         }
         let latest = &self.world.recorder.latest_view.members;
+        let leavers = latest.iter().filter(|uid| self.is_leaving(**uid)).count();
         if let Quorum::MajorityOf(names) = &self.plan.config.quorum
-            && 2 * latest.len().saturating_sub(1) <= names.len()
-            && (0..self.plan.places).any(|place| self.is_leaving(place))
+            && leavers > 0
+            && 2 * (latest.len() - leavers) <= names.len()
         {
-            // Who leaves would leave too few behind, and so waits for others to come.
+            // The last of those who leave would leave too few behind, and so waits for others to come.
             return false;
         }
         if latest.is_empty() {
@@ -331,8 +332,10 @@ impl Director {
         matches!(phase, Some(Phase::Member | Phase::Resetting))
     }
 
-    fn is_leaving(&self, process: usize) -> bool {
-        self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Leaving)
+    fn is_leaving(&self, uid: Uid) -> bool {
+        (0..self.plan.places)
+            .filter_map(|place| self.world.resident(place))
+            .any(|resident| resident.uid == uid && resident.group.phase() == Phase::Leaving)
     }
 
     /// The latest view that a living member holds.

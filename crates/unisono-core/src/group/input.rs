@@ -442,9 +442,11 @@ impl Group {
             return;
         }
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
-        if asks && self.phase == Phase::Member && length > 128 {
+        let entered = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
+        if asks && entered && length > 128 {
+            // Whoever is further on than this member takes no notice.
             let epoch = self.epoch;
-            self.post_under_to_stranger(from, header.epoch, Frame::Excluded { epoch });
+            self.post_under(from, header.epoch, Frame::Excluded { epoch });
         }
     }
 }

@@ -50,11 +50,6 @@ impl Group {
         self.push_mail(Mail { to: Destination::Address(to), under, frame });
     }
 
-    /// Queues an answer to somebody unknown, never longer than what came.
-    pub(crate) fn post_under_to_stranger(&mut self, to: SocketAddr, under: EpochTag, frame: Frame) {
-        self.post_under(to, under, frame);
-    }
-
     /// Queues a frame outside of any epoch.
     pub(crate) fn post_outside(&mut self, to: SocketAddr, frame: Frame) {
         self.post_under(to, EpochTag::OUTSIDE, frame);

@@ -21,14 +21,19 @@ const FAREWELL_EVERY: Duration = Duration::from_millis(15);
 const ASK_EVERY: Duration = Duration::from_millis(40);
 /// A leaver that is silent for so long is gone.
 const FORGET: Duration = Duration::from_millis(400);
-/// A leaver whose farewell does not come goes by itself after this: everybody who needed it is long gone.
+/// So many times it asks for its leave before it asks what became of its epoch as well, each time somebody else.
+const ASKS_PER_INQUIRY: u32 = 4;
+/// A leaver whose farewell does not come, or that hears nobody, goes by itself after this: everybody who needed it is
+/// long gone.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// This member is on its way out.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
     goodbye: Bytes,
+    since: Time,
     ask_at: Option<Time>,
+    asked: u32,
     /// When it goes whatever happens; set when its leave is accepted.
     go_at: Option<Time>,
 }
@@ -42,7 +47,7 @@ impl Leaving {
 impl Group {
     /// The application wants to leave.
     pub(crate) fn begin_leaving(&mut self, now: Time, goodbye: Bytes) {
-        self.leaving = Some(Leaving { goodbye, ask_at: Some(now), go_at: None });
+        self.leaving = Some(Leaving { goodbye, since: now, ask_at: Some(now), asked: 0, go_at: None });
         if self.phase == Phase::Member {
             self.phase = Phase::Leaving;
         }
@@ -63,22 +68,31 @@ impl Group {
             self.ask_for_farewell(now, goodbye);
             return;
         }
-        let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
-        if let Some(leaving) = &mut self.leaving {
-            leaving.ask_at = Some(now + ASK_EVERY);
+        let heard = self.peers.iter().map(|peer| peer.last_heard).max();
+        if now.since(heard.unwrap_or(Time::ZERO).max(leaving.since)) >= LINGER {
+            self.go_without_leave();
+            return;
         }
+        let asked = leaving.asked.saturating_add(1);
+        if let Some(leaving) = &mut self.leaving {
+            (leaving.ask_at, leaving.asked) = (Some(now + ASK_EVERY), asked);
+        }
+        // The epoch may be long over, and whoever ordered in it gone.
+        let inquires = asked.is_multiple_of(ASKS_PER_INQUIRY);
+        let Some(whom) = (if inquires { self.anybody() } else { Some(self.named()) }) else { return };
+        let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         let ready = self.outbox.all_numbered() || self.broken(Planted::LeaveOvertakesMessages);
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
-            let orderer = self.named();
-            self.post(orderer, Frame::LeaveRequest { goodbye });
-            self.post(orderer, Frame::Inquiry);
+            self.post(whom, Frame::LeaveRequest { goodbye });
+        }
+        if inquires {
+            self.post(whom, Frame::Inquiry);
         }
     }
 
     /// Left, and not told that it may go: whoever numbered its leave may be gone itself, so it asks anybody.
     fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
-        let index = self.random.below(self.peers.len() as u64) as usize;
-        let somebody = self.peers.iter().nth(index).map(|peer| peer.member.uid);
+        let somebody = self.anybody();
         let marks = self.watermarks(now);
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY * 4);
@@ -220,7 +234,12 @@ impl Group {
         }
     }
 
+    /// Nobody needs a leaver any more: a quorum of those who stay knows its leave accepted, or the next join or leave
+    /// is accepted too. A quorum of the same view holds that, and it was numbered by one who knew.
     pub(crate) fn leave_is_known(&self, seqno: Seqno) -> bool {
+        if self.history.view_changed_within(seqno.max(self.epoch_start), self.accepted) {
+            return true;
+        }
         let staying = self.history.view_at(seqno);
         self.accepted >= seqno
             && self.is_quorum(staying, |member| {
@@ -265,9 +284,13 @@ impl Group {
             self.resolve_own(before);
             self.go();
         } else {
-            // The group went on without it, as it wished, but it will never see its own leave.
-            self.go();
-            self.closing = Some(Event::Excluded { epoch: None });
+            self.go_without_leave();
         }
+    }
+
+    /// The group went on without this member, as it wished, or is gone; it will never see its own leave.
+    fn go_without_leave(&mut self) {
+        self.go();
+        self.closing = Some(Event::Excluded { epoch: None });
     }
 }

@@ -126,3 +126,48 @@ fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
     net.show("m1 crashed, twenty calm seconds ago");
     assert_eq!(net.epoch(2), 1, "m2 and m3 are two of m0, m1, m2 and m3, and stuck");
 }
+
+// A leaver has a message without a place, is cut off, and those who stay go on twice. It does not ask to leave before its
+// message has a place, and whoever gave places in its epoch may be dead: it must ask anybody what became of the epoch.
+#[test]
+fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
+    for dead in [0, 2] {
+        let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+        net.run(50 * MS);
+        net.cut_off(3);
+        net.send(3, b"without a place").unwrap();
+        net.leave(3);
+        let reset_to = |net: &mut Net, epoch: u64| {
+            net.run(1_000 * MS);
+            let now = Time::from_nanos(net.now);
+            for index in 0..3 {
+                if let Some(group) = &mut net.members[index] {
+                    group.reset(now, 1).unwrap();
+                    net.drain(index);
+                }
+            }
+            assert!(net.run_until(MS, 1_000 * MS, |net| net.epoch(1) == epoch), "the case was not reached");
+        };
+        reset_to(&mut net, 1);
+        net.crash(dead);
+        reset_to(&mut net, 2);
+        net.calm();
+        net.run(5_000 * MS);
+        net.show("five calm seconds");
+        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 is never told");
+    }
+}
+
+// Whoever wants to leave, and hears nobody for a minute, goes: there is nobody to leave.
+#[test]
+fn a_leaver_that_hears_nobody_goes_after_a_minute() {
+    let mut net = group_of(2, 1);
+    net.crash(0);
+    net.leave(1);
+    net.run(50_000 * MS);
+    assert_ne!(net.phase(1), Phase::Gone, "somebody may only be away");
+    net.run(15_000 * MS);
+    net.show("a minute alone");
+    assert_eq!(net.phase(1), Phase::Gone);
+    assert_eq!(net.events[1].last(), Some(&Event::Excluded { epoch: None }));
+}

@@ -107,3 +107,59 @@ fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
     net.show("m2 is back");
     assert_eq!((net.phase(2), net.epoch(2), net.delivered(2)), (Phase::Member, 1, 60));
 }
+
+// m2 knows the decision, lacks what it needs to follow, and comes back when the group is two epochs further and nobody
+// can give it that any more. Unless it asks what became of the epoch, it goes on asking for the entries.
+#[test]
+fn a_member_that_pulls_from_an_epoch_long_over_is_told_so() {
+    let mut net = group_of(6, 1);
+    let told = Rc::new(Cell::new(false));
+    let coordinates = told.clone();
+    net.filter(move |seen| {
+        let invites = seen.from == 2 && seen.has(|frame| matches!(frame, Frame::Invite { .. }));
+        coordinates.set(coordinates.get() || invites);
+        let entries = seen.has(|frame| matches!(frame, Frame::Ordered(_)));
+        let decided = seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        let lost = seen.to == 2 && (entries || decided && !coordinates.get());
+        if lost { LOST } else { PROMPT }
+    });
+    for _ in 0..5 {
+        net.send(1, b"what m2 lacks").unwrap();
+        net.run(MS);
+    }
+    net.crash(5);
+    assert!(
+        net.run_until(MS, 4_000 * MS, |net| net.epoch(0) == 1 && net.size(0) == 5),
+        "the case was not reached"
+    );
+    net.run_until(MS, 4_000 * MS, |_| told.get());
+    net.run(50 * MS);
+    assert_eq!((net.epoch(2), net.phase(2)), (0, Phase::Resetting), "the case was not reached");
+    net.cut_off(2);
+    assert!(net.run_until(MS, 4_000 * MS, |net| net.epoch(0) == 2), "the case was not reached");
+    net.crash(4);
+    assert!(net.run_until(MS, 4_000 * MS, |net| net.epoch(0) == 3), "the case was not reached");
+    net.calm();
+    net.run(5_000 * MS);
+    net.show("five calm seconds");
+    assert!(matches!(net.phase(2), Phase::Gone | Phase::Excluded), "m2 is never told");
+}
+
+// With *at least one*, m0 and m1 part. A join that m0 alone held would be delivered there, and m1, which misses one
+// member and hears of no loss, would never have had it.
+#[test]
+fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
+    let config = GroupConfig { quorum: Quorum::AtLeast(1), resilience: 1, ..GroupConfig::default() };
+    let mut net = group_with(2, config, unicast());
+    net.cut_off(1);
+    net.add(Entry::Join, unicast());
+    let joined = |net: &Net| {
+        let is_join = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(2));
+        net.events[0].iter().any(is_join)
+    };
+    assert!(net.run_until(MS, 3_000 * MS, joined), "m2 is never let in");
+    assert_eq!(net.epoch(0), 1, "delivered when m0 alone held it");
+    net.run(1_000 * MS);
+    let loses_nothing = |event: &Event| matches!(event, Event::Reset { degraded: false, .. });
+    assert!(net.events[1].iter().any(loses_nothing), "the case was not reached");
+}

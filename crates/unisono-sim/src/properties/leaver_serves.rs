@@ -1,6 +1,6 @@
 //! A leaver serves (G19's second half): it is gone only when a quorum of those who stay knows its leave accepted, or
-//! a quorum of a next view that keeps its leave has entered, or when it has waited long for that. Who goes sooner may
-//! leave the others stuck, without a crash.
+//! holds the next join or leave (numbered by one who knew), or a quorum of a next view that keeps its leave has
+//! entered, or when it has waited long for that. Who goes sooner may leave the others stuck, without a crash.
 
 use super::quorum::Rule;
 use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
@@ -29,6 +29,8 @@ struct Doubt {
     gone: Time,
     leave: Leave,
     knowing: Vec<Life>,
+    /// How far each of those who stay held the epoch of the leave.
+    held: Vec<(Life, Seqno)>,
 }
 
 /// See the module.
@@ -37,6 +39,8 @@ pub(super) struct LeaverServes {
     rule: Rule,
     leaves: Table<Option<Leave>>,
     doubts: Vec<Doubt>,
+    /// Joins and leaves of each epoch.
+    changes: Table<Vec<Seqno>>,
     /// The first view of each epoch that a reset brought about, and who entered it when.
     first: Table<Vec<Life>>,
     entered: Table<Vec<(Life, Time)>>,
@@ -52,6 +56,7 @@ impl LeaverServes {
             rule: Rule::new(terms.config.quorum.clone()),
             leaves: Table::default(),
             doubts: Vec::new(),
+            changes: Table::default(),
             first: Table::default(),
             entered: Table::default(),
             lineage: Lineage::default(),
@@ -68,8 +73,22 @@ impl LeaverServes {
         let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
         let late = record.at >= leave.at + PATIENCE;
         if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
-            self.doubts.push(Doubt { life: record.life, gone: record.at, leave, knowing });
+            let marks = leave.staying.iter().map(|life| (*life, self.marks.of(*life)));
+            let there = marks.filter(|(_, mark)| mark.epoch == Some(leave.epoch));
+            let held = there.map(|(life, mark)| (life, mark.stored)).collect();
+            self.doubts.push(Doubt { life: record.life, gone: record.at, leave, knowing, held });
         }
+    }
+
+    /// A quorum of those who stay held the next join or leave.
+    fn is_overtaken(&self, doubt: &Doubt) -> bool {
+        let Leave { epoch, seqno, staying, .. } = &doubt.leave;
+        let changes = self.changes.get(*epoch).into_iter().flatten().copied();
+        changes.filter(|place| place > seqno).min().is_some_and(|next| {
+            let holding = doubt.held.iter().filter(|(_, through)| *through >= next);
+            let holding: Vec<_> = holding.map(|(life, _)| *life).collect();
+            self.rule.met(&holding, staying)
+        })
     }
 
     /// A quorum of a next view that keeps the leave had entered.
@@ -111,6 +130,11 @@ impl Property for LeaverServes {
                 self.lineage.follow(record, &mut self.streams);
                 self.streams.follow(record);
                 let stream = self.streams.of(record.life);
+                if let (What::Joined { seqno, .. } | What::Left { seqno, .. }, Some(epoch)) =
+                    (what, stream.epoch)
+                {
+                    self.changes.at(epoch).push(*seqno);
+                }
                 match (what, stream.epoch) {
                     (What::Left { seqno, member, .. }, Some(epoch)) if *member == record.life => {
                         let (at, staying) = (record.at, stream.view.clone());
@@ -125,8 +149,8 @@ impl Property for LeaverServes {
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        match self.doubts.iter().find(|doubt| !self.is_settled(doubt)) {
-            Some(Doubt { life, leave, knowing, gone }) => {
+        match self.doubts.iter().find(|doubt| !self.is_overtaken(doubt) && !self.is_settled(doubt)) {
+            Some(Doubt { life, leave, knowing, gone, .. }) => {
                 let (gone, staying) = (gone.as_nanos(), &leave.staying);
                 let what = format!(
                     "{life:?} was gone at {gone} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
@@ -201,6 +225,24 @@ mod tests {
             story.records.retain(|record| !matches!(record.what, What::Accepted { epoch: Epoch(1), .. }));
             story.records.push(gone);
             assert_eq!(judge(&story).is_ok(), members >= 2, "{members} have entered");
+        }
+    }
+
+    #[test]
+    fn takes_a_leaver_once_a_quorum_of_those_who_stay_holds_the_next_change() {
+        for holders in [0, 1, 2] {
+            let mut story = without(&[0, 1, 2]);
+            let gone = story.records.pop().unwrap();
+            let leave = story.end();
+            story.join();
+            story.records.retain(|record| match record.what {
+                What::Stored { through, .. } if through > leave => record.life.0 < holders,
+                What::Accepted { through, .. } => through < leave,
+                _ => true,
+            });
+            let at = story.records.last().unwrap().at;
+            story.records.push(Record { at, ..gone });
+            assert_eq!(judge(&story).is_ok(), holders >= 2, "{holders} of three hold it");
         }
     }
 

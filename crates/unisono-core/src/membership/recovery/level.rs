@@ -10,6 +10,9 @@ use crate::identity::{Ballot, Seqno, Uid};
 use crate::time::Time;
 use crate::wire::Frame;
 
+/// So many pulls in vain, and whoever is asked is asked what became of the epoch as well.
+const PULLS_PER_INQUIRY: u32 = 8;
+
 /// Entries being fetched under a ballot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pull {
@@ -36,14 +39,12 @@ impl Group {
             self.recovery.pull = None;
             return;
         }
-        let whom = if pull.asked < 3 {
-            pull.from
-        } else {
-            let count = self.peers.len() as u64;
-            let index = self.random.below(count.max(1)) as usize;
-            self.peers.iter().nth(index).map_or(pull.from, |peer| peer.member.uid)
-        };
-        pull.asked += 1;
+        let whom = if pull.asked < 3 { pull.from } else { self.anybody().unwrap_or(pull.from) };
+        pull.asked = pull.asked.saturating_add(1);
+        if pull.asked.is_multiple_of(PULLS_PER_INQUIRY) {
+            // The epoch may be long over for all of them.
+            self.post(whom, Frame::Inquiry);
+        }
         pull.ask_at = now + REPEAT_EVERY;
         self.recovery.pull = Some(pull);
         self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
