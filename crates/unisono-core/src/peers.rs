@@ -139,6 +139,14 @@ impl Peers {
             0 => Seqno::MAX,
             1 => view.iter().map(|member| known(member.uid)).max().unwrap_or(0),
             _ if holders > view.len() => 0,
+            2 => {
+                let (mut highest, mut second) = (0, 0);
+                for mark in view.iter().map(|member| known(member.uid)) {
+                    second = second.max(mark.min(highest));
+                    highest = highest.max(mark);
+                }
+                second
+            }
             _ if holders <= FEW => {
                 let mut highest = [0; FEW];
                 view.iter().for_each(|member| sink(&mut highest[..holders], known(member.uid)));

@@ -330,6 +330,7 @@ impl Group {
 
     /// Watermarks went out to `to`.
     pub(crate) fn note_told(&mut self, now: Time, to: Uid, told: Watermarks) {
+        self.moved = true;
         let known = &mut self.acknowledging;
         (known.due, known.told, known.told_to, known.told_at) = (false, told, to, now);
     }

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::network::{DatagramId, Path};
 use crate::record::{Epoch, Life};
 use bytes::BytesMut;
-use unisono_core::{Group, Marks, Uid};
+use unisono_core::{Group, Marks, Time, Uid};
 
 /// One place.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub(crate) struct Process {
     pub(crate) socket: Vec<(DatagramId, Path)>,
     /// The next timer in the world's queue that counts.
     pub(crate) timer: Option<u64>,
+    /// The deadline that was last looked at, by the clock of who lives here.
+    pub(crate) deadline: Time,
 }
 
 /// Most datagrams that wait in the socket of a paused process.

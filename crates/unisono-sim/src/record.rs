@@ -43,13 +43,30 @@ pub struct Names {
     lives: Vec<Uid>,
     /// The same in the order of uids.
     sorted: Vec<(Uid, Life)>,
+    /// Those asked for last, by their lowest bits.
+    recent: [Option<(Uid, Life)>; RECENT],
     epochs: Vec<EpochId>,
     tags: Vec<(EpochTag, Epoch)>,
 }
 
+const RECENT: usize = 16;
+
 impl Names {
     /// The life of this uid.
+    #[inline]
     pub fn life(&mut self, uid: Uid) -> Life {
+        let recent = uid.0 as usize % RECENT;
+        match self.recent[recent] {
+            Some((known, life)) if known == uid => life,
+            _ => {
+                let life = self.find_life(uid);
+                self.recent[recent] = Some((uid, life));
+                life
+            }
+        }
+    }
+
+    fn find_life(&mut self, uid: Uid) -> Life {
         match self.sorted.binary_search_by_key(&uid, |(known, _)| *known) {
             Ok(place) => self.sorted[place].1,
             Err(place) => {
@@ -481,9 +498,6 @@ pub fn mark_changes(
     next: Option<Epoch>,
     mut tell: impl FnMut(What),
 ) {
-    if before == after {
-        return;
-    }
     let same_epoch = before.epoch == after.epoch;
     if !same_epoch {
         tell(What::EpochBegun { epoch });

@@ -466,14 +466,17 @@ impl World {
     }
 
     /// Whatever an input or sending moved is noted before anybody can see what came of it.
+    #[inline]
     fn note_state(&mut self, process: usize) {
         self.note_marks(process);
         self.take_results(process);
     }
 
+    #[inline]
     fn note_marks(&mut self, process: usize) {
-        let resident = &self.processes[process].resident;
-        if resident.as_ref().is_some_and(|resident| !resident.group.stands_at(&resident.marks)) {
+        if let Some(resident) = &mut self.processes[process].resident
+            && resident.group.has_moved_from(&resident.marks)
+        {
             self.note_moved_marks(process);
         }
     }
@@ -481,19 +484,19 @@ impl World {
     fn note_moved_marks(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         let marks = resident.group.marks();
-        let before = std::mem::replace(&mut resident.marks, marks);
-        if marks.epoch == EpochTag::OUTSIDE {
-            return;
+        if marks.epoch != EpochTag::OUTSIDE {
+            if marks.epoch != resident.marks.epoch {
+                let info = resident.group.info();
+                resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
+                resident.counter = info.epoch.counter;
+                self.recorder.latest_view.enter(&info);
+            }
+            let (life, epoch, now) = (resident.life, resident.epoch, self.now);
+            let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
+            let tell = |what| self.recorder.note(now, process, life, what);
+            mark_changes(&resident.marks, &marks, epoch, next, tell);
         }
-        if marks.epoch != before.epoch {
-            let info = resident.group.info();
-            resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
-            resident.counter = info.epoch.counter;
-            self.recorder.latest_view.enter(&info);
-        }
-        let (life, epoch, now) = (resident.life, resident.epoch, self.now);
-        let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
-        mark_changes(&before, &marks, epoch, next, |what| self.recorder.note(now, process, life, what));
+        resident.marks = marks;
     }
 
     fn take_results(&mut self, process: usize) {
@@ -686,6 +689,10 @@ impl World {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
         let Some((deadline, _)) = resident.group.poll_timeout() else { return };
+        if place.timer.is_some() && place.deadline == deadline {
+            return;
+        }
+        place.deadline = deadline;
         let moment = resident.clock.moment(deadline).max(self.now);
         if place.timer.is_none_or(|timer| moment < timer) && moment != u64::MAX {
             place.timer = Some(moment);

@@ -266,8 +266,14 @@ impl Group {
         }
     }
 
-    /// Whether [`Group::marks`] would tell the same again, what was delivered aside.
-    pub fn stands_at(&self, marks: &Marks) -> bool {
+    /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; what was delivered
+    /// aside. Cheap enough to ask after every call.
+    #[inline]
+    pub fn has_moved_from(&mut self, marks: &Marks) -> bool {
+        core::mem::take(&mut self.moved) && !self.stands_at(marks)
+    }
+
+    fn stands_at(&self, marks: &Marks) -> bool {
         self.history.received() == marks.received
             && self.accepted == marks.accepted
             && self.history.base() == marks.purged

@@ -108,6 +108,8 @@ pub struct Group {
     /// The application took events since the last input.
     took_events: bool,
     wake: Option<(Time, Reason)>,
+    /// Marks may have moved since somebody looked.
+    pub(crate) moved: bool,
 
     pub(crate) counters: Counters,
     planted: Option<Planted>,
@@ -187,6 +189,7 @@ impl Group {
             audience_is_stale: true,
             took_events: false,
             wake: None,
+            moved: true,
             counters: Counters::default(),
             planted: None,
             probes: 0,
@@ -212,7 +215,7 @@ impl Group {
 
     /// What every input ends with: whatever follows from it by itself.
     pub(crate) fn settle(&mut self, now: Time) {
-        self.took_events = false;
+        (self.took_events, self.moved) = (false, true);
         let careless = self.broken(Planted::AcceptAfterPromise)
             || self.broken(Planted::NumberAfterPromise)
             || self.broken(Planted::StoreAfterPromise);
@@ -243,7 +246,7 @@ impl Group {
             self.settle(now);
             return;
         }
-        self.took_events = false;
+        (self.took_events, self.moved) = (false, true);
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
             self.purge();
         }

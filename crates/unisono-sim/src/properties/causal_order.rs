@@ -55,21 +55,14 @@ mod tests {
     use crate::properties::story::{Story, delivery};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
-        story
-    }
-
     #[test]
     fn takes_answers_after_questions() {
-        good().good(CausalOrder::default());
+        Story::of_two_messages().good(CausalOrder::default());
     }
 
     #[test]
     fn rejects_an_answer_at_an_earlier_place() {
-        let mut story = good();
+        let mut story = Story::of_two_messages();
         if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(0))).what {
             *seqno = 3;
         }
@@ -78,10 +71,8 @@ mod tests {
 
     #[test]
     fn rejects_what_its_sender_had_delivered_before_it_sent() {
-        let mut story = good();
-        let sent = story.position(|record| matches!(record.what, What::Sent { .. }));
-        let sent = story.records.remove(sent);
-        story.records.push(sent);
+        let mut story = Story::of_two_messages();
+        story.send_late();
         let late = story.last(delivery(Life(0))).clone();
         story.records.push(late);
         story.bad(CausalOrder::default());

@@ -10,7 +10,7 @@
 use super::quorum::Rule;
 use super::streams::{Epochs, MarkTable, Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken};
+use super::{Property, Terms, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
 use unisono_core::{Ballot, Seqno};
 
@@ -205,7 +205,7 @@ impl Property for Consensus {
                 None
             }
         };
-        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+        found(self, record, fault)
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {

@@ -63,21 +63,14 @@ mod tests {
     use crate::properties::story::{Story, delivery};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
-        story
-    }
-
     #[test]
     fn takes_what_was_sent() {
-        good().good(Integrity::default());
+        Story::of_two_messages().good(Integrity::default());
     }
 
     #[test]
     fn rejects_other_words() {
-        let mut story = good();
+        let mut story = Story::of_two_messages();
         if let What::Delivered { hash, .. } = &mut story.last(delivery(Life(1))).what {
             *hash += 1;
         }
@@ -86,7 +79,7 @@ mod tests {
 
     #[test]
     fn rejects_what_nobody_sent() {
-        let mut story = good();
+        let mut story = Story::of_two_messages();
         if let What::Delivered { number, .. } = &mut story.last(delivery(Life(1))).what {
             *number += 1;
         }
@@ -95,10 +88,8 @@ mod tests {
 
     #[test]
     fn rejects_what_is_sent_only_later() {
-        let mut story = good();
-        let sent = story.position(|record| matches!(record.what, What::Sent { .. }));
-        let sent = story.records.remove(sent);
-        story.records.push(sent);
+        let mut story = Story::of_two_messages();
+        story.send_late();
         story.bad(Integrity::default());
     }
 
@@ -114,7 +105,7 @@ mod tests {
 
     #[test]
     fn rejects_a_number_given_twice() {
-        let mut story = good();
+        let mut story = Story::of_two_messages();
         let again = story.last(|record| matches!(record.what, What::Sent { .. })).clone();
         story.records.push(again);
         story.bad(Integrity::default());

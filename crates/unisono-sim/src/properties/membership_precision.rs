@@ -6,7 +6,7 @@
 
 use super::ground::Ground;
 use super::streams::{Lineage, Streams, VIEW_CHANGES};
-use super::{Property, Terms, Violation, broken};
+use super::{Property, Terms, Violation, broken, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Record, Standing, What};
 use unisono_core::{Phase, Quorum};
 
@@ -100,10 +100,8 @@ impl Property for MembershipPrecision {
         let members: Vec<_> = self.ground.members(end).collect();
         let core: Vec<_> = self.ground.core(end).collect();
         self.checked += core.len() as u64;
-        match core.iter().find_map(|standing| self.fault(standing, &members)) {
-            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
-            None => Ok(()),
-        }
+        let fault = core.iter().find_map(|standing| self.fault(standing, &members));
+        found_in_the_end(self, end, fault)
     }
 
     fn checked(&self) -> u64 {

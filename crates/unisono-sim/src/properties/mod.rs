@@ -64,8 +64,10 @@ pub trait Property {
     /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
     /// its index.
     fn observe_pile(&mut self, pile: &Pile, end: usize) -> Result<(), (usize, Violation)> {
-        for index in pile.of_kinds(self.interests()).take_while(|index| *index < end) {
-            self.observe(&pile.records[index]).map_err(|violation| (index, violation))?;
+        for (first, word) in (0..).step_by(64).zip(pile.of_kinds(self.interests())) {
+            for index in bits(word).map(|bit| first + bit).take_while(|index| *index < end) {
+                self.observe(&pile.records[index]).map_err(|violation| (index, violation))?;
+            }
         }
         Ok(())
     }
@@ -143,6 +145,16 @@ fn broken(property: &impl Property, record: &Record, what: impl FnOnce() -> Stri
     Err(Violation { property: property.name(), at: record.at, what })
 }
 
+/// What was found when a record was looked at.
+fn found(property: &impl Property, record: &Record, fault: Option<String>) -> Result<(), Violation> {
+    fault.map_or(Ok(()), |fault| broken(property, record, || fault))
+}
+
+/// What was found when the run was over.
+fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) -> Result<(), Violation> {
+    fault.map_or(Ok(()), |what| Err(Violation { property: property.name(), at: end.at, what }))
+}
+
 /// Records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
 pub struct Pile {
     records: Vec<Record>,
@@ -178,14 +190,13 @@ impl Pile {
         self.kinds = 0;
     }
 
-    /// Where the records of some kinds are, in order.
-    #[inline]
-    fn of_kinds(&self, kinds: u32) -> impl Iterator<Item = usize> {
+    /// Where the records of some kinds are.
+    fn of_kinds(&self, kinds: u32) -> Places {
         let mut wanted = Places::default();
         for kind in bits((kinds & self.kinds).into()) {
             wanted.iter_mut().zip(&self.places[kind]).for_each(|(all, these)| *all |= these);
         }
-        (0..).step_by(64).zip(wanted).flat_map(|(first, word)| bits(word).map(move |bit| first + bit))
+        wanted
     }
 }
 

@@ -60,9 +60,7 @@ mod tests {
     use crate::record::Life;
 
     fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
+        let mut story = Story::of_two_messages();
         story.reset(&[Life(0), Life(1)]);
         story.message(Life(1));
         story

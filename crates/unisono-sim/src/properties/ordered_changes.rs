@@ -4,7 +4,7 @@
 
 use super::streams::{PLACED, Streams};
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Property, Violation, broken, found};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -103,7 +103,7 @@ impl Property for OrderedChanges {
         };
         self.streams.follow(record);
         let fault = change.and_then(|(member, place, leave)| self.change(member, place, leave));
-        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+        found(self, record, fault)
     }
 
     fn checked(&self) -> u64 {

@@ -2,7 +2,7 @@
 //! event waits, and the history has nothing that all hold.
 
 use super::ground::Ground;
-use super::{Property, Violation};
+use super::{Property, Violation, found_in_the_end};
 use crate::record::{End, Kind, Record, Standing};
 
 /// See the module.
@@ -45,10 +45,8 @@ impl Property for Resources {
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
         self.checked += self.ground.members(end).count() as u64;
-        match self.ground.members(end).find_map(fault) {
-            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
-            None => Ok(()),
-        }
+        let fault = self.ground.members(end).find_map(fault);
+        found_in_the_end(self, end, fault)
     }
 
     fn checked(&self) -> u64 {

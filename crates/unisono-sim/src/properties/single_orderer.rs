@@ -6,7 +6,7 @@
 
 use super::streams::{Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Property, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
 use unisono_core::Seqno;
@@ -92,7 +92,7 @@ impl Property for SingleOrderer {
             };
             if names { self.name_orderer(epoch, place, orderer) } else { None }
         };
-        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+        found(self, record, fault)
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {

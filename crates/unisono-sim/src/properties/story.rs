@@ -494,6 +494,33 @@ impl Story {
         self.records.iter().rposition(pick).expect("the story has such a record")
     }
 
+    /// Three members, of whom two speak.
+    pub(super) fn of_two_messages() -> Story {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.message(Life(2));
+        story
+    }
+
+    /// The orderer of a group with r = 0 delivers what nobody else has, and is cut off: its place is given out again.
+    pub(super) fn of_a_place_given_out_twice() -> Story {
+        let mut story = Story::of(3, 0);
+        story.message(Life(1));
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        story.accept(Life(0), place);
+        story.reset(&[Life(1), Life(2)]);
+        story.message(Life(1));
+        story
+    }
+
+    /// The last message is sent only when all else has happened.
+    pub(super) fn send_late(&mut self) {
+        let sent = self.position(|record| matches!(record.what, What::Sent { .. }));
+        let sent = self.records.remove(sent);
+        self.records.push(sent);
+    }
+
     /// What a property says of this story.
     pub(super) fn judge(&self, property: impl Property + 'static) -> Result<u64, Violation> {
         self.judge_with_end(property, &self.ending())

@@ -289,10 +289,11 @@ impl MarkTable {
         match record.what {
             What::Stored { epoch, through } => {
                 let mark = self.now.at(record.life);
-                if let Some(last) = mark.epoch.filter(|last| *last != epoch || through < mark.stored) {
-                    self.past.at(record.life).push((last, mark.stored));
+                if mark.epoch != Some(epoch) || through < mark.stored {
+                    let before = mark.epoch.replace(epoch).map(|last| (last, mark.stored));
+                    self.past.at(record.life).extend(before);
                 }
-                (mark.epoch, mark.stored) = (Some(epoch), through);
+                mark.stored = through;
             }
             What::Accepted { through, .. } => self.now.at(record.life).accepted = through,
             _ => {}

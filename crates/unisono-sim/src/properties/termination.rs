@@ -4,7 +4,7 @@
 use super::ground::Ground;
 use super::streams::{Messages, PLACED, Streams};
 use super::tables::Table;
-use super::{Property, Violation};
+use super::{Property, Violation, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -102,10 +102,8 @@ impl Property for Termination {
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        match self.fault(end) {
-            Some(what) => Err(Violation { property: self.name(), at: end.at, what }),
-            None => Ok(()),
-        }
+        let fault = self.fault(end);
+        found_in_the_end(self, end, fault)
     }
 
     fn checked(&self) -> u64 {

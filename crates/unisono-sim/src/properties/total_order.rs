@@ -50,27 +50,14 @@ mod tests {
     use crate::properties::story::{Story, change_reset, delivery, reset_of};
     use crate::record::{Life, What};
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 0);
-        story.message(Life(1));
-        story.message(Life(2));
-        // The orderer of r = 0 delivers what nobody else has, and is cut off: the place is given out again.
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        story.accept(Life(0), place);
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        story
-    }
-
     #[test]
     fn takes_one_order() {
-        good().good(TotalOrder::default());
+        Story::of_a_place_given_out_twice().good(TotalOrder::default());
     }
 
     #[test]
     fn rejects_two_messages_at_one_place() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         let first = story.records.iter().position(delivery(Life(1))).unwrap();
         let second = story.position(delivery(Life(1)));
         story.records[first].what = story.records[second].what.clone();
@@ -82,7 +69,7 @@ mod tests {
 
     #[test]
     fn rejects_a_join_that_others_see_elsewhere() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         let joined = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
         if let What::Joined { seqno, .. } = &mut story.last(joined).what {
             *seqno += 1;
@@ -92,14 +79,14 @@ mod tests {
 
     #[test]
     fn rejects_two_tellings_of_one_reset() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         change_reset(story.last(reset_of(Life(2))), |reset| reset.degraded = true);
         story.bad(TotalOrder::default());
     }
 
     #[test]
     fn rejects_a_place_beyond_reason() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
             *seqno = u64::MAX;
         }

@@ -3,7 +3,7 @@
 
 use super::streams::{Lineage, Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken};
+use super::{Property, Terms, Violation, found};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
 use unisono_core::Seqno;
@@ -129,7 +129,7 @@ impl Property for Views {
                 fault = Some(format!("others have another view there than {:?}", stream.view));
             }
         }
-        fault.map_or(Ok(()), |fault| broken(self, record, || fault))
+        found(self, record, fault)
     }
 
     fn checked(&self) -> u64 {

@@ -64,25 +64,14 @@ mod tests {
     use crate::properties::story::{Story, change_reset, delivery, reset_of};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 0);
-        story.message(Life(1));
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        story.accept(Life(0), place);
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        story
-    }
-
     #[test]
     fn takes_passing_together() {
-        good().good(VirtualSynchrony::default());
+        Story::of_a_place_given_out_twice().good(VirtualSynchrony::default());
     }
 
     #[test]
     fn rejects_one_that_received_less() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         let first = story.records.iter().position(delivery(Life(2))).unwrap();
         story.records.remove(first);
         story.bad(VirtualSynchrony::default());
@@ -91,7 +80,7 @@ mod tests {
     #[test]
     fn rejects_one_that_received_more() {
         // Life 0 delivered place 4, which the next epoch cuts off, and goes on in it all the same.
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         let record = Record { life: Life(0), ..story.last(reset_of(Life(1))).clone() };
         story.records.push(record);
         story.bad(VirtualSynchrony::default());
@@ -99,7 +88,7 @@ mod tests {
 
     #[test]
     fn rejects_an_epoch_that_begins_too_early() {
-        let mut story = good();
+        let mut story = Story::of_a_place_given_out_twice();
         change_reset(story.last(reset_of(Life(2))), |reset| reset.seqno = 2);
         story.bad(VirtualSynchrony::default());
     }

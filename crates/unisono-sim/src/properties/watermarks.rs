@@ -9,6 +9,7 @@ use super::streams::{PLACED, placed_at};
 use super::tables::Table;
 use super::{Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Record, What};
+use std::fmt;
 use unisono_core::{Phase, Seqno};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +20,27 @@ struct State {
     entered: bool,
     /// It gave up what it held within an epoch, so it must be excluded.
     cut: bool,
+}
+
+/// What is wrong with a record.
+enum Fault {
+    GaveUp,
+    Kept(Seqno),
+    Fell(Seqno),
+    Lacks(Seqno),
+    Early(Seqno),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::GaveUp => f.write_str("it had given up what it held"),
+            Fault::Kept(through) => write!(f, "more was accepted, and {through} is kept"),
+            Fault::Fell(known) => write!(f, "{known} was accepted before"),
+            Fault::Lacks(stored) => write!(f, "it holds through {stored} only"),
+            Fault::Early(accepted) => write!(f, "it is delivered, and {accepted} is accepted"),
+        }
+    }
 }
 
 /// See the module.
@@ -47,53 +69,45 @@ impl Property for Watermarks {
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.checked += 1;
         let state = self.states.at(record.life);
-        let known = *state;
-        match record.what {
+        let fault = match record.what {
             What::Stored { epoch, through } => {
-                (state.epoch, state.stored) = (Some(epoch), through);
-                if known.cut {
-                    return broken(self, record, || "it had given up what it held".into());
-                }
-                if known.epoch == Some(epoch) {
-                    state.cut = through < known.stored;
-                } else if known.entered && through < known.accepted {
-                    let was = known.accepted;
-                    return broken(self, record, || format!("{was} was accepted, and {through} is kept"));
+                let known = std::mem::replace(&mut state.stored, through);
+                let last = state.epoch.replace(epoch);
+                if state.cut {
+                    Some(Fault::GaveUp)
+                } else if last == Some(epoch) {
+                    state.cut = through < known;
+                    None
+                } else {
+                    (state.entered && through < state.accepted).then_some(Fault::Kept(through))
                 }
             }
             What::EpochBegun { .. } => {
-                if !known.entered {
+                if !state.entered {
                     *state = State::default();
                 }
+                None
             }
-            What::Numbered { .. } => {
-                if known.cut {
-                    return broken(self, record, || "it had given up what it held".into());
-                }
-            }
+            What::Numbered { .. } => state.cut.then_some(Fault::GaveUp),
             What::Accepted { epoch, through } => {
-                (state.epoch, state.accepted) = (Some(epoch), through);
-                if through < known.accepted && (known.entered || known.epoch == Some(epoch)) {
-                    let was = known.accepted;
-                    return broken(self, record, || format!("{was} was accepted, and {through} is"));
-                }
+                let known = std::mem::replace(&mut state.accepted, through);
+                let last = state.epoch.replace(epoch);
+                let fell = through < known && (state.entered || last == Some(epoch));
+                fell.then_some(Fault::Fell(known))
             }
             What::Purged { through, .. } | What::Acknowledged { through, .. } => {
-                if through > known.stored {
-                    return broken(self, record, || format!("it holds through {} only", known.stored));
-                }
+                (through > state.stored).then_some(Fault::Lacks(state.stored))
             }
             ref event => {
                 state.entered = true;
-                if let Some(seqno) = placed_at(event).filter(|seqno| *seqno > known.accepted) {
-                    let accepted = known.accepted;
-                    return broken(self, record, || {
-                        format!("place {seqno} is delivered, and {accepted} accepted")
-                    });
-                }
+                let early = placed_at(event).is_some_and(|seqno| seqno > state.accepted);
+                early.then_some(Fault::Early(state.accepted))
             }
+        };
+        match fault {
+            None => Ok(()),
+            Some(fault) => broken(self, record, || fault.to_string()),
         }
-        Ok(())
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
