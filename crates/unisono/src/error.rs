@@ -91,8 +91,8 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
         JoinFailure::Unreachable { orderer } => {
             return format!(
                 "a member answered, but the group's orderer does not answer at {orderer}: if it has just crashed, \
-                 try again; if this machine cannot reach that address, begin that member with --bind ADDRESS \
-                 (Options::bind) and one that all can reach"
+                 try again; if this machine cannot reach that address, begin that member with one that all can \
+                 reach, by --bind ADDRESS (Options::bind)"
             )
             .into();
         }

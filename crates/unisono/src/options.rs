@@ -21,7 +21,8 @@ pub struct Options {
     /// What people call this member. By default the name of the host and the number of the process.
     pub name: Name,
     /// The address to send from and to be reached at; port 0 takes any free one. By default 127.0.0.1 without
-    /// a key, and with one the address from which the seeds, or else the default route, are reached.
+    /// a key, and with one the address from which the seeds, or else the default route, are reached. 0.0.0.0 and
+    /// `[::]` hear what comes to any address of this machine; others are told that same one, and see only it.
     pub bind: Option<SocketAddr>,
     /// The interface for multicast, named by its address. By default the one that has the bound address.
     pub multicast_interface: Option<Ipv4Addr>,
