@@ -94,10 +94,10 @@ pub struct Settings {
     pub datagram_bytes_max: usize,
     /// How the group is reached.
     pub transport: Transport,
-    /// How long a member may be silent before it is probed. The first of the detector's two knobs; 150 ms by
-    /// default.
+    /// How long a member may be silent before it is probed; a sixth of it if it is the orderer, and owes this member
+    /// a number. The first of the detector's two knobs; 150 ms by default.
     pub silence: Duration,
-    /// How long probes may stay unanswered before a member is suspected. The second; 150 ms by default.
+    /// How long probes may stay unanswered before a member is suspected. The second; 100 ms by default.
     pub patience: Duration,
     /// How long a joiner looks for the group before it founds it; who only joins gives up after ten times as
     /// long. 300 ms by default.
@@ -110,7 +110,7 @@ impl Default for Settings {
             datagram_bytes_max: 1472,
             transport: Transport::Auto,
             silence: Duration::from_millis(150),
-            patience: Duration::from_millis(150),
+            patience: Duration::from_millis(100),
             locate: Duration::from_millis(300),
         }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Outbox {
     /// A message whose round trip is being timed, and when it left.
     timed: Option<(MessageNumber, Time)>,
     shrunk_at: Time,
+    /// Since when something is under way and no number has come.
+    waits_since: Option<Time>,
 }
 
 impl Outbox {
@@ -74,6 +76,7 @@ impl Outbox {
             round_trip: None,
             timed: None,
             shrunk_at: Time::ZERO,
+            waits_since: None,
         }
     }
 
@@ -141,6 +144,7 @@ impl Outbox {
             }
         }
         self.resend_at.get_or_insert(now + self.resend_after);
+        self.waits_since.get_or_insert(now);
     }
 
     /// Everything through `number` has a place in the order.
@@ -171,6 +175,7 @@ impl Outbox {
             self.again = (to > number).then_some((from.max(number + 1), to));
         }
         self.resend_at = (self.sent > number).then_some(now + self.resend_after);
+        self.waits_since = (self.sent > number).then_some(now);
     }
 
     /// Jacobson's estimate: mean and deviation.
@@ -198,6 +203,11 @@ impl Outbox {
         self.shrunk_at = now;
         self.congestion_window = (self.congestion_window * 7 / 10).max(CONGESTION_WINDOW_MIN);
         self.slow_start_below = self.congestion_window;
+    }
+
+    /// Since when the orderer owes a number, and gives none.
+    pub(crate) fn waits_since(&self) -> Option<Time> {
+        self.waits_since
     }
 
     pub(crate) fn resend_at(&self) -> Option<Time> {
@@ -234,6 +244,7 @@ impl Outbox {
         self.timed = None;
         self.resend_at = None;
         self.resend_after = RESEND_FIRST;
+        self.waits_since = None;
     }
 
     /// The oldest message is resolved if its number is at most `through`: takes it out.

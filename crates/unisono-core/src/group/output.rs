@@ -354,6 +354,7 @@ impl Group {
         let base = self.outbox.base();
         writer.begin(&RunHead::Data { sender: self.me.uid, first, base, method, resilience });
         let mut next = first;
+        let waited = self.outbox.waits_since().is_some();
         while let Some((number, outgoing)) = self.outbox.next_to_send(window)
             && number == next
             && (outgoing.broadcast, outgoing.resilience) == (broadcast, resilience)
@@ -364,6 +365,9 @@ impl Group {
         }
         if writer.end() == 0 {
             return None;
+        }
+        if !waited {
+            self.expect_number(now);
         }
         self.wake = self.next_wake();
         Some(if broadcast { Destination::Everyone } else { Destination::Address(address) })

@@ -3,8 +3,10 @@
 //! The orderer watches everybody, everybody watches the orderer. Evidence is whatever is heard; beside it a peer
 //! must show now and then that it hears us too, or it is deaf, and a deaf orderer is as bad as a dead one. Silence
 //! alone suspects nobody: after `silence` (the first knob) a burst of probes goes out, and only when none is
-//! answered within `patience` (the second) is the peer suspected. A member that was itself asleep counts that time
-//! for nobody's silence.
+//! answered within `patience` (the second) is the peer suspected. An orderer that owes a number to what was sent to it
+//! is probed much sooner: a working group notices its loss at once, and an idle one need not ask all the time. A member
+//! that was itself asleep counts that time for nobody's silence, and where members are seen to be late though alive,
+//! patience grows.
 
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
@@ -18,25 +20,52 @@ use core::time::Duration;
 
 /// Probes in a burst.
 const PROBES: u32 = 12;
+/// An orderer that owes a number is probed after this part of the silence.
+const OWING: u32 = 6;
 /// A peer must show that it hears us at least every so many silences.
 const DEAF_AFTER_SILENCES: u32 = 6;
 /// Woken later than this, we were asleep ourselves.
 const ASLEEP: Duration = Duration::from_millis(40);
 
-/// When the detector looks next.
+/// Patience grows by so many times the strain.
+const STRAINED: u32 = 4;
+/// More strain than this is not reckoned with.
+const STRAIN_MAX: Duration = Duration::from_millis(200);
+/// Strain is forgotten so many times slower than it lasted.
+const STRAIN_MEMORY: u32 = 32;
+
+/// When the detector looks next, and how much trust time deserves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detector {
     look_at: Option<Time>,
+    /// How late this process or a peer was of late, though alive, and when that was seen.
+    strain: (Duration, Time),
 }
 
 impl Detector {
+    /// Where processors are overloaded everybody is late, and the dead cannot be told from the living as soon.
+    fn strain(&self, now: Time) -> Duration {
+        let (strain, at) = self.strain;
+        strain.saturating_sub(now.since(at) / STRAIN_MEMORY)
+    }
+
+    fn note_strain(&mut self, now: Time, late: Duration) {
+        if late > self.strain(now) {
+            self.strain = (late.min(STRAIN_MAX), now);
+        }
+    }
+
     pub(crate) fn wake_at(&self) -> Option<Time> {
         self.look_at
     }
 
     /// Somebody is to be watched who was not.
     pub(crate) fn look_soon(&mut self, now: Time) {
-        self.look_at = Some(self.look_at.map_or(now, |at| at.min(now)));
+        self.look_by(now);
+    }
+
+    fn look_by(&mut self, time: Time) {
+        self.look_at = Some(self.look_at.map_or(time, |at| at.min(time)));
     }
 
     pub(crate) fn stop(&mut self) {
@@ -50,6 +79,7 @@ impl Group {
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let Some((deadline, _)) = self.poll_timeout() else { return };
         let late = now.since(deadline);
+        self.detector.note_strain(now, late);
         if late <= ASLEEP {
             return;
         }
@@ -83,8 +113,8 @@ impl Group {
         if !watching {
             return;
         }
-        let scale = 1 + self.peers.len() as u32 / 32;
-        let (silence, patience) = (self.settings.silence * scale, self.settings.patience);
+        let silence = self.silence();
+        let patience = self.settings.patience + self.detector.strain(now) * STRAINED;
         let watched: Vec<Uid> = self
             .peers
             .iter()
@@ -100,24 +130,37 @@ impl Group {
         }
     }
 
+    /// How long a peer may be silent; in larger groups each is heard less often.
+    fn silence(&self) -> Duration {
+        self.settings.silence * (1 + self.peers.len() as u32 / 32)
+    }
+
+    /// Something is on its way to the orderer, which owes it a number.
+    pub(crate) fn expect_number(&mut self, now: Time) {
+        self.detector.look_by(now + self.silence() / OWING);
+    }
+
     /// Looks at one peer; returns when to look again.
     fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
         let nonce = self.random.next_u64() | 1;
+        let owes = if uid == self.named() { self.outbox.waits_since() } else { None };
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
         let deaf_after = silence * DEAF_AFTER_SILENCES;
-        let silent = now.since(peer.last_heard) >= silence;
+        let owed = owes.map(|since| peer.last_heard.max(since) + silence / OWING);
+        let silent_at = (peer.last_heard + silence).min(owed.unwrap_or(Time::NEVER));
+        let silent = silent_at <= now;
         let deaf = now.since(*peer.heard_us.get_or_insert(now)) >= deaf_after;
         if !silent && !deaf {
             peer.probing = None;
             let heard_us = peer.heard_us.unwrap_or(now);
-            return (peer.last_heard + silence).min(heard_us + deaf_after);
+            return silent_at.min(heard_us + deaf_after);
         }
         if silent && uid == self.history.term().1 {
             // Perhaps only the multicast does not come through any more: copies will.
             self.acknowledging.multicast_at = None;
             self.acknowledging.due = true;
         }
-        let spacing = patience / PROBES;
+        let spacing = self.settings.patience / PROBES;
         let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
         // What is heard during the burst, though no answer, says that it is not silence that is wrong.
         let heard_meanwhile = peer.last_heard > probing.since;
@@ -145,9 +188,10 @@ impl Group {
     /// The peer answered a probe: it lives, and hears us.
     pub(crate) fn handle_alive(&mut self, now: Time, from: Uid, nonce: u64) {
         let Some(peer) = self.peers.get_mut(from) else { return };
-        if peer.probing.is_some_and(|probing| probing.nonce == nonce) {
+        if let Some(probing) = peer.probing.filter(|probing| probing.nonce == nonce) {
             peer.probing = None;
             peer.heard_us = Some(now);
+            self.detector.note_strain(now, now.since(probing.since));
             self.detector.look_soon(now);
             self.probe(Probe::ProbeAnswered);
             self.answer_invitation(now, from);
