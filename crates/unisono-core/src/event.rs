@@ -149,6 +149,9 @@ pub enum JoinFailure {
         /// That address.
         orderer: SocketAddr,
     },
+    /// The group is there and stands still: it is being reset for longer than a joiner waits, or has lost its quorum.
+    /// Trying again is safe; founding another would split it.
+    Halted,
     /// The group has as many members as it allows.
     Full,
     /// The fixed list of names does not have this one.

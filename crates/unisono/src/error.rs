@@ -100,6 +100,10 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             "nobody answered for this group: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
         }
+        JoinFailure::Halted => {
+            "the group is there but stands still: it is being reset, try again; or too few of its members are left to \
+             go on, see `unisono why`, and end them to found it anew"
+        }
         JoinFailure::Full => "the group has as many members as its founder allowed",
         JoinFailure::NameRefused => {
             "the group admits a fixed list of names, and this one is not on it: set --name \

@@ -17,7 +17,7 @@ use crate::peers::{Peer, Peers, Standing};
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::{Change, Frame, HereIs, LogBase, Refusal, ReplayWindow, Welcome};
+use crate::wire::{Change, Condition, Frame, HereIs, LogBase, Refusal, ReplayWindow, Welcome};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -44,6 +44,8 @@ const SEEK_EVERY: Duration = Duration::from_millis(400);
 const SEEK_FOR: Duration = Duration::from_secs(20);
 const LEAVE_REQUESTS_MAX: usize = 64;
 const DEPARTED_MAX: usize = 256;
+/// Of a group that stands still so many members answer, more or less.
+const HALTED_ANSWERS: u64 = 3;
 /// Answers that do not come from the orderer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
@@ -57,8 +59,8 @@ pub(crate) struct Joining {
     nonce: u64,
     /// The best answer so far.
     found: Option<(HereIs, SocketAddr)>,
-    /// Where the orderer is, as a member said. There is a group, whether or not its orderer answers.
-    pointed_to: Option<SocketAddr>,
+    /// There is a group, a member said, but none of its orderers answers yet: what to give up with.
+    kept_out_by: Option<JoinFailure>,
     choose_at: Option<Time>,
     act_at: Time,
     /// Asked to be let in, by this answer.
@@ -70,6 +72,13 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
+    /// There is a group: no other is founded, and it has some time to let this joiner in.
+    fn wait_outside(&mut self, now: Time, reason: JoinFailure) {
+        if self.kept_out_by.replace(reason).is_none() {
+            self.give_up_at = self.give_up_at.max(now + JOIN_WITHIN);
+        }
+    }
+
     pub(crate) fn wake_at(&self) -> Time {
         self.choose_at.map_or(self.act_at, |at| at.min(self.act_at)).min(self.give_up_at)
     }
@@ -243,7 +252,7 @@ impl Group {
             give_up_at: now + patience,
             nonce: self.random.next_u64(),
             found: None,
-            pointed_to: None,
+            kept_out_by: None,
             choose_at: None,
             act_at: now,
             asked: None,
@@ -318,9 +327,9 @@ impl Group {
     fn give_up(&mut self, now: Time) {
         let numbered_in = self.is_member();
         let Some(joining) = &mut self.joining else { return };
-        if let (Phase::Locating, None, Some(orderer)) = (self.phase, &joining.found, joining.pointed_to) {
+        if let (Phase::Locating, None, Some(reason)) = (self.phase, &joining.found, joining.kept_out_by) {
             // No reason to found a second group.
-            self.join_failed(JoinFailure::Unreachable { orderer });
+            self.join_failed(reason);
             return;
         }
         match (self.phase, joining.config.take()) {
@@ -358,22 +367,27 @@ impl Group {
             if here.nonce != joining.nonce {
                 return;
             }
+            if here.condition == Condition::Halted {
+                joining.wait_outside(now, JoinFailure::Halted);
+                return;
+            }
             if here.orderer != from {
                 // Not the orderer itself: only that one's cookie is good. Each of two may take the other for it.
                 if joining.redirected_at.is_some_and(|at| now.since(at) < REDIRECT_EVERY) {
                     return;
                 }
                 joining.redirected_at = Some(now);
-                if joining.pointed_to.replace(here.orderer).is_none() {
-                    joining.give_up_at = joining.give_up_at.max(now + JOIN_WITHIN);
-                }
+                joining.wait_outside(now, JoinFailure::Unreachable { orderer: here.orderer });
                 let nonce = joining.nonce;
                 self.post_outside(here.orderer, Frame::Locate { nonce });
                 return;
             }
             let better = |known: &HereIs| {
-                (here.pristine, core::cmp::Reverse(here.epoch_counter), here.instance)
-                    < (known.pristine, core::cmp::Reverse(known.epoch_counter), known.instance)
+                let rank = |here: &HereIs| {
+                    let pristine = here.condition == Condition::Pristine;
+                    (pristine, core::cmp::Reverse(here.epoch_counter), here.instance)
+                };
+                rank(&here) < rank(known)
             };
             if joining.found.as_ref().is_none_or(|(known, _)| better(known)) {
                 joining.found = Some((here, from));
@@ -388,10 +402,15 @@ impl Group {
         }
     }
 
-    /// A founder met another group of its port: one gives way if one can.
+    /// A founder met another group of its port: one gives way if one can, and if the other lets anybody in.
     fn meet_other_group(&mut self, now: Time, from: SocketAddr, here: HereIs) {
+        let gives_way = match here.condition {
+            Condition::Open => true,
+            Condition::Pristine => here.instance < self.instance,
+            Condition::Halted => false,
+        };
         if self.is_pristine() {
-            if !here.pristine || here.instance < self.instance {
+            if gives_way {
                 self.probe(Probe::FounderGaveWay);
                 let config = self.config.clone();
                 let hello = self.founder_hello.take().unwrap_or_default();
@@ -399,7 +418,7 @@ impl Group {
                 self.notices.retain(|event| !matches!(event, Event::Entered { .. }));
                 self.look_for_group(now, Some(config), hello);
             }
-        } else if !here.pristine && !self.door.conflict_told {
+        } else if here.condition != Condition::Pristine && !self.door.conflict_told {
             self.door.conflict_told = true;
             self.notices.push_back(Event::Conflict { address: from });
         }
@@ -521,7 +540,8 @@ impl Group {
 // --- the door ---
 
 impl Group {
-    /// Somebody asks where the group is. The orderer answers; asked directly, any member does.
+    /// Somebody asks where the group is. The orderer answers; asked directly, any member does. While the group is
+    /// reset, or has no quorum to go on, a few of its members do: nobody is to found another beside it.
     pub(crate) fn handle_locate(
         &mut self,
         now: Time,
@@ -530,24 +550,38 @@ impl Group {
         nonce: u64,
         direct: bool,
     ) {
-        let answers = matches!(self.phase, Phase::Member | Phase::Leaving)
-            && self.is_member()
-            && !self.recovery.has_promised()
-            && (self.order.is_acting() || direct);
-        if !answers {
+        let belongs = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Resetting);
+        if !belongs || !self.is_member() {
             return;
         }
         let named = self.named();
+        let halted = self.phase == Phase::Resetting
+            || self.recovery.has_promised()
+            || self.peers.get(named).is_some_and(|orderer| orderer.suspected.is_some());
+        let members = self.history.view().len() as u64;
+        let answers = match (direct, halted) {
+            (true, _) => true,
+            (false, true) => self.random.below(members) < HALTED_ANSWERS,
+            (false, false) => self.order.is_acting(),
+        };
+        if !answers {
+            return;
+        }
         let orderer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
         let Some(orderer) = orderer else { return };
+        let condition = match self.is_pristine() {
+            _ if halted => Condition::Halted,
+            true => Condition::Pristine,
+            false => Condition::Open,
+        };
         let here = HereIs {
             nonce,
             cookie: self.door.cookie(now, asker, from, 0),
             instance: self.instance,
             epoch_counter: self.epoch.counter,
             orderer,
-            members: self.history.view().len() as u16,
-            pristine: self.is_pristine(),
+            members: members as u16,
+            condition,
         };
         self.post_outside(from, Frame::HereIs(here));
     }

@@ -175,7 +175,7 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
             instance: from.u128("instance").map(Instance)?,
             epoch_counter: from.mark("epoch counter")?,
             members: from.u16("members")?,
-            pristine: from.flag("pristine")?,
+            condition: read_condition(from)?,
             orderer: read_address(from)?,
         }),
         FrameKind::JoinRequest => Frame::JoinRequest {
@@ -348,7 +348,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u128(here.instance.0);
             out.u64(here.epoch_counter);
             out.u16(here.members);
-            out.flag(here.pristine);
+            out.u8(condition_number(here.condition));
             write_address(out, &here.orderer);
         }
         Frame::JoinRequest { cookie, name, hello } => {
@@ -534,6 +534,23 @@ fn read_to(from: &mut Reader<'_>, first: u64) -> Result<u64> {
     match from.place("to")? {
         to if to >= first => Ok(to),
         to => Err(from.out_of_range("to", to)),
+    }
+}
+
+fn condition_number(condition: Condition) -> u8 {
+    match condition {
+        Condition::Open => 0,
+        Condition::Pristine => 1,
+        Condition::Halted => 2,
+    }
+}
+
+fn read_condition(from: &mut Reader<'_>) -> Result<Condition> {
+    match from.u8("condition")? {
+        0 => Ok(Condition::Open),
+        1 => Ok(Condition::Pristine),
+        2 => Ok(Condition::Halted),
+        other => Err(from.out_of_range("condition", u64::from(other))),
     }
 }
 

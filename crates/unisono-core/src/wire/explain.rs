@@ -293,7 +293,11 @@ impl fmt::Display for Frame {
                 here.instance.0,
                 here.epoch_counter,
                 here.members,
-                if here.pristine { ", nothing ordered yet" } else { "" }
+                match here.condition {
+                    Condition::Open => "",
+                    Condition::Pristine => ", nothing ordered yet",
+                    Condition::Halted => ", which stand still",
+                }
             ),
             Frame::JoinRequest { cookie, name, hello } => {
                 write!(f, "let {:?} in, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))

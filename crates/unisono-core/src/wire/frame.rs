@@ -378,8 +378,19 @@ pub struct HereIs {
     pub orderer: SocketAddr,
     /// Members now.
     pub members: u16,
+    /// Whether it pays to ask.
+    pub condition: Condition,
+}
+
+/// How a group is that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It orders.
+    Open,
     /// A founder alone that has ordered nothing: it gives way to another group of this port.
-    pub pristine: bool,
+    Pristine,
+    /// It is being reset, or has lost its quorum: nobody is let in for now, and nobody shall found another.
+    Halted,
 }
 
 /// See [`Frame::Welcome`].

@@ -137,6 +137,40 @@ fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
+// The name is taken, though nobody can let the newcomer in: a group of its own would be a second one (hazard H6).
+#[test]
+fn nobody_founds_beside_a_group_without_a_quorum() {
+    for automatic in [true, false] {
+        let config = GroupConfig { automatic, ..GroupConfig::default() };
+        let mut net = group_with(3, config, unicast());
+        net.run(100 * MS);
+        net.crash(0);
+        net.crash(1);
+        net.run(1000 * MS);
+        let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(10_000 * MS);
+        let expected = Event::JoinFailed { reason: JoinFailure::Halted };
+        assert_eq!(net.events[joiner], [expected], "automatic: {automatic}");
+    }
+}
+
+// A reset may take longer than a joiner looks for the group.
+#[test]
+fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
+    let mut net = group_of(5, 1);
+    net.run(100 * MS);
+    net.crash(0);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Vote(_))) { LOST } else { PROMPT });
+    net.run(500 * MS);
+    let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    net.run(2000 * MS);
+    assert_eq!((net.phase(joiner), net.epoch(1)), (Phase::Locating, 0), "the case was not reached");
+    net.calm();
+    assert!(net.run_until(10 * MS, 3000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert_eq!(net.epoch(joiner), net.epoch(1));
+    assert!(net.epoch(1) > 0);
+}
+
 // Whoever gives up just as the first answer comes reports a failure although the group is there.
 #[test]
 fn join_or_found_takes_an_answer_of_the_last_moment() {
@@ -187,7 +221,7 @@ fn a_group_whose_orderer_is_out_of_reach_is_not_founded_again() {
         epoch_counter: 3,
         orderer: address(7),
         members: 4,
-        pristine: false,
+        condition: Condition::Open,
     };
     let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, uid(5), 1, &[Frame::HereIs(here)]);
     net.inject(joiner, address(5), &answer);

@@ -91,7 +91,7 @@ fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
         epoch_counter: 0,
         orderer: "127.0.0.1:9".parse().unwrap(),
         members: 1,
-        pristine: true,
+        condition: Condition::Pristine,
     });
     let outside = datagram(&[here], Instance(0), &mut Toy(9));
     let inside = datagram(&[gone()], instance, &mut Toy(9));

@@ -10,6 +10,8 @@ use unisono_core::look::*;
 use unisono_core::wire::*;
 use unisono_core::*;
 
+const CONDITIONS: [Condition; 3] = [Condition::Open, Condition::Pristine, Condition::Halted];
+
 /// Any frame of any kind.
 pub(crate) fn any_frame() -> impl Strategy<Value = Frame> {
     select(FrameKind::ALL).prop_flat_map(frame_of)
@@ -56,8 +58,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
 
         FrameKind::Locate => any::<u64>().prop_map(|nonce| Frame::Locate { nonce }).boxed(),
         FrameKind::HereIs => {
-            (any::<[u64; 2]>(), any::<u128>(), mark(), address(), any::<u16>(), any::<bool>())
-                .prop_map(|([nonce, cookie], instance, epoch_counter, orderer, members, pristine)| {
+            (any::<[u64; 2]>(), any::<u128>(), mark(), address(), any::<u16>(), select(&CONDITIONS[..]))
+                .prop_map(|([nonce, cookie], instance, epoch_counter, orderer, members, condition)| {
                     let instance = Instance(instance);
                     Frame::HereIs(HereIs {
                         nonce,
@@ -66,7 +68,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                         epoch_counter,
                         orderer,
                         members,
-                        pristine,
+                        condition,
                     })
                 })
                 .boxed()
