@@ -27,7 +27,7 @@ const DEAF_AFTER_SILENCES: u32 = 6;
 /// Woken later than this, we were asleep ourselves.
 const ASLEEP: Duration = Duration::from_millis(40);
 
-/// Patience grows by so many times the strain.
+/// Patience with the silent and with voters grows by so many times the strain.
 const STRAINED: u32 = 4;
 /// More strain than this is not reckoned with.
 const STRAIN_MAX: Duration = Duration::from_millis(200);
@@ -114,7 +114,7 @@ impl Group {
             return;
         }
         let silence = self.silence();
-        let patience = self.settings.patience + self.detector.strain(now) * STRAINED;
+        let patience = self.settings.patience + self.leeway(now);
         let watched: Vec<Uid> = self
             .peers
             .iter()
@@ -128,6 +128,11 @@ impl Group {
         if next < Time::NEVER {
             self.detector.look_at = Some(next);
         }
+    }
+
+    /// What everybody gets beyond the usual time to answer, where members are seen to be late.
+    pub(crate) fn leeway(&self, now: Time) -> Duration {
+        self.detector.strain(now) * STRAINED
     }
 
     /// How long a peer may be silent; in larger groups each is heard less often.
