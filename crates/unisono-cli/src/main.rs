@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod keygen;
+mod lab;
 mod listen;
 mod look;
 mod outbox;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
         Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),
+        Command::Lab(command) => lab::run(command, &output),
         Command::Sim(command) => sim::run(command, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),

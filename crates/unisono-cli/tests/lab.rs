@@ -1,0 +1,197 @@
+//! Labs: hosts that come, reach each other as well as asked, and go whatever happens.
+//!
+//! They need root and a few tools, and skip themselves without.
+
+mod common;
+
+use common::{Background, group, json, unisono};
+use serde_json::Value;
+use std::io::Write;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A lab of this test alone; taken away if it is still there in the end.
+struct Lab {
+    name: String,
+}
+
+impl Lab {
+    /// Nothing where labs are not possible, which is said past the harness.
+    fn up(more: &[&str]) -> Option<Lab> {
+        let name = group("test");
+        let output = unisono([&["lab", "up", "--name", &name, "--json"], more].concat());
+        let words = String::from_utf8_lossy(&output.stderr);
+        if let Some(reason) = words.strip_prefix("unisono: a lab needs") {
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let _ = write!(std::io::stderr(), "skipped: a lab needs{reason}");
+            return None;
+        }
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(json(&output)["lab"], name.as_str());
+        Some(Lab { name })
+    }
+
+    /// Arguments that run a command on a host.
+    fn on<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
+        [&["lab", "exec", host, "--name", &self.name, "--"], command].concat()
+    }
+
+    fn is_there(&self) -> bool {
+        let status = json(&unisono(["lab", "status", "--json"]));
+        let labs = status["labs"].as_array().unwrap().iter();
+        let there = labs.filter(|lab| lab["lab"] == self.name.as_str()).count() > 0;
+        assert_eq!(there, !namespaces(&self.name).is_empty(), "{status}");
+        there
+    }
+
+    /// Starts a process of this test program on a host.
+    fn start(&self, host: &str, role: &str) -> Child {
+        let own = std::env::current_exe().unwrap();
+        let command = [own.to_str().unwrap(), "--exact", "a_process_on_a_host", "--nocapture"];
+        Command::new(env!("CARGO_BIN_EXE_unisono"))
+            .args(self.on(host, &command))
+            .env(ROLE, role)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        unisono(["lab", "down", "--name", &self.name]);
+    }
+}
+
+/// The kernel's namespaces that belong to a lab.
+fn namespaces(lab: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("unisono-{lab}-"))).collect()
+}
+
+/// What a process on a host does: `flood ADDRESS`, or `count`, which prints how much arrived.
+const ROLE: &str = "UNISONO_TEST_LAB_ROLE";
+const PORT: u16 = 5000;
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const PAYLOAD: usize = 1400;
+/// What a frame takes on the wire beside the payload: UDP, IP, Ethernet with preamble and gap.
+const AROUND: usize = 8 + 20 + 14 + 4 + 8 + 12;
+const FLOODED: Duration = Duration::from_secs(4);
+const COUNTED_FROM: Duration = Duration::from_secs(1);
+const COUNTED: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_process_on_a_host() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let begin = Instant::now();
+    if let Some(to) = role.strip_prefix("flood ") {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        while begin.elapsed() < FLOODED {
+            socket.send_to(&[0; PAYLOAD], (to, PORT)).unwrap();
+        }
+        return;
+    }
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap();
+    socket.join_multicast_v4(&GROUP, &Ipv4Addr::UNSPECIFIED).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (mut buffer, mut bytes) = ([0; 2000], [0; 2]);
+    while begin.elapsed() < COUNTED_FROM + COUNTED {
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        if begin.elapsed() >= COUNTED_FROM {
+            let std::net::IpAddr::V4(from) = from.ip() else { continue };
+            bytes[usize::from(from.octets()[3] != 1)] += length + AROUND;
+        }
+    }
+    println!("counted {} {}", bytes[0], bytes[1]);
+}
+
+/// Bytes a second on the wire that a host saw from host 1, and from others.
+fn counted(child: Child) -> [f64; 2] {
+    let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let numbers = text.lines().find_map(|line| Some(line.split_once("counted ")?.1.to_string()));
+    let numbers = numbers.unwrap_or_else(|| panic!("nothing counted: {text}"));
+    let (first, others) = numbers.split_once(' ').unwrap();
+    [first, others].map(|bytes| bytes.parse::<f64>().unwrap() / COUNTED.as_secs_f64())
+}
+
+#[test]
+fn hosts_come_talk_and_go() {
+    let Some(lab) = Lab::up(&["--hosts", "2"]) else { return };
+    assert!(lab.is_there());
+    let again = unisono(["lab", "up", "--name", &lab.name]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+
+    let own = env!("CARGO_BIN_EXE_unisono");
+    let name = group("news");
+    let mut listener = Background::start(&lab.on("1", &[own, "listen", &name, "--insecure", "--count", "1"]));
+    listener.until("the view", |seen| !seen.is_empty());
+    let sent = unisono(lab.on("2", &[own, "send", &name, "hello", "--insecure", "--json"]));
+    assert_eq!(json(&sent)["accepted"], 1, "{sent:?}");
+    listener.until_messages(1);
+    assert_eq!(listener.end(), Some(0));
+    assert_eq!(listener.texts(), ["hello"]);
+
+    let failed = unisono(lab.on("1", &["sh", "-c", "exit 7"]));
+    assert_eq!(failed.status.code(), Some(7), "the command's own status comes through");
+    assert_eq!(unisono(lab.on("3", &["true"])).status.code(), Some(2));
+    let down = unisono(["lab", "down", "--name", &lab.name, "--json"]);
+    assert_eq!((down.status.code(), &json(&down)["still_running"]), (Some(0), &Value::Array(vec![])));
+    assert!(!lab.is_there());
+    let gone = unisono(lab.on("1", &["true"]));
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
+}
+
+#[test]
+fn a_segment_carries_its_rate_whichever_way_hosts_send() {
+    let Some(lab) = Lab::up(&["--hosts", "4", "--rate", "10mbit"]) else { return };
+    let counting = ["3", "4"].map(|host| lab.start(host, "count"));
+    // Host 1 to one other, host 2 to all: every byte counts once.
+    let flooding = [lab.start("1", "flood 10.195.0.3"), lab.start("2", &format!("flood {GROUP}"))];
+    let [third, fourth] = counting.map(counted);
+    for mut child in flooding {
+        assert!(child.wait().unwrap().success());
+    }
+    let total = third[0] + third[1];
+    assert!((1_150e3..=1_280e3).contains(&total), "a segment of 1,250 KB/s carried {total}");
+    assert!((0.9..1.1).contains(&(third[1] / fourth[1])), "host 3 saw {third:?}, host 4 {fourth:?}");
+    assert!((0.8..1.25).contains(&(third[0] / third[1])), "hosts take turns: {third:?}");
+    assert_eq!(fourth[0], 0.0);
+}
+
+#[test]
+fn a_cut_goes_one_way_and_loss_hits_some() {
+    let Some(lab) = Lab::up(&["--hosts", "2", "--loss", "30%"]) else { return };
+    let status = json(&unisono(["lab", "status", "--json"]));
+    let own = status["labs"].as_array().unwrap().iter().find(|own| own["lab"] == lab.name.as_str());
+    assert_eq!(own.unwrap()["loss"], "30%", "{status}");
+    let pass = |from: &str, to: &str| {
+        let counting = lab.start(to, "count");
+        let mut flooding = lab.start(from, &format!("flood 10.195.0.{to}"));
+        let counted = counted(counting);
+        flooding.wait().unwrap();
+        counted[0] + counted[1]
+    };
+    assert!(pass("1", "2") > 0.0);
+    let cut = unisono(["lab", "cut", "1", "2", "--name", &lab.name]);
+    assert_eq!(cut.status.code(), Some(0), "{cut:?}");
+    assert_eq!(pass("1", "2"), 0.0);
+    let mend = unisono(["lab", "mend", "1", "2", "--name", &lab.name]);
+    assert_eq!(mend.status.code(), Some(0), "{mend:?}");
+    assert!(pass("1", "2") > 0.0);
+}
+
+#[test]
+fn bad_words_are_refused_before_anything_is_done() {
+    for bad in [
+        &["lab", "up", "--rate", "10"][..],
+        &["lab", "up", "--loss", "1"],
+        &["lab", "up", "--hosts", "0"],
+        &["lab", "exec", "1"],
+    ] {
+        let output = unisono(bad);
+        assert_eq!(output.status.code(), Some(2), "{bad:?}: {output:?}");
+    }
+}
