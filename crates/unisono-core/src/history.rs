@@ -79,11 +79,11 @@ pub(crate) struct History {
     /// Entries with a number whose data has not come.
     dataless: usize,
     /// Views, each from a place on; the first is that of `base`.
-    views: VecDeque<(Seqno, Members)>,
+    views: Vec<(Seqno, Members)>,
     /// Naming events and whom they name; the first is that of `base`.
-    terms: VecDeque<(Seqno, Uid)>,
+    terms: Vec<(Seqno, Uid)>,
     /// Joins, leaves and resets beyond `base`, ascending.
-    changes: VecDeque<Seqno>,
+    changes: Vec<Seqno>,
     /// The place of the last join or leave ever, or of the epoch's beginning.
     last_change: Seqno,
     at_base: Table<SenderMark>,
@@ -103,9 +103,9 @@ impl History {
             received: base.seqno,
             bytes: 0,
             dataless: 0,
-            views: VecDeque::from([(base.seqno, Arc::new(base.members.clone()))]),
-            terms: VecDeque::from([base.term]),
-            changes: VecDeque::new(),
+            views: Vec::from([(base.seqno, Arc::new(base.members.clone()))]),
+            terms: Vec::from([base.term]),
+            changes: Vec::new(),
             last_change: base.seqno,
             at_base: marks.clone(),
             at_received: marks,
@@ -223,7 +223,7 @@ impl History {
 
     /// The last join or leave that lies beyond `seqno` and in the log.
     pub(crate) fn change_beyond(&self, seqno: Seqno) -> Option<Seqno> {
-        self.changes.back().copied().filter(|&place| place > seqno)
+        self.changes.last().copied().filter(|&place| place > seqno)
     }
 
     /// The view changed after `seqno`, at `through` or before.
@@ -332,17 +332,17 @@ impl History {
                 let Some(rank) = members.iter().position(|member| member.uid == *uid) else { return };
                 members.remove(rank);
                 if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push_back((seqno, members[rank % members.len()].uid));
+                    self.terms.push((seqno, members[rank % members.len()].uid));
                 }
                 self.at_received.remove(*uid);
             }
             Change::Role { orderer } => {
-                self.terms.push_back((seqno, *orderer));
+                self.terms.push((seqno, *orderer));
                 return;
             }
         }
-        self.views.push_back((seqno, Arc::new(members)));
-        self.changes.push_back(seqno);
+        self.views.push((seqno, Arc::new(members)));
+        self.changes.push(seqno);
         self.last_change = seqno;
     }
 
@@ -380,13 +380,13 @@ impl History {
             }
         }
         while self.views.len() > 1 && self.views[1].0 <= self.base {
-            self.views.pop_front();
+            self.views.remove(0);
         }
         while self.terms.len() > 1 && self.terms[1].0 <= self.base {
-            self.terms.pop_front();
+            self.terms.remove(0);
         }
-        while self.changes.front().is_some_and(|&place| place <= self.base) {
-            self.changes.pop_front();
+        while self.changes.first().is_some_and(|&place| place <= self.base) {
+            self.changes.remove(0);
         }
     }
 
@@ -407,7 +407,7 @@ impl History {
         self.views.retain(|(place, _)| *place <= keep);
         self.terms.retain(|(place, _)| *place <= keep);
         self.changes.retain(|place| *place <= keep);
-        self.last_change = self.last_change.min(self.changes.back().copied().unwrap_or(self.base));
+        self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
         let mut marks = self.at_base.clone();
         for place in self.base + 1..=self.received {
             self.mark_entry(&mut marks, place);
@@ -420,9 +420,9 @@ impl History {
         let orderer = members.first().map_or(Uid(0), |member| member.uid);
         close_messages(&mut self.at_received, Some(&members));
         let seqno = self.append(Entry::Reset(Box::new(reset)));
-        self.views.push_back((seqno, Arc::new(members)));
-        self.terms.push_back((seqno, orderer));
-        self.changes.push_back(seqno);
+        self.views.push((seqno, Arc::new(members)));
+        self.terms.push((seqno, orderer));
+        self.changes.push(seqno);
         self.last_change = seqno;
         seqno
     }

@@ -488,7 +488,7 @@ impl Group {
     // --- data on its way to a number ---
 
     /// Messages that ask for a place.
-    pub(crate) fn handle_data(&mut self, now: Time, data: &crate::wire::Data) {
+    pub(crate) fn handle_data(&mut self, now: Time, data: crate::wire::Data) {
         if self.recovery.has_promised() || !self.may_send(data.sender) {
             return;
         }
@@ -496,7 +496,7 @@ impl Group {
         let window = u64::from(self.config.window);
         let broadcast = data.method == crate::wire::Method::Bb;
         let mut fresh = false;
-        for (number, piece) in (data.first..).zip(data.pieces.iter()) {
+        for (number, piece) in (data.first..).zip(data.pieces) {
             if broadcast && self.history.supply(data.sender, number, piece.more, &piece.bytes) {
                 self.probe(Probe::NumberBeforeData);
                 continue;

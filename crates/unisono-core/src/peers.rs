@@ -132,30 +132,34 @@ impl Peers {
         self.get(uid).map(|peer| peer.member.address)
     }
 
-    /// The highest place that at least `holders` of `view` are known to hold through, `me` included with `mine`.
+    /// The highest place through `mine` that at least `holders` of `view` are known to hold through, `me` included with
+    /// `mine`.
     pub(crate) fn held_by(&self, view: &Members, holders: usize, me: Uid, mine: Seqno) -> Seqno {
         let known = |uid: Uid| if uid == me { mine } else { self.get(uid).map_or(0, |peer| peer.received) };
+        let mut marks = view.iter().map(|member| known(member.uid));
         match holders {
-            0 => Seqno::MAX,
-            1 => view.iter().map(|member| known(member.uid)).max().unwrap_or(0),
+            0 => mine,
             _ if holders > view.len() => 0,
             2 => {
                 let (mut highest, mut second) = (0, 0);
-                for mark in view.iter().map(|member| known(member.uid)) {
+                // Mostly the first ones asked hold all there is.
+                while second < mine
+                    && let Some(mark) = marks.next()
+                {
                     second = second.max(mark.min(highest));
                     highest = highest.max(mark);
                 }
-                second
+                second.min(mine)
             }
             _ if holders <= FEW => {
                 let mut highest = [0; FEW];
-                view.iter().for_each(|member| sink(&mut highest[..holders], known(member.uid)));
-                highest[holders - 1]
+                marks.for_each(|mark| sink(&mut highest[..holders], mark));
+                highest[holders - 1].min(mine)
             }
             _ => {
-                let mut marks: Vec<Seqno> = view.iter().map(|member| known(member.uid)).collect();
+                let mut marks: Vec<Seqno> = marks.collect();
                 marks.sort_unstable_by(|a, b| b.cmp(a));
-                marks[holders - 1]
+                marks[holders - 1].min(mine)
             }
         }
     }
@@ -203,7 +207,8 @@ mod tests {
             for holders in 1..=view.len() {
                 let through = peers.held_by(&view, holders, Uid(0), mine);
                 let hold = |place| marks.iter().chain([&mine]).filter(|&&mark| mark >= place).count();
-                assert!(hold(through) >= holders && hold(through + 1) < holders, "{holders} of {marks:?}");
+                let is_most = through == mine || hold(through + 1) < holders;
+                assert!(through <= mine && hold(through) >= holders && is_most, "{holders} of {marks:?}");
             }
             assert_eq!(peers.held_by(&view, view.len() + 1, Uid(0), mine), 0);
         }

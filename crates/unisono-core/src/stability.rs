@@ -65,9 +65,14 @@ impl Group {
         let hint = self.acknowledging.accepted_hint.min(self.history.received());
         let told = self.acknowledging.accepted_hint;
         while self.accepted < self.history.received() {
-            let view = self.history.view_at(self.accepted).clone();
             let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
-            if !self.accept_within(&view, last, hint) {
+            let (through, is_to_be_told) = self.acceptable_within(last, hint);
+            self.accepted = through;
+            // Whoever holds a message knows two holders, itself and the orderer: only more must be told.
+            if is_to_be_told && self.order.is_acting() {
+                self.order.heartbeat_due = true;
+            }
+            if through < last {
                 break;
             }
         }
@@ -80,56 +85,53 @@ impl Group {
         }
     }
 
-    /// Accepts entries through `last`, all numbered in `view` (only `last` itself may change it). False if one must
-    /// wait.
-    fn accept_within(&mut self, view: &Members, last: Seqno, hint: Seqno) -> bool {
+    /// How far entries through `last`, all numbered in one view (only `last` itself may change it), can be accepted,
+    /// and whether somebody must be told of one of them.
+    fn acceptable_within(&self, last: Seqno, hint: Seqno) -> (Seqno, bool) {
         let mine = self.history.received();
+        let view = self.history.view_at(self.accepted);
         let mut cached: Option<(usize, Seqno)> = None;
-        let mut to_be_told = false;
-        while self.accepted < mine.min(last) {
-            let seqno = self.accepted + 1;
-            if seqno > hint {
-                let Some(entry) = self.history.get(seqno) else { return false };
-                let acceptable = match entry {
-                    Entry::Message(message) => {
-                        let needed = self.holders_needed(view.len(), message.resilience);
-                        to_be_told |= needed > 2;
-                        let sender = message.sender;
-                        let through = match cached {
-                            Some((known, through)) if known == needed => through,
-                            _ => self.peers.held_by(view, needed, self.me.uid, mine),
-                        };
-                        cached = Some((needed, through));
-                        through >= seqno
-                            || (self.broken(Planted::SenderCountsAsHolder)
-                                && self.holders(view, seqno, Some(sender)) >= needed)
+        let (mut concerns_others, mut is_to_be_told) = (false, false);
+        let mut accepted = self.accepted.max(hint.min(mine.min(last)));
+        while accepted < mine.min(last) {
+            let seqno = accepted + 1;
+            let Some(entry) = self.history.get(seqno) else { break };
+            let acceptable = match entry {
+                Entry::Message(message) => {
+                    let needed = self.holders_needed(view.len(), message.resilience);
+                    concerns_others |= needed > 2;
+                    let sender = message.sender;
+                    let through = match cached {
+                        Some((known, through)) if known == needed => through,
+                        _ => self.peers.held_by(view, needed, self.me.uid, mine),
+                    };
+                    cached = Some((needed, through));
+                    through >= seqno
+                        || (self.broken(Planted::SenderCountsAsHolder)
+                            && self.holders(view, seqno, Some(sender)) >= needed)
+                }
+                Entry::Change(change) => match &**change {
+                    // Like a message, and held by the successor.
+                    Change::Role { orderer } => {
+                        let needed = self.holders_needed(view.len(), 0);
+                        concerns_others = true;
+                        self.holds(*orderer, seqno)
+                            && self.peers.held_by(view, needed, self.me.uid, mine) >= seqno
                     }
-                    Entry::Change(change) => match &**change {
-                        // Like a message, and held by the successor.
-                        Change::Role { orderer } => {
-                            let needed = self.holders_needed(view.len(), 0);
-                            to_be_told = true;
-                            self.holds(*orderer, seqno)
-                                && self.peers.held_by(view, needed, self.me.uid, mine) >= seqno
-                        }
-                        change => {
-                            to_be_told = true;
-                            self.change_is_held(view, seqno, change)
-                        }
-                    },
-                    Entry::Reset(_) => true,
-                };
-                if !acceptable {
-                    return false;
-                }
-                // Whoever holds a message knows two holders, itself and the orderer: only more must be told.
-                if to_be_told && self.order.is_acting() {
-                    self.order.heartbeat_due = true;
-                }
+                    change => {
+                        concerns_others = true;
+                        self.change_is_held(view, seqno, change)
+                    }
+                },
+                Entry::Reset(_) => true,
+            };
+            if !acceptable {
+                break;
             }
-            self.accepted = seqno;
+            is_to_be_told |= concerns_others;
+            accepted = seqno;
         }
-        true
+        (accepted, is_to_be_told)
     }
 
     fn holders(&self, view: &Members, seqno: Seqno, also: Option<Uid>) -> usize {
@@ -359,6 +361,11 @@ impl Group {
 
     /// What every member holds: as the orderer counts it, or as it said.
     pub(crate) fn stable(&self) -> Seqno {
+        self.stable_beyond(0)
+    }
+
+    /// The same if it lies beyond `floor`; otherwise any place that does not.
+    fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {
             return self.history.received();
         }
@@ -369,6 +376,9 @@ impl Group {
         for member in self.history.view().iter() {
             if member.uid != self.me.uid {
                 stable = stable.min(self.peers.get(member.uid).map_or(0, |peer| peer.received));
+                if stable <= floor {
+                    return stable;
+                }
             }
         }
         for peer in self.peers.iter() {
@@ -415,7 +425,7 @@ impl Group {
         }
         // What is stable is asked last: an orderer has to look at everybody.
         if through > self.history.base() {
-            through = through.min(self.stable());
+            through = through.min(self.stable_beyond(self.history.base()));
             self.history.purge(through);
         }
     }

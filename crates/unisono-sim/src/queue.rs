@@ -1,11 +1,14 @@
 //! What is going to happen, in the order in which it will.
 //!
-//! A four-way heap: its nodes share cache lines, and with the few hundred entries that a simulated group keeps it
-//! is two or three levels deep. Entries of one moment come out in the order in which they went in, so a run never
-//! depends on how the heap happens to lie.
+//! What comes soon, before all that waits long, is a short sorted list: datagrams under way, mostly, while the heap
+//! keeps timers and plans. The heap is four-way: its nodes share cache lines, and with the few hundred entries that a
+//! simulated group keeps it is two or three levels deep. Entries of one moment come out in the order in which they went
+//! in, so a run never depends on how they happen to lie.
 
 /// Entries of type `E`, each due at a time in nanoseconds.
 pub(crate) struct Queue<E> {
+    /// Those before all in the heap, the first of them last.
+    soon: Vec<Entry<E>>,
     heap: Vec<Entry<E>>,
     pushed: u64,
 }
@@ -29,15 +32,54 @@ impl<E: Copy> Entry<E> {
 
 const CHILDREN: usize = 4;
 
+/// A longer list costs more than the heap.
+const SOON_MAX: usize = 16;
+
 impl<E: Copy> Queue<E> {
     pub(crate) fn new() -> Queue<E> {
-        Queue { heap: Vec::with_capacity(1024), pushed: 0 }
+        Queue { soon: Vec::with_capacity(SOON_MAX + 1), heap: Vec::with_capacity(1024), pushed: 0 }
     }
 
     /// Lets `event` happen at `time`.
     pub(crate) fn push(&mut self, time: u64, event: E) {
         let entry = Entry { key: u128::from(time) << 64 | u128::from(self.pushed), event };
         self.pushed += 1;
+        if self.heap.first().is_some_and(|first| first.before(&entry)) {
+            self.sift_up(entry);
+            return;
+        }
+        let later = self.soon.iter().rposition(|other| entry.before(other)).map_or(0, |last| last + 1);
+        self.soon.insert(later, entry);
+        if self.soon.len() > SOON_MAX {
+            let latest = self.soon.remove(0);
+            self.sift_up(latest);
+        }
+    }
+
+    /// When the next event happens.
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.soon.last().or(self.heap.first()).map(Entry::time)
+    }
+
+    /// The next event and its time.
+    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
+        let first = match self.soon.pop() {
+            Some(first) => first,
+            None => self.pop_heap()?,
+        };
+        Some((first.time(), first.event))
+    }
+
+    fn pop_heap(&mut self) -> Option<Entry<E>> {
+        let first = *self.heap.first()?;
+        let last = self.heap.pop()?;
+        if !self.heap.is_empty() {
+            self.sift_down(last);
+        }
+        Some(first)
+    }
+
+    fn sift_up(&mut self, entry: Entry<E>) {
         let mut hole = self.heap.len();
         self.heap.push(entry);
         while hole > 0 {
@@ -49,21 +91,6 @@ impl<E: Copy> Queue<E> {
             hole = parent;
         }
         self.heap[hole] = entry;
-    }
-
-    /// When the next event happens.
-    pub(crate) fn next_time(&self) -> Option<u64> {
-        self.heap.first().map(Entry::time)
-    }
-
-    /// The next event and its time.
-    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
-        let first = *self.heap.first()?;
-        let last = self.heap.pop()?;
-        if !self.heap.is_empty() {
-            self.sift_down(last);
-        }
-        Some((first.time(), first.event))
     }
 
     fn sift_down(&mut self, entry: Entry<E>) {

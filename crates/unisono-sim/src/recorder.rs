@@ -2,7 +2,7 @@
 //! words when somebody reads along.
 
 use crate::properties::{Judge, Violation};
-use crate::record::{End, Life, Names, Record, What, hash, mix};
+use crate::record::{End, Life, Names, Record, Reset, What, hash, mix};
 use std::io::Write;
 use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
 
@@ -97,7 +97,11 @@ impl Recorder {
     pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
         let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
         self.fold(&record);
-        self.count(&record.what);
+        match &record.what {
+            What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
+            What::Reset(reset) => self.count_reset(reset),
+            _ => {}
+        }
         if self.trace.is_some() {
             self.tell_record(now, process, &record);
         }
@@ -174,19 +178,14 @@ impl Recorder {
         }
     }
 
-    fn count(&mut self, what: &What) {
-        match what {
-            What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
-            What::Reset(reset) => {
-                let index = reset.view.epoch.index();
-                if self.entered.len() <= index {
-                    self.entered.resize(index + 1, false);
-                }
-                if !std::mem::replace(&mut self.entered[index], true) {
-                    self.totals.resets += 1;
-                }
-            }
-            _ => {}
+    #[cold]
+    fn count_reset(&mut self, reset: &Reset) {
+        let index = reset.view.epoch.index();
+        if self.entered.len() <= index {
+            self.entered.resize(index + 1, false);
+        }
+        if !std::mem::replace(&mut self.entered[index], true) {
+            self.totals.resets += 1;
         }
     }
 

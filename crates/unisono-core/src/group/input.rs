@@ -262,7 +262,7 @@ impl Group {
 
     fn handle_inside(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
         match frame {
-            Frame::Data(data) => self.handle_data(now, &data),
+            Frame::Data(data) => self.handle_data(now, data),
             Frame::Ordered(ordered) => self.handle_ordered(now, ordered, level),
             Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
             Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
@@ -348,7 +348,7 @@ impl Group {
         if last <= self.history.received() || !self.takes(seqno, level) {
             return;
         }
-        for (offset, piece) in (0..).zip(pieces.iter()) {
+        for (offset, piece) in (0..).zip(pieces) {
             let message = Message {
                 sender,
                 number: first + offset,

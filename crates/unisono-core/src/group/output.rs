@@ -93,10 +93,14 @@ impl Group {
     }
 
     fn pack(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
-        if let Some(packed) = self.pack_mail(out) {
+        if !self.mail.is_empty()
+            && let Some(packed) = self.pack_mail(out)
+        {
             return Some(packed);
         }
-        if let Some(packed) = self.pack_serve(out) {
+        if !self.serves.is_empty()
+            && let Some(packed) = self.pack_serve(out)
+        {
             return Some(packed);
         }
         if matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone) {
@@ -115,7 +119,7 @@ impl Group {
         if let Some(to) = self.pack_own(now, out) {
             return Some((to, self.epoch_tag));
         }
-        self.pack_acknowledgement(now, out)
+        if self.acknowledging.due { self.pack_acknowledgement(now, out) } else { None }
     }
 
     /// Room for the header, which is written when the datagram is finished.
@@ -125,6 +129,7 @@ impl Group {
     }
 
     /// Writes the header and seals.
+    #[inline(never)]
     fn finish(&mut self, under: EpochTag, out: &mut [u8]) {
         self.packet_number += 1;
         let header = Header {
@@ -143,6 +148,7 @@ impl Group {
     }
 
     /// Control frames: those for one place go together.
+    #[inline(never)]
     fn pack_mail(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
         loop {
             let first = self.mail.pop_front()?;
@@ -174,6 +180,7 @@ impl Group {
     }
 
     /// Places that somebody asked for.
+    #[inline(never)]
     fn pack_serve(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
         loop {
             let mut serve = self.serves.pop_front()?;
@@ -288,10 +295,12 @@ impl Group {
         // What every member holds needs no announcing.
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
+        (first <= last || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
+    }
+
+    #[inline(never)]
+    fn pack_news(&mut self, now: Time, out: &mut Vec<u8>, first: Seqno, last: Seqno) -> bool {
         let news = first <= last;
-        if !news && !self.order.heartbeat_due {
-            return false;
-        }
         if self.peers.len() == 0 {
             self.order.announced = last.max(self.order.announced);
             self.order.heartbeat_due = false;
@@ -335,6 +344,13 @@ impl Group {
             return None;
         }
         let window = u64::from(self.config.window);
+        self.outbox.next_to_send(window)?;
+        self.pack_messages(now, out)
+    }
+
+    #[inline(never)]
+    fn pack_messages(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
+        let window = u64::from(self.config.window);
         let (first, head) = self.outbox.next_to_send(window)?;
         let orderer = self.named();
         let address = self.peers.address(orderer)?;
@@ -373,10 +389,8 @@ impl Group {
         Some(if broadcast { Destination::Everyone } else { Destination::Address(address) })
     }
 
+    #[inline(never)]
     fn pack_acknowledgement(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
-        if !self.acknowledging.due {
-            return None;
-        }
         self.acknowledging.due = false;
         let to = self.acknowledge_to()?;
         let address = self.peers.address(to)?;

@@ -78,6 +78,9 @@ impl Group {
     /// silence meanwhile says nothing.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let Some((deadline, _)) = self.poll_timeout() else { return };
+        if now <= deadline {
+            return;
+        }
         let late = now.since(deadline);
         self.detector.note_strain(now, late);
         if late <= ASLEEP {

@@ -6,6 +6,7 @@
 use super::MORE;
 use super::frame::{PIECE_BYTES_MAX, Piece, Pieces};
 use alloc::vec::Vec;
+use bytes::{Buf, Bytes};
 use core::iter::FusedIterator;
 
 impl Pieces {
@@ -39,6 +40,15 @@ impl Pieces {
     /// One piece after the other, each a slice of the datagram.
     pub fn iter(&self) -> PiecesIter<'_> {
         PiecesIter { pieces: self, position: 0, left: self.count }
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Piece;
+    type IntoIter = PiecesIntoIter;
+
+    fn into_iter(self) -> PiecesIntoIter {
+        PiecesIntoIter { rest: self.bytes, left: self.count }
     }
 }
 
@@ -78,3 +88,52 @@ impl Iterator for PiecesIter<'_> {
 
 impl ExactSizeIterator for PiecesIter<'_> {}
 impl FusedIterator for PiecesIter<'_> {}
+
+/// The same of [`Pieces`] that are not needed any more: the last piece takes over their hold on the datagram.
+#[derive(Clone, Debug)]
+pub struct PiecesIntoIter {
+    rest: Bytes,
+    left: u16,
+}
+
+impl Iterator for PiecesIntoIter {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let length = u16::from_be_bytes(*self.rest.first_chunk::<2>()?);
+        self.rest.advance(2);
+        self.left -= 1;
+        let bytes = if self.left == 0 {
+            core::mem::take(&mut self.rest)
+        } else {
+            self.rest.split_to(usize::from(length & !MORE))
+        };
+        Some(Piece { more: length & MORE != 0, bytes })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for PiecesIntoIter {}
+impl FusedIterator for PiecesIntoIter {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn taken_apart_or_looked_at_they_are_the_same() {
+        let piece = |more, text: &'static str| Piece { more, bytes: Bytes::from_static(text.as_bytes()) };
+        for pieces in
+            [vec![piece(false, "alone")], vec![piece(true, "a"), piece(false, ""), piece(true, "bc")]]
+        {
+            let run = Pieces::from_pieces(&pieces);
+            assert!(run.iter().eq(pieces.iter().cloned()));
+            assert_eq!(run.clone().into_iter().len(), pieces.len());
+            assert!(run.into_iter().eq(pieces));
+        }
+    }
+}

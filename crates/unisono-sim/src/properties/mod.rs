@@ -64,9 +64,12 @@ pub trait Property {
     /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
     /// its index.
     fn observe_pile(&mut self, pile: &Pile, end: usize) -> Result<(), (usize, Violation)> {
-        for (first, word) in (0..).step_by(64).zip(pile.of_kinds(self.interests())) {
-            for index in bits(word).map(|bit| first + bit).take_while(|index| *index < end) {
-                self.observe(&pile.records[index]).map_err(|violation| (index, violation))?;
+        let records = &pile.records[..end.min(pile.records.len())];
+        let wanted = pile.of_kinds(self.interests());
+        for ((first, records), word) in (0..).step_by(64).zip(records.chunks(64)).zip(wanted) {
+            for index in bits(word) {
+                let Some(record) = records.get(index) else { break };
+                self.observe(record).map_err(|violation| (first + index, violation))?;
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ impl Streams {
     }
 
     /// Takes note of an event; of other records, nothing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {
         match &record.what {
             What::Delivered { seqno, .. } => self.0.at(record.life).last = *seqno,
@@ -51,6 +51,7 @@ impl Streams {
     }
 
     /// Takes note of an event that is no message.
+    #[cold]
     fn follow_change(&mut self, record: &Record) {
         let stream = self.0.at(record.life);
         match &record.what {
@@ -111,14 +112,21 @@ pub(super) fn placed_at(event: &What) -> Option<Seqno> {
 
 /// An event's epoch, its place there, and a hash of what it says, the same for all who receive it. Entering is the
 /// joiner's side of its own join. Nothing for records that have no place: a founder's entering among them.
-#[inline]
+#[inline(always)]
 pub(super) fn placed(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
-    let value = |kind: Kind, words: [u64; 3]| words.into_iter().fold(kind as u64, mix) | 1;
     match &record.what {
         What::Delivered { seqno, sender, number, hash } => {
-            let words = [u64::from(sender.0), *number, *hash];
-            Some((stream.epoch?, *seqno, value(Kind::Delivered, words)))
+            Some((stream.epoch?, *seqno, mix(mix(u64::from(sender.0), *number), *hash) | 1))
         }
+        _ => placed_change(record, stream),
+    }
+}
+
+/// The same for an event that is no message.
+#[cold]
+fn placed_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
+    let value = |kind: Kind, words: [u64; 3]| words.into_iter().fold(kind as u64, mix) | 1;
+    match &record.what {
         What::Joined { seqno, member, .. } => {
             Some((stream.epoch?, *seqno, value(Kind::Joined, [u64::from(member.0), 0, 0])))
         }
@@ -153,6 +161,7 @@ struct Branch {
 
 impl Lineage {
     /// `child` follows `parent` (nothing: a group was founded) and begins at `start`.
+    #[cold]
     pub(super) fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
         let branch = self.0.at(child);
         branch.start.get_or_insert(start);
@@ -163,7 +172,7 @@ impl Lineage {
     }
 
     /// Takes note of a founding or reset. To be called before [`Streams::follow`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
         match &record.what {
             What::Entered { seqno: 0, view } => self.link(None, view.epoch, 0),
@@ -284,20 +293,25 @@ impl MarkTable {
     }
 
     /// Takes note of a mark that moved; of other records, nothing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {
         match record.what {
             What::Stored { epoch, through } => {
                 let mark = self.now.at(record.life);
                 if mark.epoch != Some(epoch) || through < mark.stored {
                     let before = mark.epoch.replace(epoch).map(|last| (last, mark.stored));
-                    self.past.at(record.life).extend(before);
+                    self.put_by(record.life, before);
                 }
-                mark.stored = through;
+                self.now.at(record.life).stored = through;
             }
             What::Accepted { through, .. } => self.now.at(record.life).accepted = through,
             _ => {}
         }
+    }
+
+    #[cold]
+    fn put_by(&mut self, life: Life, before: Option<(Epoch, Seqno)>) {
+        self.past.at(life).extend(before);
     }
 
     /// Whether this life, dead or alive, ever held everything through `seqno` of `epoch`.
@@ -327,7 +341,7 @@ impl<T> Default for Messages<T> {
 
 impl<T: Clone + Default> Messages<T> {
     /// The entry, made if there is none yet; nothing if the number is beyond all reason.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&mut self, sender: Life, number: u64) -> Option<&mut T> {
         self.0.at(sender).at(number)
     }

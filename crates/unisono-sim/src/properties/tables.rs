@@ -36,9 +36,14 @@ impl<T: Default> Table<T> {
     pub(super) fn at(&mut self, key: impl Counted) -> &mut T {
         let index = key.count();
         if index >= self.0.len() {
-            self.0.resize_with(index + 1, T::default);
+            self.grow(index);
         }
         &mut self.0[index]
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.0.resize_with(index + 1, T::default);
     }
 
     /// The value, if there is one.
@@ -91,6 +96,7 @@ impl<T: Clone + Default> Places<T> {
         self.values.first_mut()
     }
 
+    #[cold]
     fn grow(&mut self, place: u64) -> Option<&mut T> {
         if self.values.is_empty() {
             self.first = place;

@@ -8,7 +8,7 @@ use crate::network::{DatagramId, Fate, Path};
 use crate::record::{Life, What, mark_changes};
 use crate::trap::{Deed, FrameSet};
 use crate::words;
-use unisono_core::{Destination, EpochTag, Event};
+use unisono_core::{Destination, EpochTag, Event, MessageNumber, Outcome};
 
 /// What a member's driver found when it took what the member had to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,7 @@ impl World {
         }
     }
 
+    #[inline(never)]
     fn note_moved_marks(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         let marks = resident.group.marks();
@@ -87,14 +88,22 @@ impl World {
         resident.marks = marks;
     }
 
+    #[inline]
     fn take_results(&mut self, process: usize) {
-        let Some(resident) = &mut self.processes[process].resident else { return };
-        while let Some((number, outcome)) = resident.group.poll_sent() {
-            if let Some(diary) = &mut self.diary {
-                diary.result(process, number, &outcome);
-            }
-            self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
+        while let Some(resident) = &mut self.processes[process].resident
+            && let Some((number, outcome)) = resident.group.poll_sent()
+        {
+            self.take_result(process, number, outcome);
         }
+    }
+
+    #[inline(never)]
+    fn take_result(&mut self, process: usize, number: MessageNumber, outcome: Outcome) {
+        let Some(resident) = &self.processes[process].resident else { return };
+        if let Some(diary) = &mut self.diary {
+            diary.result(process, number, &outcome);
+        }
+        self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
     }
 
     /// True if there was something to take.
