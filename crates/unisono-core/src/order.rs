@@ -406,7 +406,7 @@ impl Group {
         if self.order.numbered == event {
             self.order.heartbeat_due = true;
         } else {
-            let heartbeat = self.say_heartbeat();
+            let heartbeat = self.say_heartbeat(now);
             self.post(named, Frame::Heartbeat(heartbeat));
         }
         let after = (self.order.heartbeat_after * 2).clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE);
@@ -421,14 +421,14 @@ impl Group {
     }
 
     /// A heartbeat that goes out.
-    pub(crate) fn say_heartbeat(&mut self) -> Heartbeat {
-        let heartbeat = self.heartbeat();
+    pub(crate) fn say_heartbeat(&mut self, now: Time) -> Heartbeat {
+        let heartbeat = self.heartbeat(now);
         self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
         heartbeat
     }
 
     /// What a heartbeat says now.
-    fn heartbeat(&self) -> Heartbeat {
+    fn heartbeat(&self, now: Time) -> Heartbeat {
         Heartbeat {
             term: self.term(),
             acting: self.order.acting.is_some(),
@@ -437,6 +437,7 @@ impl Group {
             stable: self.stable(),
             stamp: self.order.stamp,
             multicast: self.order.acting.is_some() && self.all_hear_multicast(),
+            late_ms: self.detector.late_ms(now),
         }
     }
 
@@ -458,7 +459,8 @@ impl Group {
         due
     }
 
-    pub(crate) fn handle_heartbeat(&mut self, from: Uid, heartbeat: &Heartbeat) {
+    pub(crate) fn handle_heartbeat(&mut self, now: Time, from: Uid, heartbeat: &Heartbeat) {
+        self.detector.note_late(now, heartbeat.late_ms);
         if self.recovery.has_promised() {
             return;
         }
@@ -550,7 +552,7 @@ impl Group {
 
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
     fn repeat_to(&mut self, now: Time, to: Uid) {
-        let heartbeat = self.say_heartbeat();
+        let heartbeat = self.say_heartbeat(now);
         if let Some(peer) = self.peers.get_mut(to)
             && now.since(peer.told_at) > Duration::from_millis(5)
         {

@@ -313,6 +313,7 @@ impl Group {
             delivered: self.delivered,
             stamp: self.acknowledging.stamp,
             hears_multicast: self.hears_multicast(now),
+            late_ms: self.detector.late_ms(now),
         }
     }
 

@@ -266,7 +266,7 @@ impl Group {
             Frame::Ordered(ordered) => self.handle_ordered(now, ordered, level),
             Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
             Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
-            Frame::Heartbeat(heartbeat) => self.handle_heartbeat(from, &heartbeat),
+            Frame::Heartbeat(heartbeat) => self.handle_heartbeat(now, from, &heartbeat),
             Frame::Watermarks(marks) => self.handle_watermarks(now, from, &marks),
             Frame::Nack { ranges } => self.handle_nack(from, &ranges),
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
@@ -394,6 +394,7 @@ impl Group {
     fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
         let end = self.history.end();
         let stamp = self.order.stamp;
+        self.detector.note_late(now, marks.late_ms);
         let Some(peer) = self.peers.get_mut(from) else { return };
         // Nobody holds what nobody numbered.
         peer.received = peer.received.max(marks.received.min(end));

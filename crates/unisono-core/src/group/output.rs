@@ -111,7 +111,7 @@ impl Group {
         }
         if self.multicast_probe_is_due(now) {
             self.begin_datagram(out);
-            let heartbeat = self.say_heartbeat();
+            let heartbeat = self.say_heartbeat(now);
             let limit = self.settings.datagram_bytes_max;
             Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
             return Some((Destination::Multicast, self.epoch_tag));
@@ -311,7 +311,7 @@ impl Group {
         let mut heartbeat_sent = false;
         if self.order.heartbeat_due {
             self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
-            let heartbeat = self.say_heartbeat();
+            let heartbeat = self.say_heartbeat(now);
             heartbeat_sent = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
         }
         if news {

@@ -28,31 +28,54 @@ const DEAF_AFTER_SILENCES: u32 = 6;
 const ASLEEP: Duration = Duration::from_millis(40);
 
 /// Patience with the silent and with voters grows by so many times the strain.
-const STRAINED: u32 = 4;
+const STRAINED: u32 = 6;
+/// The most of it that voters get.
+const VOTERS_LEEWAY_MAX: Duration = Duration::from_millis(200);
 /// More strain than this is not reckoned with.
 const STRAIN_MAX: Duration = Duration::from_millis(200);
 /// Strain is forgotten so many times slower than it lasted.
-const STRAIN_MEMORY: u32 = 32;
+const STRAIN_MEMORY: u32 = 64;
+
+/// The longest that somebody was late, forgotten with time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lateness(Duration, Time);
+
+impl Lateness {
+    fn of_late(self, now: Time) -> Duration {
+        self.0.saturating_sub(now.since(self.1) / STRAIN_MEMORY)
+    }
+
+    fn note(&mut self, now: Time, late: Duration) {
+        if late > self.of_late(now) {
+            *self = Lateness(late.min(STRAIN_MAX), now);
+        }
+    }
+}
 
 /// When the detector looks next, and how much trust time deserves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detector {
     look_at: Option<Time>,
-    /// How late this process or a peer was of late, though alive, and when that was seen.
-    strain: (Duration, Time),
+    /// How late this process was itself.
+    own: Lateness,
+    /// How late others were, though alive: as they say, and as their answers came.
+    others: Lateness,
 }
 
 impl Detector {
     /// Where processors are overloaded everybody is late, and the dead cannot be told from the living as soon.
     fn strain(&self, now: Time) -> Duration {
-        let (strain, at) = self.strain;
-        strain.saturating_sub(now.since(at) / STRAIN_MEMORY)
+        self.own.of_late(now).max(self.others.of_late(now))
     }
 
-    fn note_strain(&mut self, now: Time, late: Duration) {
-        if late > self.strain(now) {
-            self.strain = (late.min(STRAIN_MAX), now);
-        }
+    /// What others are told of this process.
+    pub(crate) fn late_ms(&self, now: Time) -> u8 {
+        u8::try_from(self.own.of_late(now).as_millis()).unwrap_or(u8::MAX)
+    }
+
+    /// What another said of itself.
+    pub(crate) fn note_late(&mut self, now: Time, late_ms: u8) {
+        self.others.note(now, Duration::from_millis(late_ms.into()));
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
@@ -82,7 +105,7 @@ impl Group {
             return;
         }
         let late = now.since(deadline);
-        self.detector.note_strain(now, late);
+        self.detector.own.note(now, late);
         if late <= ASLEEP {
             return;
         }
@@ -133,9 +156,14 @@ impl Group {
         }
     }
 
-    /// What everybody gets beyond the usual time to answer, where members are seen to be late.
-    pub(crate) fn leeway(&self, now: Time) -> Duration {
+    /// What the silent get beyond the usual patience, where members are seen to be late.
+    fn leeway(&self, now: Time) -> Duration {
         self.detector.strain(now) * STRAINED
+    }
+
+    /// What voters get: nobody goes on meanwhile.
+    pub(crate) fn voters_leeway(&self, now: Time) -> Duration {
+        self.leeway(now).min(VOTERS_LEEWAY_MAX)
     }
 
     /// How long a peer may be silent; in larger groups each is heard less often.
@@ -199,7 +227,7 @@ impl Group {
         if let Some(probing) = peer.probing.filter(|probing| probing.nonce == nonce) {
             peer.probing = None;
             peer.heard_us = Some(now);
-            self.detector.note_strain(now, now.since(probing.since));
+            self.detector.others.note(now, now.since(probing.since));
             self.detector.look_soon(now);
             self.probe(Probe::ProbeAnswered);
             self.answer_invitation(now, from);

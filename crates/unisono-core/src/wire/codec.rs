@@ -145,6 +145,7 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
             stable: from.mark("stable")?,
             stamp: from.u32("stamp")?,
             multicast: from.flag("multicast")?,
+            late_ms: from.u8("late")?,
         }),
         FrameKind::Watermarks => Frame::Watermarks(Watermarks {
             received: from.mark("received")?,
@@ -152,6 +153,7 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
             delivered: from.mark("delivered")?,
             stamp: from.u32("stamp")?,
             hears_multicast: from.flag("hears multicast")?,
+            late_ms: from.u8("late")?,
         }),
         FrameKind::Nack => Frame::Nack { ranges: read_ranges(from)? },
         FrameKind::Want => {
@@ -315,6 +317,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(heartbeat.stable);
             out.u32(heartbeat.stamp);
             out.flag(heartbeat.multicast);
+            out.u8(heartbeat.late_ms);
         }
         Frame::Watermarks(watermarks) => {
             out.u64(watermarks.received);
@@ -322,6 +325,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(watermarks.delivered);
             out.u32(watermarks.stamp);
             out.flag(watermarks.hears_multicast);
+            out.u8(watermarks.late_ms);
         }
         Frame::Nack { ranges } => {
             out.count(ranges.len(), NACK_RANGES_MAX);

@@ -250,23 +250,25 @@ impl fmt::Display for Frame {
                 }
             }
             Frame::Heartbeat(heartbeat) => {
-                let Heartbeat { term, acting, end, accepted, stable, stamp, multicast } = *heartbeat;
+                let Heartbeat { term, acting, end, accepted, stable, stamp, multicast, late_ms } = *heartbeat;
                 write!(
                     f,
-                    "stamp {stamp}, term {term}, {}; {}; {}",
+                    "stamp {stamp}, term {term}, {}; {}; {}{}",
                     if acting { "from its orderer" } else { "to whom it names" },
                     Progress { end, accepted, stable },
-                    if multicast { "all hear multicasts" } else { "not all hear multicasts" }
+                    if multicast { "all hear multicasts" } else { "not all hear multicasts" },
+                    Late(late_ms)
                 )
             }
             Frame::Watermarks(marks) => write!(
                 f,
-                "holds through {}, knows accepted through {}, delivered through {}; heard stamp {}, {}",
+                "holds through {}, knows accepted through {}, delivered through {}; heard stamp {}, {}{}",
                 marks.received,
                 marks.accepted,
                 marks.delivered,
                 marks.stamp,
-                if marks.hears_multicast { "hears multicasts" } else { "hears no multicasts" }
+                if marks.hears_multicast { "hears multicasts" } else { "hears no multicasts" },
+                Late(marks.late_ms)
             ),
             Frame::Nack { ranges } => {
                 f.write_str("lacks")?;
@@ -430,6 +432,18 @@ struct Span(&'static str, u64, usize);
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Between(self.0, self.1, self.1.saturating_add(self.2 as u64).saturating_sub(1)).fmt(f)
+    }
+}
+
+/// How late the sender was, if it was.
+struct Late(u8);
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            ms => write!(f, "; late by {ms} ms"),
+        }
     }
 }
 

@@ -346,6 +346,8 @@ pub struct Heartbeat {
     pub stamp: u32,
     /// Every member is seen to hear the group's multicast: others may use it too.
     pub multicast: bool,
+    /// How late the sender's timers were served of late, in milliseconds; 255 for more.
+    pub late_ms: u8,
 }
 
 /// See [`Frame::Watermarks`].
@@ -361,6 +363,8 @@ pub struct Watermarks {
     pub stamp: u32,
     /// Multicasts of this group were heard lately.
     pub hears_multicast: bool,
+    /// How late the sender's timers were served of late, in milliseconds; 255 for more.
+    pub late_ms: u8,
 }
 
 /// See [`Frame::HereIs`].

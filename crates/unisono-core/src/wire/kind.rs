@@ -61,8 +61,8 @@ kinds! {
     Ordered = 0x02, 29;
     Numbers = 0x03, 27;
     Change = 0x04, 17;
-    Heartbeat = 0x05, 38;
-    Watermarks = 0x06, 29;
+    Heartbeat = 0x05, 39;
+    Watermarks = 0x06, 30;
     Nack = 0x07, 18;
     Want = 0x08, 16;
     Gone = 0x09, 8;

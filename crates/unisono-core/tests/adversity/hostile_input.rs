@@ -245,6 +245,7 @@ impl Liar<'_> {
                 stable: self.watermark(),
                 stamp: self.below(50) as u32,
                 multicast: self.chance(0.3),
+                late_ms: self.below(256) as u8,
             }),
             5 => Frame::Watermarks(Watermarks {
                 received: self.watermark(),
@@ -252,6 +253,7 @@ impl Liar<'_> {
                 delivered: self.watermark(),
                 stamp: self.below(50) as u32,
                 hears_multicast: self.chance(0.3),
+                late_ms: self.below(256) as u8,
             }),
             6 => Frame::Nack { ranges: vec![self.range()] },
             7 => {

@@ -126,7 +126,7 @@ fn values_out_of_range_are_refused() {
     };
     let heartbeat = |end| {
         let (term, acting, accepted, stable, stamp, multicast) = (0, true, 0, 0, 0, false);
-        Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast })
+        Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast, late_ms: 0 })
     };
     let proposal = |start, members: &[Uid]| Proposal {
         epoch: EpochId::default(),

@@ -34,14 +34,32 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Change => {
             (place(), change()).prop_map(|(seqno, change)| Frame::Change { seqno, change }).boxed()
         }
-        FrameKind::Heartbeat => (mark(), any::<bool>(), mark(), mark(), mark(), any::<u32>(), any::<bool>())
-            .prop_map(|(term, acting, end, accepted, stable, stamp, multicast)| {
-                Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast })
-            })
-            .boxed(),
-        FrameKind::Watermarks => (mark(), mark(), mark(), any::<u32>(), any::<bool>())
-            .prop_map(|(received, accepted, delivered, stamp, hears_multicast)| {
-                Frame::Watermarks(Watermarks { received, accepted, delivered, stamp, hears_multicast })
+        FrameKind::Heartbeat => {
+            (mark(), any::<bool>(), mark(), mark(), mark(), any::<u32>(), any::<bool>(), any::<u8>())
+                .prop_map(|(term, acting, end, accepted, stable, stamp, multicast, late_ms)| {
+                    Frame::Heartbeat(Heartbeat {
+                        term,
+                        acting,
+                        end,
+                        accepted,
+                        stable,
+                        stamp,
+                        multicast,
+                        late_ms,
+                    })
+                })
+                .boxed()
+        }
+        FrameKind::Watermarks => (mark(), mark(), mark(), any::<u32>(), any::<bool>(), any::<u8>())
+            .prop_map(|(received, accepted, delivered, stamp, hears_multicast, late_ms)| {
+                Frame::Watermarks(Watermarks {
+                    received,
+                    accepted,
+                    delivered,
+                    stamp,
+                    hears_multicast,
+                    late_ms,
+                })
             })
             .boxed(),
         FrameKind::Nack => btree_set(1..=PLACE_MAX, 2..=2 * NACK_RANGES_MAX)

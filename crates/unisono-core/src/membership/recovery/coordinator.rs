@@ -68,7 +68,7 @@ impl Group {
         self.recovery.attempts += 1;
         let (before, after) = self.sides(self.accepted);
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
-        let leeway = self.leeway(now);
+        let leeway = self.voters_leeway(now);
         let mut votes = Table::default();
         votes.insert(self.me.uid, self.own_vote(ballot));
         self.recovery.coordination = Some(Coordination {

@@ -159,7 +159,7 @@ impl Group {
         }
         let rank = self.rank_among_unsuspected() as u32;
         let jitter = Duration::from_nanos(self.random.below(TAKE_OVER.as_nanos() as u64 / 2));
-        self.recovery.begin_at = Some(now + TAKE_OVER + self.leeway(now) + STAGGER * rank + jitter);
+        self.recovery.begin_at = Some(now + TAKE_OVER + self.voters_leeway(now) + STAGGER * rank + jitter);
     }
 
     fn own_vote(&self, ballot: Ballot) -> Vote {
