@@ -87,11 +87,16 @@ pub(crate) fn rounded(value: f64) -> f64 {
 
 /// The text without anything that could steer a terminal: it may come from anybody.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c: char| c.is_control() && c != '\t') {
+    if !text.contains(|c: char| steers(c) && c != '\t') {
         return Cow::Borrowed(text);
     }
-    let escape = |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+    let escape = |c: char| if steers(c) { c.escape_default().collect() } else { c.to_string() };
     Cow::Owned(text.chars().map(escape).collect())
+}
+
+/// Control characters, and those that end a line or turn its direction, so that another text is read than was written.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Bytes as hexadecimal digits.
@@ -107,6 +112,7 @@ mod tests {
     fn nothing_steers_the_terminal() {
         assert_eq!(visible("plain\ttext, ünïcode"), "plain\ttext, ünïcode");
         assert_eq!(visible("red \u{1b}[31m\r"), "red \\u{1b}[31m\\r");
+        assert_eq!(visible("\u{9b}2J \u{202e}bob"), "\\u{9b}2J \\u{202e}bob");
     }
 
     #[test]

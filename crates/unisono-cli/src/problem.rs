@@ -1,6 +1,7 @@
 //! What goes wrong, and the exit status that tells scripts: 1 what was asked for failed, 2 bad usage or
 //! configuration, 3 no quorum. The message says what to do.
 
+use crate::output::visible;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -51,7 +52,9 @@ impl Problem {
         }
         let message = format!("{:#}", self.error);
         if !message.is_empty() {
-            eprintln!("unisono: {message}");
+            // It may quote a file, a name or an address that somebody else wrote.
+            let lines: Vec<_> = message.lines().map(visible).collect();
+            eprintln!("unisono: {}", lines.join("\n"));
         }
         ExitCode::from(self.status)
     }

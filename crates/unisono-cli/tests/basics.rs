@@ -77,6 +77,27 @@ fn bad_usage_and_bad_configuration_are_status_2() {
     }
 }
 
+// Settings, seeds and keys may come from somebody else's file, and are quoted in what is said of them.
+#[test]
+fn what_is_quoted_steers_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("unisono.toml");
+    for text in [
+        &b"key = \x1b[31m"[..],
+        b"'\xc2\x9b31m' = 1",
+        b"bind = \"\\u001b[31m\"",
+        b"transport = \"\\u001b[31m\"",
+        b"seeds = [\"\\u001b[31m\"]",
+        b"key = \"\\u001b[31m\"",
+    ] {
+        std::fs::write(&config, text).unwrap();
+        let output = unisono(["status", "nobody", "--config", config.to_str().unwrap()]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && !said.is_empty());
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    }
+}
+
 #[test]
 fn the_environment_counts_and_a_flag_beats_it() {
     let run = |flags: &[&str]| {

@@ -92,7 +92,8 @@ impl Asker {
         };
         let mut datagram = Vec::new();
         header.write(&mut datagram);
-        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&Frame::Ask { nonce: self.nonce });
+        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES)
+            .frame(&Frame::Ask { nonce: self.nonce, room: PADDED_BYTES as u32 });
         seal(&mut datagram, &header, &Asker::context(self.uid), &mut *self.protection);
         datagram
     }

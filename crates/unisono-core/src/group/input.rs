@@ -12,8 +12,7 @@ use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, Refusal, ReplayWindow, Watermarks,
-    open,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open,
 };
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
@@ -125,7 +124,7 @@ impl Group {
             }
             Frame::Refused { reason } if self.has_asked(from) => self.handle_refused(now, reason),
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
-            Frame::Ask { nonce } => self.handle_ask(now, from, nonce),
+            Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room),
             Frame::Form { .. }
             | Frame::FormPromise(_)
             | Frame::FormOutbid { .. }
@@ -234,16 +233,13 @@ impl Group {
             }
             return;
         }
-        let mut asks_to_leave = false;
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                Frame::Excluded { epoch } => return self.handle_excluded(epoch),
+                Frame::Excluded { uid, epoch } => return self.handle_excluded(uid, epoch),
                 Frame::Farewell { uid, seqno } => return self.handle_farewell(uid, seqno),
-                Frame::Refused { .. } => return self.handle_unknown_here(),
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     return self.handle_decided(now, uid, proposal, entered);
                 }
-                Frame::LeaveRequest { .. } => asks_to_leave = true,
                 _ => {}
             }
         }
@@ -251,12 +247,7 @@ impl Group {
         // listens in vain.
         if may_answer {
             let seqno = self.accepted.max(1);
-            let answer = if asks_to_leave {
-                Frame::Farewell { uid, seqno }
-            } else {
-                Frame::Refused { reason: Refusal::NotNow }
-            };
-            self.post_under(from, self.epoch_tag, answer);
+            self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
         }
     }
 
@@ -284,8 +275,7 @@ impl Group {
             Frame::Prepare(prepare) => self.handle_prepare(now, from, prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
-            Frame::Excluded { epoch } => self.handle_excluded(epoch),
-            Frame::Refused { .. } => self.handle_unknown_here(),
+            Frame::Excluded { uid, epoch } => self.handle_excluded(uid, epoch),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =
                     self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
@@ -364,12 +354,14 @@ impl Group {
     /// An accept without data: what came before by BB is filed under its number.
     fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
         let Numbers { seqno, sender, first, resilience, count } = numbers;
-        for offset in 0..u64::from(count) {
+        let known = (self.history.received() + 1).saturating_sub(seqno);
+        for offset in known..u64::from(count) {
             let (seqno, number) = (seqno + offset, first + offset);
-            if seqno <= self.history.received()
-                || !self.takes(seqno, level)
-                || self.history.held(seqno).is_some()
-            {
+            if !self.takes(seqno, level) {
+                // Nor anything beyond.
+                return;
+            }
+            if seqno <= self.history.received() || self.history.held(seqno).is_some() {
                 continue;
             }
             let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
@@ -446,8 +438,8 @@ impl Group {
         let entered = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         if asks && entered && length > 128 {
             // Whoever is further on than this member takes no notice.
-            let epoch = self.epoch;
-            self.post_under(from, header.epoch, Frame::Excluded { epoch });
+            let (uid, epoch) = (header.sender, self.epoch);
+            self.post_under(from, header.epoch, Frame::Excluded { uid, epoch });
         }
     }
 }

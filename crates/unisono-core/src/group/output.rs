@@ -10,7 +10,8 @@ use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::Probe;
 use crate::time::Time;
 use crate::wire::{
-    Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer, cut, encode_report, seal,
+    FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer,
+    cut, encode_report, seal,
 };
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -65,16 +66,17 @@ impl Group {
         }
     }
 
-    /// Somebody looks at the group from outside.
-    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64) {
+    /// Somebody looks at the group from outside, by a question of so many bytes.
+    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32) {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return;
         }
         let report = self.report(now);
         let mut bytes = Vec::new();
-        // Questions are padded; an answer of this size is never longer.
-        let limit = crate::wire::PADDED_BYTES_MIN - 32;
-        let limit = limit.max(self.settings.datagram_bytes_max.min(crate::wire::PADDED_BYTES) - 32);
+        // The answer is never longer, though it goes in a datagram of its own.
+        let datagram = (room as usize).min(self.settings.datagram_bytes_max);
+        let head = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Tell.body_bytes_min();
+        let limit = datagram.saturating_sub(head);
         if encode_report(&report, &mut bytes, limit) {
             self.post_outside(from, Frame::Tell { nonce, report: bytes.into() });
         }

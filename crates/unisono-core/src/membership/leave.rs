@@ -273,9 +273,13 @@ impl Group {
     }
 
     /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member. It may
-    /// have been cut off for so long that it lacks its own leave.
+    /// have been cut off for so long that it lacks its own leave. To a joiner it says that its JOIN will not come.
     pub(crate) fn handle_farewell(&mut self, uid: Uid, seqno: Seqno) {
-        if uid != self.me.uid || self.leaving.is_none() {
+        if uid != self.me.uid {
+            return;
+        }
+        if self.leaving.is_none() {
+            self.handle_unknown_here();
             return;
         }
         if self.own_leave_is_logged() {

@@ -227,13 +227,14 @@ fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
             from.rest();
             Frame::Inquiry
         }
-        FrameKind::Excluded => Frame::Excluded { epoch: read_epoch(from)? },
+        FrameKind::Excluded => Frame::Excluded { uid: read_uid(from)?, epoch: read_epoch(from)? },
 
         FrameKind::Ask => {
             check_padding(from)?;
+            let room = (FRAME_HEAD_BYTES + from.left()) as u32;
             let nonce = from.u64("nonce")?;
             from.rest();
-            Frame::Ask { nonce }
+            Frame::Ask { nonce, room }
         }
         FrameKind::Tell => Frame::Tell { nonce: from.u64("nonce")?, report: from.rest() },
 
@@ -342,7 +343,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
 
         Frame::Probe { nonce } | Frame::Alive { nonce } => out.u64(*nonce),
 
-        Frame::Locate { nonce } | Frame::Ask { nonce } => {
+        Frame::Locate { nonce } => {
             out.u64(*nonce);
             write_padding(out);
         }
@@ -404,8 +405,16 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_proposal(out, proposal);
         }
         Frame::Inquiry => write_padding(out),
-        Frame::Excluded { epoch } => write_epoch(out, epoch),
+        Frame::Excluded { uid, epoch } => {
+            out.u64(uid.0);
+            write_epoch(out, epoch);
+        }
 
+        Frame::Ask { nonce, room } => {
+            let begun = out.written();
+            out.u64(*nonce);
+            write_room(out, begun, *room);
+        }
         Frame::Tell { nonce, report } => {
             out.u64(*nonce);
             out.bytes(report);
@@ -423,12 +432,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*formation);
             write_ballot(out, ballot);
             out.u16(*heard);
-            let room = *room as usize;
-            let written = FRAME_HEAD_BYTES + out.written() - begun;
-            if room < PADDED_BYTES_MIN {
-                out.refuse();
-            }
-            out.zeros(room.saturating_sub(written));
+            write_room(out, begun, *room);
         }
         Frame::FormPromise(FormPromise { formation, ballot, name, prepared }) => {
             out.u64(*formation);
@@ -584,6 +588,15 @@ fn write_padding(out: &mut Body<'_>) {
         out.refuse();
     }
     out.zeros(padding);
+}
+
+/// Makes the frame whose body began there as long as its sender says.
+fn write_room(out: &mut Body<'_>, begun: usize, room: u32) {
+    let written = FRAME_HEAD_BYTES + out.written() - begun;
+    if (room as usize) < PADDED_BYTES_MIN.max(written) {
+        out.refuse();
+    }
+    out.zeros((room as usize).saturating_sub(written));
 }
 
 /// A question is as long as it has to be. To be called before any field is read.

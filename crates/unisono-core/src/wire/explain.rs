@@ -349,9 +349,11 @@ impl fmt::Display for Frame {
                 write!(f, "{}; {entered}", Next(proposal))
             }
             Frame::Inquiry => f.write_str("what became of this epoch?"),
-            Frame::Excluded { epoch } => write!(f, "that epoch is over; epoch {epoch} is without you"),
+            Frame::Excluded { uid, epoch } => {
+                write!(f, "that epoch is over; epoch {epoch} is without {uid}")
+            }
 
-            Frame::Ask { nonce } => write!(f, "how are you? {nonce:016x}"),
+            Frame::Ask { nonce, .. } => write!(f, "how are you? {nonce:016x}"),
             Frame::Tell { nonce, report } => {
                 write!(f, "{nonce:016x}: a report of {}", Size(report.len()))
             }

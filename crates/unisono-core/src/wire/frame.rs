@@ -142,8 +142,11 @@ pub enum Frame {
     /// What became of the epoch that this datagram's tag names? Padded; the answer is [`Frame::Decided`] or
     /// [`Frame::Excluded`].
     Inquiry,
-    /// That epoch is over, and you are not in the present one.
+    /// That epoch is over, and somebody is not in the present one: named, since whoever hears this can have it sent to
+    /// others.
     Excluded {
+        /// Who is not.
+        uid: Uid,
         /// The present one.
         epoch: EpochId,
     },
@@ -153,6 +156,8 @@ pub enum Frame {
     Ask {
         /// Returned in the answer.
         nonce: u64,
+        /// Bytes of this frame, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
+        room: u32,
     },
     /// So.
     Tell {

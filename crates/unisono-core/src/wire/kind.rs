@@ -87,7 +87,7 @@ kinds! {
     Prepared = 0x36, 12;
     Decided = 0x37, 44;
     Inquiry = 0x38, QUESTION_BYTES_MIN;
-    Excluded = 0x39, 24;
+    Excluded = 0x39, 32;
     // looking from outside
     Ask = 0x40, QUESTION_BYTES_MIN;
     Tell = 0x41, 8;

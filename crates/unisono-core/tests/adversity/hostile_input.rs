@@ -282,7 +282,7 @@ impl Liar<'_> {
             19 => Frame::Prepared { ballot: self.ballot() },
             20 => Frame::Decided { proposal: self.proposal(), entered: self.chance(0.2) },
             21 => Frame::Inquiry,
-            22 if self.chance(0.03) => Frame::Excluded { epoch: self.epoch() },
+            22 if self.chance(0.03) => Frame::Excluded { uid: self.who(), epoch: self.epoch() },
             _ => Frame::Parcel {
                 id: self.below(6) as u32,
                 index: 0,
@@ -325,5 +325,32 @@ fn any_frames_of_members_cause_no_panic_and_no_storm() {
         // Shown only if it fails; the last one is the one.
         println!("seed {seed}");
         lies_to_a_group(seed);
+    }
+}
+
+// Thirty bytes may speak of 65,535 places. Whoever looks at each of them, though it takes none, is kept busy for a second
+// by one datagram.
+#[test]
+#[expect(clippy::disallowed_types, reason = "the time that is measured is this test's own")]
+fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
+    let mut net = group_of(3, 1);
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let mut packet = 1_000_000;
+    let mut least = |seqno, count| {
+        let numbers = Numbers { seqno, sender: uid(1), first: 1, resilience: 0, count };
+        let frames = vec![Frame::Numbers(numbers); 2000];
+        let taken = (0..5).map(|_| {
+            packet += 1;
+            let datagram = forge(group, epoch, uid(1), packet, &frames);
+            let begun = std::time::Instant::now();
+            net.inject(0, address(1), &datagram);
+            begun.elapsed()
+        });
+        taken.min().unwrap()
+    };
+    for seqno in [1, 1 << 40] {
+        let (one, many) = (least(seqno, 1), least(seqno, u16::MAX));
+        println!("from place {seqno}: {one:?} for one place each, {many:?} for many");
+        assert!(many < one * 20, "{many:?} instead of {one:?}, from place {seqno}");
     }
 }

@@ -7,6 +7,7 @@
 //! `docs/protocol/deviations.md`.
 
 mod detection;
+mod eavesdropper;
 mod hostile_input;
 mod joining;
 mod leaving;

@@ -128,9 +128,13 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(proposal, entered)| Frame::Decided { proposal, entered })
             .boxed(),
         FrameKind::Inquiry => Just(Frame::Inquiry).boxed(),
-        FrameKind::Excluded => epoch().prop_map(|epoch| Frame::Excluded { epoch }).boxed(),
+        FrameKind::Excluded => {
+            (uid(), epoch()).prop_map(|(uid, epoch)| Frame::Excluded { uid, epoch }).boxed()
+        }
 
-        FrameKind::Ask => any::<u64>().prop_map(|nonce| Frame::Ask { nonce }).boxed(),
+        FrameKind::Ask => (any::<u64>(), PADDED_BYTES_MIN as u32..3000)
+            .prop_map(|(nonce, room)| Frame::Ask { nonce, room })
+            .boxed(),
         FrameKind::Tell => {
             (any::<u64>(), bytes(300)).prop_map(|(nonce, report)| Frame::Tell { nonce, report }).boxed()
         }

@@ -169,8 +169,8 @@ impl Group {
     }
 
     /// Told so by somebody for whom this member's epoch is long gone.
-    pub(crate) fn handle_excluded(&mut self, epoch: EpochId) {
-        if epoch.counter <= self.epoch.counter {
+    pub(crate) fn handle_excluded(&mut self, uid: Uid, epoch: EpochId) {
+        if uid != self.me.uid || epoch.counter <= self.epoch.counter {
             return;
         }
         match self.phase {
