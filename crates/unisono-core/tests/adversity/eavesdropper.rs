@@ -59,7 +59,8 @@ fn what_was_said_to_another_keeps_no_joiner_out() {
     let joiner = net.add(Entry::Join, unicast());
     let listens = |net: &Net| net.phase(joiner) == Phase::Joining;
     assert!(net.run_until(MS, 1_000 * MS, listens), "the case was not reached");
-    let marks = Watermarks { received: 0, accepted: 0, delivered: 0, stamp: 0, hears_multicast: false };
+    let marks =
+        Watermarks { received: 0, accepted: 0, delivered: 0, stamp: 0, hears_multicast: false, late_ms: 0 };
     let told = answers(&mut net, 0, &forge(group, epoch, NO_MORE, 1, &[Frame::Watermarks(marks)]));
     assert!(!told.is_empty(), "the case was not reached");
     told.iter().for_each(|datagram| net.inject(joiner, address(0), datagram));
