@@ -1,6 +1,7 @@
 //! `unisono demo`: member processes, one of them killed half-way, and the proof that the others agree.
 
 use crate::arguments::{Common, OrderChoice};
+use crate::location::Location;
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
 use crate::processes::Blow;
@@ -74,7 +75,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;
     let resilience = command.resilience.unwrap_or(default);
     Problem::beyond(resilience, command.members)?;
-    let mut trial = Trial::begin(members, resilience, settings)?;
+    let mut trial = Trial::begin(&vec![Location::here(None); members], resilience, settings)?;
     introduce(&trial, &command, output)?;
 
     let bar = progress::bar(command.messages, "messages delivered");

@@ -16,6 +16,7 @@ mod explain;
 mod keygen;
 mod lab;
 mod listen;
+mod location;
 mod look;
 mod outbox;
 mod output;

@@ -264,7 +264,9 @@ fn a_worker_ends_with_its_orders_and_serves_only_its_parent() {
 #[test]
 fn the_bare_path_is_measured_by_datagrams_and_by_multicast() {
     let address = |worker: &mut Worker| {
-        worker.ask(r#"{"Floor":{"processor":null,"bytes":100}}"#)["At"].as_str().unwrap().to_string()
+        let role =
+            r#"{"Floor":{"location":{"processor":null,"namespace":null,"address":"127.0.0.1"},"bytes":100}}"#;
+        worker.ask(role)["At"].as_str().unwrap().to_string()
     };
     for multicast in [false, true] {
         let [mut relay, mut sender, mut other] = [(); 3].map(|()| Worker::start(std::process::id()));

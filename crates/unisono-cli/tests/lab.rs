@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Background, group, json, unisono};
+use common::{Background, PATIENCE, group, json, unisono};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -194,4 +195,48 @@ fn bad_words_are_refused_before_anything_is_done() {
         let output = unisono(bad);
         assert_eq!(output.status.code(), Some(2), "{bad:?}: {output:?}");
     }
+}
+
+/// The lab of a benchmark, once it is there.
+fn lab_of(process: u32) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "the benchmark makes no lab");
+        let status = json(&unisono(["lab", "status", "--json"]));
+        let names: Vec<&str> =
+            status["labs"].as_array().unwrap().iter().filter_map(|lab| lab["lab"].as_str()).collect();
+        if let Some(name) = names.iter().find(|name| name.starts_with(&format!("bench-{process}-"))) {
+            return name.to_string();
+        }
+    }
+}
+
+#[test]
+fn the_lab_of_a_benchmark_goes_with_it_whatever_ends_it() {
+    let Some(lab) = Lab::up(&["--hosts", "1"]) else { return };
+    let endless = ["bench", "latency", "--members", "2", "--messages", "10000000", "--lab"];
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
+        let mut bench = Background::start(&endless);
+        let name = lab_of(bench.process.id());
+        bench.signal(signal);
+        let code = bench.end();
+        if signal == Signal::KILL {
+            // Nobody could do anything: the next who sets up a lab does.
+            assert_eq!(code, None);
+            drop(Lab::up(&["--hosts", "1"]));
+        } else {
+            assert_eq!(code, Some(128 + signal.as_raw()), "{signal:?}");
+        }
+        assert_eq!(namespaces(&name), [""; 0], "{signal:?}");
+    }
+    assert!(lab.is_there(), "what is not temporary stays");
+
+    let bench = unisono(["bench", "latency", "--members", "2", "--messages", "100", "--lab", "--json"]);
+    assert_eq!(bench.status.code(), Some(0), "{bench:?}");
+    let summary = json(&bench);
+    assert_eq!((&summary["lab"], &summary["sealed"]), (&true.into(), &true.into()), "{summary}");
+    assert!(summary["ratio_path"].as_f64().unwrap() > 0.0, "{summary}");
+    let wrong = unisono(["bench", "failover", "--lab", "--bind", "127.0.0.1"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert_eq!(unisono(["bench", "latency", "--rate", "10mbit"]).status.code(), Some(2));
 }

@@ -1,5 +1,7 @@
 //! `unisono bench failover`: from the loss of the orderer to the next ordered message.
 
+use super::ground::{self, Ground};
+use super::placement::Placement;
 use super::statistics::quantile;
 use crate::arguments::{Common, OrderChoice};
 use crate::output::{Output, Tone, rounded};
@@ -44,6 +46,9 @@ pub(crate) struct Failover {
     /// How the orderer is lost
     #[arg(long, value_enum, default_value_t)]
     how: How,
+
+    #[command(flatten)]
+    ground: ground::Choice,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -92,10 +97,13 @@ struct Times {
 
 pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Result<(), Problem> {
     Problem::beyond(command.resilience, command.members)?;
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    // A host that crashes says nothing, so none of them says that a port is closed.
+    let ground = Ground::prepare(&command.ground, members, true, settings)?;
     let mut times = Times::default();
     let bar = progress::bar(command.trials, "trials");
     for _ in 0..command.trials {
-        one(&command, settings, &mut times)?;
+        one(&command, &ground, &mut times)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -104,11 +112,12 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     let slowest = ms(&mut times.resume_ns, 1.0);
     let good = times.differences.is_empty() && times.lost_acknowledged == 0 && times.duplicates == 0;
     output.say(format_args!(
-        "{} members, resilience {}, {} trials ({})",
+        "{} members, resilience {}, {} trials ({}){}",
         command.members,
         command.resilience,
         command.trials,
-        command.how.name()
+        command.how.name(),
+        command.ground.words()
     ))?;
     output.say(format_args!("  loss noticed after          p50 {detect} ms"))?;
     output.say(format_args!("  next message delivered after p50 {resume} ms, at most {slowest} ms"))?;
@@ -116,7 +125,7 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         if good { Tone::Good } else { Tone::Bad },
         format_args!("  of {} acknowledged messages {} lost", times.acknowledged, times.lost_acknowledged),
     ))?;
-    output.object(&json!({
+    let mut object = json!({
         "bench": "failover",
         "members": command.members,
         "trials": command.trials,
@@ -130,7 +139,10 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         "lost_acknowledged": times.lost_acknowledged,
         "duplicates": times.duplicates,
         "order_identical": times.differences.is_empty(),
-    }))?;
+        "sealed": ground.is_sealed(),
+    });
+    object.as_object_mut().into_iter().for_each(|object| command.ground.tell(object));
+    output.object(&object)?;
     match times.differences.into_iter().next() {
         _ if good => Ok(()),
         Some(difference) => Err(Problem::failed(difference)),
@@ -138,9 +150,10 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     }
 }
 
-fn one(command: &Failover, settings: &Settings, times: &mut Times) -> Result<(), Problem> {
+fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Problem> {
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
-    let mut trial = Trial::begin(members, command.resilience, settings)?;
+    let locations = ground.locations(Placement::None, members);
+    let mut trial = Trial::begin(&locations, command.resilience, &ground.settings)?;
     for index in 0..members {
         trial.send(index, Share { messages: PLENTY, after_reset: 0, interval_us: INTERVAL_US })?;
     }

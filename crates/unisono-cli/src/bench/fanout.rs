@@ -4,33 +4,26 @@
 //! processes as an orderer has others to reach. All it waits for is that the slowest receiver has read what was sent
 //! a while ago: without that it would measure how fast datagrams can be thrown away.
 
-use super::placement;
+use crate::lab::quality::Rate;
+use crate::location::Location;
 use crate::problem::Problem;
 use crate::processes::{self, Crew, Orders};
 use crate::worker;
 use serde::{Deserialize, Serialize};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use unisono_udp::{Receiver, Socket, wait};
 
 /// The most bytes of a datagram: what members use where they do not know that the path carries more.
 const DATAGRAM_BYTES: usize = 1472;
-/// Datagrams that leave in one go.
-const RUN_DATAGRAMS: u64 = 44;
-/// Datagrams that the slowest receiver may be behind: well within a receive buffer.
-const BEHIND_MAX: u64 = 1024;
-/// A receiver says how far it is after so many datagrams.
-const TELL_DATAGRAMS: u64 = 128;
-/// After so much silence a receiver that is behind has lost something, and what was lost is written off.
-const LOST_AFTER: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 const NUMBER_BYTES: usize = 8;
 
 /// The role of a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Role {
-    /// The processor it stays on; any if not given.
-    pub(crate) processor: Option<usize>,
+    pub(crate) location: Location,
+    pub(crate) pace: Pace,
 }
 
 /// An order to a fan-out process.
@@ -64,16 +57,18 @@ pub(crate) struct Fanout {
 const SOURCE: usize = 0;
 
 impl Fanout {
-    /// Starts a source, and a receiver for each further one of the `processors`.
+    /// Starts a source, and a receiver at each further one of the `locations`, joined by a path of this rate.
     pub(crate) fn start(
-        processors: &[Option<usize>],
+        locations: &[Location],
+        rate: Option<Rate>,
         message_bytes: usize,
         multicast: Option<SocketAddrV4>,
     ) -> Result<Fanout, Problem> {
         let mut crew = Crew::new();
         let mut addresses = Vec::new();
-        for processor in processors {
-            crew.start(&worker::Role::Fanout(Role { processor: *processor }))?;
+        let pace = rate.map_or(Pace::FREE, Pace::at);
+        for location in locations {
+            crew.start(&worker::Role::Fanout(Role { location: location.clone(), pace }))?;
             match crew.report(Instant::now() + PATIENCE, &[], "the fan-out's processes to start")? {
                 (_, Report::At(address)) => addresses.push(address),
                 (_, other) => return Err(Problem::failed(format!("the fan-out answered {other:?}"))),
@@ -110,6 +105,39 @@ impl Fanout {
     }
 }
 
+/// How far the source runs ahead of the slowest receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pace {
+    /// Datagrams that leave in one go.
+    run_datagrams: u64,
+    /// Datagrams that the slowest receiver may be behind.
+    behind_max: u64,
+    /// A receiver says how far it is after so many.
+    tell_datagrams: u64,
+    /// After so much silence a receiver that is behind has lost something, and what was lost is written off.
+    lost_after_ms: u64,
+}
+
+impl Pace {
+    /// Well within a receive buffer.
+    const FREE: Pace = Pace { run_datagrams: 44, behind_max: 1024, tell_datagrams: 128, lost_after_ms: 50 };
+    /// On a slow path, what it carries in so much time is under way.
+    const AHEAD_MS: u64 = 50;
+
+    /// On a path of this rate.
+    fn at(rate: Rate) -> Pace {
+        let datagrams = Pace::AHEAD_MS * rate.bytes_per_ms() / DATAGRAM_BYTES as u64;
+        let behind_max = datagrams.clamp(8, Pace::FREE.behind_max);
+        let eighth = behind_max / 8;
+        Pace {
+            run_datagrams: eighth.min(Pace::FREE.run_datagrams),
+            behind_max,
+            tell_datagrams: eighth.min(Pace::FREE.tell_datagrams),
+            lost_after_ms: 10 * Pace::AHEAD_MS,
+        }
+    }
+}
+
 /// How messages lie in datagrams: as many as fit into one, or one in several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Packing {
@@ -132,10 +160,9 @@ impl Packing {
 
 /// The life of a fan-out process.
 pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
-    if let Some(processor) = role.processor {
-        placement::stay_on(processor)?;
-    }
-    let mut socket = Some(Socket::bind((Ipv4Addr::LOCALHOST, 0).into())?);
+    role.location.enter()?;
+    let (address, pace) = (role.location.address, role.pace);
+    let mut socket = Some(Socket::bind((address, 0).into())?);
     if let Some(socket) = &socket {
         processes::report(&Report::At(socket.address()))?;
     }
@@ -143,15 +170,14 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     while let Some(order) = orders.next()? {
         match (order, socket.take()) {
             (Order::Receive { source, multicast }, Some(own)) => {
-                let group =
-                    multicast.map(|group| Socket::listen(group, Ipv4Addr::LOCALHOST, None)).transpose()?;
-                std::thread::spawn(move || receive(&own, group.as_ref().unwrap_or(&own), source));
+                let group = multicast.map(|group| Socket::listen(group, address, None)).transpose()?;
+                std::thread::spawn(move || receive(&own, group.as_ref().unwrap_or(&own), source, pace));
                 processes::report(&Report::Ready)?;
             }
             (Order::Send { to, receivers, bytes, untimed_ms, timed_ms }, own) => {
                 if let Some(own) = own {
-                    own.send_multicast_by(Ipv4Addr::LOCALHOST, 1)?;
-                    source = Some(Source::new(own));
+                    own.send_multicast_by(address, 1)?;
+                    source = Some(Source::new(own, pace));
                 }
                 let source = source.as_mut().ok_or_else(|| anyhow::anyhow!("a receiver does not send"))?;
                 let (untimed, timed) = (Duration::from_millis(untimed_ms), Duration::from_millis(timed_ms));
@@ -164,15 +190,18 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
 }
 
 /// Reads what comes and tells the source now and then how far it is.
-fn receive(own: &Socket, from: &Socket, source: SocketAddr) -> std::io::Result<()> {
+fn receive(own: &Socket, from: &Socket, source: SocketAddr, pace: Pace) -> std::io::Result<()> {
     let mut receiver = Receiver::new();
-    let (mut highest, mut told) = (0, 0);
+    let (mut highest, mut told, mut read) = (0, 0, 0);
     loop {
         wait(&[from], None, None);
-        while receiver.receive(from, |_, datagram| highest = number(&datagram).max(highest))? {}
-        if highest >= told + TELL_DATAGRAMS {
+        while receiver.receive(from, |_, datagram| {
+            highest = number(&datagram).max(highest);
+            read += 1;
+        })? {}
+        if highest >= told + pace.tell_datagrams {
             told = highest;
-            own.send(&highest.to_be_bytes(), NUMBER_BYTES, &[source]);
+            own.send(&[highest, read].map(u64::to_be_bytes).concat(), 2 * NUMBER_BYTES, &[source]);
         }
     }
 }
@@ -182,19 +211,26 @@ fn number(datagram: &[u8]) -> u64 {
     datagram.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
+/// What a receiver said last: the highest number that it saw, and how many it read.
+struct Heard {
+    from: SocketAddr,
+    highest: u64,
+    read: u64,
+}
+
 /// The source's side, over all blocks.
 struct Source {
     socket: Socket,
+    pace: Pace,
     receiver: Receiver,
     /// The number of the last datagram sent.
     sent: u64,
-    /// How far each receiver said that it is.
-    read: Vec<(SocketAddr, u64)>,
+    heard: Vec<Heard>,
 }
 
 impl Source {
-    fn new(socket: Socket) -> Source {
-        Source { socket, receiver: Receiver::new(), sent: 0, read: Vec::new() }
+    fn new(socket: Socket, pace: Pace) -> Source {
+        Source { socket, pace, receiver: Receiver::new(), sent: 0, heard: Vec::new() }
     }
 
     /// Sends for so long; datagrams a second, as the slowest receiver read them while it was timed.
@@ -206,7 +242,7 @@ impl Source {
         untimed: Duration,
         timed: Duration,
     ) -> anyhow::Result<f64> {
-        let mut run = vec![0; bytes * RUN_DATAGRAMS as usize];
+        let mut run = vec![0; bytes * self.pace.run_datagrams as usize];
         let begin = Instant::now() + untimed;
         let end = begin + timed;
         // Whatever is still on its way from the block before is past.
@@ -215,51 +251,70 @@ impl Source {
         loop {
             let now = Instant::now();
             if now >= begin && counted_from.is_none() {
-                counted_from = Some((now, self.slowest(receivers, written_off)));
+                counted_from = Some((now, self.read(receivers)));
             }
             if now >= end {
                 break;
             }
-            if self.sent - self.slowest(receivers, written_off) < BEHIND_MAX {
+            if self.sent - self.reached(receivers).max(written_off) < self.pace.behind_max {
                 for datagram in run.chunks_mut(bytes) {
                     self.sent += 1;
                     datagram[..NUMBER_BYTES].copy_from_slice(&self.sent.to_be_bytes());
                 }
                 self.socket.send(&run, bytes, to);
-            } else if !wait(&[&self.socket], None, Some(LOST_AFTER)).any() {
+            } else if !wait(&[&self.socket], None, Some(Duration::from_millis(self.pace.lost_after_ms))).any()
+            {
                 written_off = self.sent;
             }
             self.listen()?;
         }
-        let (since, from) = counted_from.unwrap_or((begin, self.sent));
-        let read = self.slowest(receivers, written_off).saturating_sub(from);
+        let (since, from) = counted_from.unwrap_or((begin, 0));
+        let read = self.read(receivers).saturating_sub(from);
         Ok(read as f64 / since.elapsed().as_secs_f64())
     }
 
     /// Takes what receivers have said, without waiting.
     fn listen(&mut self) -> std::io::Result<()> {
-        let read = &mut self.read;
+        let heard = &mut self.heard;
         self.receiver.receive(&self.socket, |from, datagram| {
-            let number = number(&datagram);
-            match read.iter_mut().find(|(address, _)| *address == from) {
-                Some((_, read)) => *read = number.max(*read),
-                None => read.push((from, number)),
+            let (highest, read) =
+                (number(&datagram), number(datagram.get(NUMBER_BYTES..).unwrap_or_default()));
+            match heard.iter_mut().find(|heard| heard.from == from) {
+                Some(heard) => {
+                    (heard.highest, heard.read) = (highest.max(heard.highest), read.max(heard.read))
+                }
+                None => heard.push(Heard { from, highest, read }),
             }
         })?;
         Ok(())
     }
 
-    /// How far the slowest receiver is.
-    fn slowest(&self, receivers: usize, written_off: u64) -> u64 {
-        let all = self.read.len() >= receivers;
-        let slowest = if all { self.read.iter().map(|(_, read)| *read).min().unwrap_or(0) } else { 0 };
-        slowest.max(written_off)
+    /// What has reached or passed by even the slowest receiver.
+    fn reached(&self, receivers: usize) -> u64 {
+        self.least(receivers, |heard| heard.highest)
+    }
+
+    /// What even the slowest receiver has read.
+    fn read(&self, receivers: usize) -> u64 {
+        self.least(receivers, |heard| heard.read)
+    }
+
+    fn least(&self, receivers: usize, of: impl Fn(&Heard) -> u64) -> u64 {
+        let all = self.heard.len() >= receivers;
+        if all { self.heard.iter().map(of).min().unwrap_or(0) } else { 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_slow_path_little_is_under_way() {
+        let slow = Pace::at("10mbit".parse().unwrap());
+        assert_eq!((slow.behind_max, slow.tell_datagrams), (42, 5));
+        assert_eq!(Pace::at("10gbit".parse().unwrap()).behind_max, Pace::FREE.behind_max);
+    }
 
     #[test]
     fn small_messages_share_a_datagram_and_large_ones_need_several() {

@@ -6,6 +6,7 @@
 mod failover;
 pub(crate) mod fanout;
 pub(crate) mod floor;
+mod ground;
 pub(crate) mod latency;
 mod placement;
 mod statistics;

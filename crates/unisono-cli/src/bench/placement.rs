@@ -48,16 +48,3 @@ fn allowed() -> Vec<usize> {
 fn allowed() -> Vec<usize> {
     Vec::new()
 }
-
-/// Keeps this thread, and those it starts from now on, on a processor.
-#[cfg(target_os = "linux")]
-pub(crate) fn stay_on(processor: usize) -> anyhow::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(processor);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn stay_on(_: usize) -> anyhow::Result<()> {
-    anyhow::bail!("this system does not let a process choose its processor")
-}

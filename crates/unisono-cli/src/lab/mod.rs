@@ -5,6 +5,7 @@
 
 pub(crate) mod network;
 pub(crate) mod quality;
+pub(crate) mod temporary;
 mod tools;
 
 use crate::arguments::Common;

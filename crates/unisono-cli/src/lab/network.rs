@@ -42,8 +42,10 @@ const FRAME_EXTRA_BYTES: u64 = 24;
 const FRAME_BYTES_MIN: u64 = 84;
 /// The longest frame, with all that.
 const FRAME_BYTES_MAX: u64 = 1538;
-/// Frames that a host may have waiting for the segment: what Linux gives an interface.
-const QUEUE_FRAMES: u64 = 1000;
+/// What a host may have waiting for the segment, in time: longer queues only make everything late.
+const QUEUE_MS: u64 = 100;
+/// The same in frames, at least.
+const QUEUE_FRAMES_MIN: u64 = 16;
 
 /// Temporary labs that stand. Whoever holds it builds or removes; the end of the process takes it for good.
 static STANDING: Mutex<Vec<Lab>> = Mutex::new(Vec::new());
@@ -140,6 +142,11 @@ pub(crate) fn enter(namespace: &Path) -> anyhow::Result<()> {
 }
 
 impl Lab {
+    /// One that is not up.
+    pub(super) fn new(name: String, plan: &Plan) -> Lab {
+        Lab { name, plan: *plan }
+    }
+
     /// Sets up a lab that stays.
     pub(crate) fn named(name: &str, plan: &Plan) -> Result<Lab, Problem> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -149,7 +156,7 @@ impl Lab {
         if name.starts_with(TEMPORARY) {
             return Err(Problem::usage(format!("names that begin with {TEMPORARY} are for benchmarks")));
         }
-        let lab = Lab { name: name.into(), plan: *plan };
+        let lab = Lab::new(name.into(), plan);
         let (mut standing, _lock) = lab.set_up()?;
         standing.retain(|other| *other != lab);
         Ok(lab)
@@ -249,7 +256,7 @@ impl Lab {
 
     /// Sets everything up, or nothing. Meanwhile nobody else in this process builds or removes; the lock is that of
     /// the owner.
-    fn set_up(&self) -> Result<(MutexGuard<'static, Vec<Lab>>, File), Problem> {
+    pub(super) fn set_up(&self) -> Result<(MutexGuard<'static, Vec<Lab>>, File), Problem> {
         permitted(&self.plan.tools())?;
         remove_on_signals()?;
         let mut standing = standing();
@@ -347,6 +354,7 @@ impl Lab {
     fn segment(&self, rate: Rate) -> String {
         let bits = rate.bits();
         let share = (bits / u64::from(self.plan.hosts.max(1))).max(8);
+        let queue = (QUEUE_MS * rate.bytes_per_ms() / FRAME_BYTES_MAX).max(QUEUE_FRAMES_MIN);
         let burst = (2 * FRAME_BYTES_MAX).max(rate.bytes_per_ms());
         let mut rules = format!(
             "qdisc add dev segment root handle 1: stab overhead {FRAME_EXTRA_BYTES} mpu {FRAME_BYTES_MIN} htb default 1\n\
@@ -358,7 +366,7 @@ impl Lab {
                 rules,
                 "class add dev segment parent 1:ffff classid 1:{number:x} htb rate {share}bit ceil {bits}bit \
                  burst {FRAME_BYTES_MAX} cburst {FRAME_BYTES_MAX} quantum {FRAME_BYTES_MAX}\n\
-                 qdisc add dev segment parent 1:{number:x} pfifo limit {QUEUE_FRAMES}\n\
+                 qdisc add dev segment parent 1:{number:x} pfifo limit {queue}\n\
                  filter add dev segment parent 1: protocol ip u32 match ip src {address} classid 1:{number:x}\n\
                  qdisc add dev port{number} ingress\n\
                  filter add dev port{number} parent ffff: protocol all u32 match u32 0 0 \

@@ -2,6 +2,7 @@
 
 use super::verdict::{Content, Place};
 use crate::connection;
+use crate::location::Location;
 use crate::outbox::Outbox;
 use crate::processes::{self, Orders, monotonic_ns};
 use crate::roster::Roster;
@@ -27,6 +28,7 @@ pub(crate) struct Role {
     /// Counts from 0; member 0 founds the group.
     pub(crate) index: usize,
     pub(crate) resilience: u8,
+    pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
 
@@ -84,6 +86,7 @@ pub(crate) fn name(index: usize) -> String {
 
 /// The life of a member process.
 pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+    role.location.enter()?;
     let options = connection::options(&role.settings, Some(&name(role.index)))
         .map_err(|problem| problem.into_error())?;
     let config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };

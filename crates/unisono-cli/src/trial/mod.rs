@@ -4,6 +4,7 @@
 pub(crate) mod member;
 mod verdict;
 
+use crate::location::Location;
 use crate::problem::Problem;
 use crate::processes::{Blow, Crew, Said, monotonic_ns};
 use crate::settings::Settings;
@@ -47,8 +48,12 @@ struct Seen {
 }
 
 impl Trial {
-    /// Starts the members and waits until all of them see all of them.
-    pub(crate) fn begin(members: usize, resilience: u8, settings: &Settings) -> Result<Trial, Problem> {
+    /// Starts a member at each of the locations and waits until all of them see all of them.
+    pub(crate) fn begin(
+        locations: &[Location],
+        resilience: u8,
+        settings: &Settings,
+    ) -> Result<Trial, Problem> {
         let mut trial = Trial {
             group: format!("trial-{:08x}", lot(1 << 32)?),
             resilience,
@@ -56,9 +61,14 @@ impl Trial {
             members: Vec::new(),
             victim: None,
         };
-        for index in 0..members {
-            let role =
-                member::Role { group: trial.group.clone(), index, resilience, settings: settings.clone() };
+        for (index, location) in locations.iter().enumerate() {
+            let role = member::Role {
+                group: trial.group.clone(),
+                index,
+                resilience,
+                location: location.clone(),
+                settings: settings.clone(),
+            };
             trial.members.push(Seen::default());
             trial.crew.start(&worker::Role::Trial(role))?;
             if index == 0 {
@@ -66,7 +76,7 @@ impl Trial {
             }
         }
         trial.until("all members to be in", |trial| {
-            trial.members.iter().all(|member| member.uid.is_some() && member.view_members == members)
+            trial.members.iter().all(|member| member.uid.is_some() && member.view_members == locations.len())
         })?;
         Ok(trial)
     }

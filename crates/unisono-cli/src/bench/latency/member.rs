@@ -1,7 +1,7 @@
 //! A member process whose group is measured for latency: one sends, all receive.
 
-use crate::bench::placement;
 use crate::connection;
+use crate::location::Location;
 use crate::processes::{self, Orders};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,7 @@ pub(crate) struct Role {
     pub(crate) broadcast_above_bytes: Option<u32>,
     /// Size of a message.
     pub(crate) bytes: usize,
-    /// The processor it stays on; any if not given.
-    pub(crate) processor: Option<usize>,
+    pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
 
@@ -60,9 +59,7 @@ pub(crate) struct Usage {
 
 /// The life of a measured member.
 pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
-    if let Some(processor) = role.processor {
-        placement::stay_on(processor)?;
-    }
+    role.location.enter()?;
     let group = enter(&role)?;
     processes::report(&Report::Entered)?;
     if !role.sender {

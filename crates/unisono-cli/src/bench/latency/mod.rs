@@ -4,9 +4,11 @@ pub(crate) mod member;
 
 use super::Method;
 use super::floor::{self, Floor, Path};
+use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::{Ratio, quantile};
 use crate::arguments::{Common, OrderChoice};
+use crate::location::Location;
 use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::processes::Crew;
@@ -63,9 +65,8 @@ pub(crate) struct Latency {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Leave the key out: what the group costs without sealing
-    #[arg(long)]
-    unsealed: bool,
+    #[command(flatten)]
+    ground: ground::Choice,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -73,22 +74,20 @@ pub(crate) struct Latency {
 
 pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {
     Problem::beyond(command.resilience, command.members)?;
-    let mut settings = settings.clone();
-    if command.unsealed {
-        settings.key = None;
-    }
-    let processors = command.placement.of(usize::try_from(command.members).unwrap_or(usize::MAX));
-    let mut group = Measured::start(&command, command.resilience, &processors, &settings)?;
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    let ground = Ground::prepare(&command.ground, members, false, settings)?;
+    let locations = ground.locations(command.placement, members);
+    let mut group = Measured::start(&command, command.resilience, &locations, &ground.settings)?;
     let mut plain = match command.resilience {
         0 => None,
-        _ => Some(Measured::start(&command, 0, &processors, &settings)?),
+        _ => Some(Measured::start(&command, 0, &locations, &ground.settings)?),
     };
     // What the group was seen to do, the floor does.
     group.measure(UNTIMED)?;
     let multicast = group.usage()?.by_multicast > 0;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
-    let mut floor = Floor::start(&processors, bytes, address)?;
+    let mut floor = Floor::start(&locations, bytes, address)?;
 
     let timed = usize::try_from(command.messages).unwrap_or(usize::MAX);
     let rounds = (timed / BLOCK_MESSAGES).max(ROUNDS_MIN);
@@ -117,7 +116,7 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
     }
     bar.finish_and_clear();
     let transport = if multicast { "multicast" } else { "unicast" };
-    Ok(tell(&command, &mut sides, transport, settings.key.is_some(), output)?)
+    Ok(tell(&command, &mut sides, transport, ground.is_sealed(), output)?)
 }
 
 fn tell(
@@ -134,12 +133,13 @@ fn tell(
     let (rpc, path) = (sides.rpc.us(0.5), sides.path.us(0.5));
     let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
     output.say(format_args!(
-        "{} members, {} bytes, {}, resilience {}, {transport}{}",
+        "{} members, {} bytes, {}, resilience {}, {transport}{}{}",
         command.members,
         command.bytes,
         command.method.name(),
         command.resilience,
-        if sealed { ", sealed" } else { "" }
+        if sealed { ", sealed" } else { "" },
+        command.ground.words()
     ))?;
     output
         .say(format_args!("  own delivery   p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}"))?;
@@ -165,7 +165,7 @@ fn tell(
         "  per message    {} datagrams, {cpu} us of processor time (bare path {path_cpu} us)",
         sides.group.datagrams()
     ))?;
-    output.object(&json!({
+    let mut object = json!({
         "bench": "latency",
         "members": command.members,
         "bytes": command.bytes,
@@ -174,7 +174,6 @@ fn tell(
         "order": command.order.name(),
         "transport": transport,
         "sealed": sealed,
-        "lab": false,
         "placement": command.placement.name(),
         "messages": sides.group.took.len(),
         "rounds": sides.group.rounds.len(),
@@ -194,7 +193,9 @@ fn tell(
         "datagrams_per_message": sides.group.datagrams(),
         "cpu_us_per_message": cpu,
         "udp_path_cpu_us": path_cpu,
-    }))
+    });
+    object.as_object_mut().into_iter().for_each(|object| command.ground.tell(object));
+    output.object(&object)
 }
 
 /// A group whose latency is measured: member 0 founded it and orders, member 1 sends.
@@ -208,13 +209,13 @@ impl Measured {
     fn start(
         command: &Latency,
         resilience: u8,
-        processors: &[Option<usize>],
+        locations: &[Location],
         settings: &Settings,
     ) -> Result<Measured, Problem> {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut measured = Measured { crew: Crew::new() };
         // One after the other, so that the sender has the lowest rank but one.
-        for (index, processor) in processors.iter().enumerate() {
+        for (index, location) in locations.iter().enumerate() {
             let role = member::Role {
                 group: group.clone(),
                 founder: index == 0,
@@ -222,7 +223,7 @@ impl Measured {
                 resilience,
                 broadcast_above_bytes: command.method.broadcast_above_bytes(),
                 bytes: usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX),
-                processor: *processor,
+                location: location.clone(),
                 settings: settings.clone(),
             };
             measured.crew.start(&worker::Role::Latency(role))?;

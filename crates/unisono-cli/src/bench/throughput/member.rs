@@ -1,7 +1,7 @@
 //! A member process whose group is loaded: all receive, some send as fast as their window allows.
 
-use crate::bench::placement;
 use crate::connection;
+use crate::location::Location;
 use crate::processes::{self, Orders, monotonic_ns, processor_ns};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
@@ -30,8 +30,7 @@ pub(crate) struct Role {
     pub(crate) window: u32,
     /// Size of a message.
     pub(crate) bytes: usize,
-    /// The processor it stays on; any if not given.
-    pub(crate) processor: Option<usize>,
+    pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
 
@@ -75,9 +74,7 @@ pub(crate) struct Tally {
 
 /// The life of a loaded member.
 pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
-    if let Some(processor) = role.processor {
-        placement::stay_on(processor)?;
-    }
+    role.location.enter()?;
     let group = enter(&role)?;
     processes::report(&Report::Entered)?;
     let mut member = Member::new(group, &role)?;

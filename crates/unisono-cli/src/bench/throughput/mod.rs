@@ -5,9 +5,11 @@ pub(crate) mod member;
 use super::Method;
 use super::fanout::Fanout;
 use super::floor;
+use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::Ratio;
 use crate::arguments::{Common, OrderChoice};
+use crate::location::Location;
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
 use crate::processes::{Crew, monotonic_ns};
@@ -29,6 +31,8 @@ const ROUNDS: u32 = 5;
 const LEAD: Duration = Duration::from_millis(20);
 /// Measured only once the load is steady.
 const UNTIMED: Duration = Duration::from_millis(100);
+/// The same where a slow segment fills slowly.
+const UNTIMED_SLOW: Duration = Duration::from_millis(500);
 /// The largest message.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -75,9 +79,8 @@ pub(crate) struct Throughput {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Leave the key out: what the group costs without sealing
-    #[arg(long)]
-    unsealed: bool,
+    #[command(flatten)]
+    ground: ground::Choice,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -85,22 +88,21 @@ pub(crate) struct Throughput {
 
 pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> Result<(), Problem> {
     Problem::beyond(command.resilience, command.members)?;
-    let mut settings = settings.clone();
-    if command.unsealed {
-        settings.key = None;
-    }
     let senders = command.senders.unwrap_or(command.members);
     if senders > command.members {
         return Err(Problem::usage("there cannot be more senders than members"));
     }
-    let processors = command.placement.of(usize::try_from(command.members).unwrap_or(usize::MAX));
-    let mut group = Loaded::start(&command, senders, &processors, &settings)?;
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    let ground = Ground::prepare(&command.ground, members, false, settings)?;
+    let locations = ground.locations(command.placement, members);
+    let mut group = Loaded::start(&command, senders, &locations, &ground.settings)?;
     // Members learn how they reach each other, and the group's caches fill.
-    group.load(UNTIMED, UNTIMED)?;
+    let untimed = if command.ground.rate.is_some() { UNTIMED_SLOW } else { UNTIMED };
+    group.load(untimed, UNTIMED)?;
     let multicast = group.by_multicast()?;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
     let bytes = usize::try_from(command.bytes).unwrap_or(usize::MAX);
-    let mut fanout = Fanout::start(&processors, bytes, address)?;
+    let mut fanout = Fanout::start(&locations, command.ground.rate, bytes, address)?;
 
     let timed = Duration::from_secs(command.seconds) / ROUNDS;
     let mut sides = Sides::new(timed)?;
@@ -108,17 +110,17 @@ pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> 
     for round in 0..ROUNDS {
         // Whoever comes first in a round comes last in the next.
         if round % 2 == 0 {
-            sides.group(&group.load(UNTIMED, timed)?);
-            sides.fanout(fanout.measure(UNTIMED, timed / 2)?);
+            sides.group(&group.load(untimed, timed)?);
+            sides.fanout(fanout.measure(untimed, timed / 2)?);
         } else {
-            sides.fanout(fanout.measure(UNTIMED, timed / 2)?);
-            sides.group(&group.load(UNTIMED, timed)?);
+            sides.fanout(fanout.measure(untimed, timed / 2)?);
+            sides.group(&group.load(untimed, timed)?);
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
     let transport = if multicast { "multicast" } else { "unicast" };
-    tell(&command, senders, &sides, transport, settings.key.is_some(), output)?;
+    tell(&command, senders, &sides, transport, ground.is_sealed(), output)?;
     if sides.order_identical {
         Ok(())
     } else {
@@ -142,13 +144,14 @@ fn tell(
     let (p50, p99) = (us(0.5), us(0.99));
     let (datagrams, cpu) = (sides.per_message(sides.datagrams), sides.per_message(sides.processor_ns / 1000));
     output.say(format_args!(
-        "{} members, {senders} send {} bytes, window {}, {}, resilience {}, {transport}{}",
+        "{} members, {senders} send {} bytes, window {}, {}, resilience {}, {transport}{}{}",
         command.members,
         command.bytes,
         command.window,
         command.method.name(),
         command.resilience,
-        if sealed { ", sealed" } else { "" }
+        if sealed { ", sealed" } else { "" },
+        command.ground.words()
     ))?;
     output
         .say(format_args!("  ordered        {ordered} messages/s, {megabytes} MB/s at the slowest member"))?;
@@ -163,7 +166,7 @@ fn tell(
         false => (Tone::Bad, "the members delivered different orders"),
     };
     output.say(format_args!("  {}", output.tone(tone, words)))?;
-    output.object(&json!({
+    let mut object = json!({
         "bench": "throughput",
         "members": command.members,
         "senders": senders,
@@ -174,7 +177,6 @@ fn tell(
         "order": command.order.name(),
         "transport": transport,
         "sealed": sealed,
-        "lab": false,
         "placement": command.placement.name(),
         "seconds": command.seconds,
         "ordered_per_s": ordered,
@@ -187,7 +189,9 @@ fn tell(
         "datagrams_per_message": datagrams,
         "cpu_us_per_message": cpu,
         "order_identical": sides.order_identical,
-    }))
+    });
+    object.as_object_mut().into_iter().for_each(|object| command.ground.tell(object));
+    output.object(&object)
 }
 
 /// A group under load.
@@ -199,14 +203,14 @@ impl Loaded {
     fn start(
         command: &Throughput,
         senders: u64,
-        processors: &[Option<usize>],
+        locations: &[Location],
         settings: &Settings,
     ) -> Result<Loaded, Problem> {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut loaded = Loaded { crew: Crew::new() };
-        for (index, processor) in processors.iter().enumerate() {
+        for (index, location) in locations.iter().enumerate() {
             // The orderer is the last to send: a group's work is to order what others send.
-            let sender = processors.len() - index <= senders as usize;
+            let sender = locations.len() - index <= senders as usize;
             let role = member::Role {
                 group: group.clone(),
                 founder: index == 0,
@@ -216,7 +220,7 @@ impl Loaded {
                 broadcast_above_bytes: command.method.broadcast_above_bytes(),
                 window: command.window,
                 bytes: usize::try_from(command.bytes).unwrap_or(usize::MAX),
-                processor: *processor,
+                location: location.clone(),
                 settings: settings.clone(),
             };
             loaded.crew.start(&worker::Role::Throughput(role))?;
