@@ -13,6 +13,8 @@ const SLOTS: usize = 16;
 const SLOTS_MIN: usize = 2;
 /// The most bytes that a coalesced datagram can have.
 const ROOM_BYTES: usize = 1 << 16;
+/// So much or less is copied into memory of its own: who keeps it keeps nothing that came beside it.
+const COPIED_BYTES_MAX: usize = 4096;
 /// What is allocated at a time. Only what is used of it becomes memory of ours.
 const CHUNK_BYTES: usize = 1 << 18;
 /// Chunks that wait for their datagrams to be dropped, to be used again.
@@ -20,8 +22,9 @@ const RETIRED_MAX: usize = 16;
 
 /// Buffers for received datagrams, and as many calls' worth of them as it takes.
 ///
-/// Each datagram is a slice of a chunk that many share; who keeps one keeps its chunk. A chunk none of whose
-/// datagrams is kept any more is used again.
+/// What comes in bulk are slices of chunks that many share; who keeps one keeps its chunk. A chunk none of whose
+/// datagrams is kept any more is used again. What comes by itself is copied: else a few bytes that are kept for long
+/// would keep a chunk that others, anybody, filled.
 #[derive(Debug, Default)]
 pub struct Receiver {
     slots: [BytesMut; SLOTS],
@@ -63,7 +66,9 @@ impl Receiver {
             Err(error) => return Err(error),
         };
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
-            let mut rest = slot.split_to(meta.len.min(slot.len()));
+            let bytes = meta.len.min(slot.len());
+            let few = bytes <= COPIED_BYTES_MAX;
+            let mut rest = if few { BytesMut::from(&slot[..bytes]) } else { slot.split_to(bytes) };
             while meta.stride > 0 && rest.len() > meta.stride {
                 take(meta.addr, rest.split_to(meta.stride));
             }

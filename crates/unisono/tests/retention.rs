@@ -1,0 +1,53 @@
+//! What an application keeps of a group's messages costs it little more than their bytes, whatever else comes to the
+//! same socket.
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::time::Duration;
+use unisono::{Bytes, Event, Group, GroupConfig, Key, Options};
+
+const MESSAGES: usize = 400;
+/// As much as the messages' datagrams are, many times over.
+const GROWTH_BYTES_MAX: i64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What this process has in memory; nothing where the system does not say.
+fn resident_bytes() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<i64>().ok()? << 10)
+}
+
+// Somebody without the key sends large datagrams to a member. If they share memory with the messages between them, a
+// kept message of a few bytes keeps a quarter of a mebibyte.
+#[test]
+fn a_kept_message_keeps_nothing_that_came_beside_it() {
+    let Some(before) = resident_bytes() else {
+        let _ = writeln!(std::io::stderr(), "skipped: this system does not tell how much memory is in use");
+        return;
+    };
+    let name = format!("retention-{}", std::process::id());
+    let options = Options { key: Some(Key::generate().unwrap()), ..Options::default() };
+    let open = || Group::join_or_create(&name, GroupConfig::default(), "", &options).unwrap();
+    let (sender, keeper) = (open(), open());
+    sender.ignore_events();
+    let uid = keeper.info().me;
+    let address = keeper.members().iter().find(|member| member.uid == uid).unwrap().address;
+    let (stranger, junk) = (UdpSocket::bind("127.0.0.1:0").unwrap(), vec![0; 60_000]);
+    let mut kept: Vec<Bytes> = Vec::new();
+    while kept.len() < MESSAGES {
+        for _ in 0..4 {
+            stranger.send_to(&junk, address).unwrap();
+        }
+        sender.send(format!("message {}", kept.len())).unwrap();
+        while let Some(event) = keeper.receive_timeout(PATIENCE).unwrap() {
+            if let Event::Message { payload, .. } = event {
+                kept.push(payload);
+                break;
+            }
+        }
+    }
+    let growth = resident_bytes().unwrap() - before;
+    let _ = writeln!(std::io::stderr(), "{} messages kept: {} KiB of memory", kept.len(), growth >> 10);
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {} short messages", kept.len());
+}
