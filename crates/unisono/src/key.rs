@@ -95,7 +95,8 @@ impl Key {
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed { path: path.into(), mode });
         }
-        let mut text = Zeroizing::new(String::new());
+        // All of it at once: as it grew it would leave copies behind.
+        let mut text = Zeroizing::new(String::with_capacity(2 * FILE_BYTES_MAX as usize));
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|source| match source.kind() {
             io::ErrorKind::InvalidData => KeyError::NotAKey { path: path.into() },
             _ => failed(source),
