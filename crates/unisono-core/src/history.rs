@@ -320,6 +320,7 @@ impl History {
         }
     }
 
+    #[cold]
     fn enter_change(&mut self, seqno: Seqno, change: &Change) {
         let mut members = self.view().to_vec();
         match change {
@@ -358,6 +359,7 @@ impl History {
     }
 
     /// Forgets everything through `through`, which every member holds.
+    #[inline(never)]
     pub(crate) fn purge(&mut self, through: Seqno) {
         while self.base < through.min(self.received) {
             let Some(Some(entry)) = self.slots.pop_front() else { return };

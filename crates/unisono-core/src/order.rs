@@ -137,9 +137,13 @@ impl Group {
             self.watch_for_successor(now, event, named);
             return;
         }
-        if self.lacks() {
-            return;
+        if !self.lacks() {
+            self.enter_role(now, event);
         }
+    }
+
+    #[cold]
+    fn enter_role(&mut self, now: Time, event: Seqno) {
         self.probe(Probe::RoleTaken);
         // Places beyond the event would be numbered by somebody else: there are none, or we would not be named.
         let received = self.history.received();
@@ -213,13 +217,17 @@ impl Group {
 
     /// Senders take turns, each in its own order, as long as there is room.
     fn number_messages(&mut self, now: Time) {
+        if self.hold.senders().next().is_some() || !self.outbox.all_numbered() {
+            self.number_by_turns(now);
+        }
+    }
+
+    #[inline(never)]
+    fn number_by_turns(&mut self, now: Time) {
         let mut senders: Vec<Uid> = self.hold.senders().collect();
         if !self.outbox.all_numbered() {
             senders.push(self.me.uid);
             senders.sort_unstable();
-        }
-        if senders.is_empty() {
-            return;
         }
         let start = senders.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
         senders.rotate_left(start);

@@ -135,16 +135,19 @@ impl Peers {
     /// The highest place through `mine` that at least `holders` of `view` are known to hold through, `me` included with
     /// `mine`.
     pub(crate) fn held_by(&self, view: &Members, holders: usize, me: Uid, mine: Seqno) -> Seqno {
-        let known = |uid: Uid| if uid == me { mine } else { self.get(uid).map_or(0, |peer| peer.received) };
-        let mut marks = view.iter().map(|member| known(member.uid));
+        if holders > view.len() {
+            return 0;
+        }
+        let own = if view.iter().any(|member| member.uid == me) { mine } else { 0 };
+        let others = view.iter().filter(|member| member.uid != me);
+        let mut others = others.map(|member| self.get(member.uid).map_or(0, |peer| peer.received));
         match holders {
             0 => mine,
-            _ if holders > view.len() => 0,
             2 => {
-                let (mut highest, mut second) = (0, 0);
-                // Mostly the first ones asked hold all there is.
+                let (mut highest, mut second) = (own, 0);
+                // Mostly the first one asked, the orderer, holds all there is.
                 while second < mine
-                    && let Some(mark) = marks.next()
+                    && let Some(mark) = others.next()
                 {
                     second = second.max(mark.min(highest));
                     highest = highest.max(mark);
@@ -153,11 +156,12 @@ impl Peers {
             }
             _ if holders <= FEW => {
                 let mut highest = [0; FEW];
-                marks.for_each(|mark| sink(&mut highest[..holders], mark));
+                highest[0] = own;
+                others.for_each(|mark| sink(&mut highest[..holders], mark));
                 highest[holders - 1].min(mine)
             }
             _ => {
-                let mut marks: Vec<Seqno> = marks.collect();
+                let mut marks: Vec<Seqno> = others.chain([own]).collect();
                 marks.sort_unstable_by(|a, b| b.cmp(a));
                 marks[holders - 1].min(mine)
             }

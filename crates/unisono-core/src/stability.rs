@@ -56,11 +56,15 @@ impl Group {
 
     /// Takes for accepted whatever can be (docs/protocol/sequencer.md: ACCEPT).
     pub(crate) fn accept(&mut self, now: Time) {
-        if self.accepted >= self.history.received()
-            || (self.recovery.has_promised() && !self.broken(Planted::AcceptAfterPromise))
+        if self.accepted < self.history.received()
+            && (!self.recovery.has_promised() || self.broken(Planted::AcceptAfterPromise))
         {
-            return;
+            self.accept_more(now);
         }
+    }
+
+    #[inline(never)]
+    fn accept_more(&mut self, now: Time) {
         let before = self.accepted;
         let hint = self.acknowledging.accepted_hint.min(self.history.received());
         let told = self.acknowledging.accepted_hint;
@@ -192,9 +196,13 @@ impl Group {
     pub(crate) fn note_received(&mut self, now: Time) {
         let received = self.history.received();
         let from = self.acknowledging.seen.max(self.history.base());
-        if received <= from {
-            return;
+        if received > from {
+            self.look_at_received(now, from, received);
         }
+    }
+
+    #[inline(never)]
+    fn look_at_received(&mut self, now: Time, from: Seqno, received: Seqno) {
         self.acknowledging.seen = received;
         self.repair.note_progress(received);
         let rank = self.ack_rank();
@@ -366,13 +374,18 @@ impl Group {
     }
 
     /// The same if it lies beyond `floor`; otherwise any place that does not.
+    #[inline]
     fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {
-            return self.history.received();
+            self.history.received()
+        } else if self.order.is_acting() {
+            self.held_by_all_beyond(floor)
+        } else {
+            self.acknowledging.stable_hint.min(self.history.received())
         }
-        if !self.order.is_acting() {
-            return self.acknowledging.stable_hint.min(self.history.received());
-        }
+    }
+
+    fn held_by_all_beyond(&self, floor: Seqno) -> Seqno {
         let mut stable = self.history.received();
         for member in self.history.view().iter() {
             if member.uid != self.me.uid {
@@ -427,7 +440,9 @@ impl Group {
         // What is stable is asked last: an orderer has to look at everybody.
         if through > self.history.base() {
             through = through.min(self.stable_beyond(self.history.base()));
-            self.history.purge(through);
+            if through > self.history.base() {
+                self.history.purge(through);
+            }
         }
     }
 }

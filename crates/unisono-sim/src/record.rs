@@ -406,6 +406,7 @@ macro_rules! kinds {
 
         impl What {
             /// Its kind.
+            #[inline(always)]
             pub fn kind(&self) -> Kind {
                 match self { $(What::$kind { .. } => Kind::$kind),* }
             }
@@ -491,6 +492,7 @@ pub struct Standing {
 
 /// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
 /// `after`, `next` of what it has prepared. Kept beside the records because it says what they mean.
+#[inline]
 pub fn mark_changes(
     before: &Marks,
     after: &Marks,

@@ -93,7 +93,8 @@ impl Recorder {
         }
     }
 
-    /// Something happened at the world's `now`.
+    /// Something happened at the world's `now`. Inlined, because whoever calls it knows what kind of thing.
+    #[inline(always)]
     pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
         let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
         self.fold(&record);
@@ -102,14 +103,12 @@ impl Recorder {
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
-        if self.trace.is_some() {
+        let is_traced = self.trace.is_some();
+        if is_traced {
             self.tell_record(now, process, &record);
         }
-        if let Err(violation) = self.judge.observe(record) {
-            self.condemn(violation);
-        }
-        if self.trace.is_some() {
-            // Whoever reads along sees the accusation where it belongs.
+        // Whoever reads along sees the accusation where it belongs.
+        if self.judge.pile_up(record) || is_traced {
             self.catch_up();
         }
     }
@@ -122,6 +121,7 @@ impl Recorder {
     }
 
     /// Judges all that was noted: until then a broken promise may go unnoticed for a while.
+    #[inline(never)]
     pub(crate) fn catch_up(&mut self) {
         if let Err(violation) = self.judge.catch_up() {
             self.condemn(violation);
@@ -189,6 +189,7 @@ impl Recorder {
         }
     }
 
+    #[inline(always)]
     fn fold(&mut self, record: &Record) {
         let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
         let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
@@ -206,9 +207,12 @@ impl Recorder {
             What::HistoryUsed { entries } => u64::from(*entries),
             rare => fold_words(rare),
         };
-        self.fingerprint = mix(mix(self.fingerprint, when_and_who), what);
+        self.fingerprint = mix(self.fingerprint, when_and_who ^ what.wrapping_mul(SPREAD));
     }
 }
+
+/// Any odd number with as many ones as zeros keeps small numbers apart from what they are folded with.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What happened, as a number that only its words share.
 #[cold]

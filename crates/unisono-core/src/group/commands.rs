@@ -279,6 +279,13 @@ impl Group {
         }
     }
 
+    /// Whether [`Group::marks`] may have moved since [`Group::has_moved_from`] was asked last, or [`Group::poll_sent`] has
+    /// something. Cheap enough to ask at any time.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.moved || !self.sent.is_empty()
+    }
+
     /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; what was delivered
     /// aside. Cheap enough to ask after every call.
     #[inline]

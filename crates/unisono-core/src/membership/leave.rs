@@ -186,8 +186,11 @@ impl Group {
             self.probe(Probe::OrdererLeft);
             return Some(Change::Leave { uid: self.me.uid, goodbye });
         }
-        let view = self.history.view().clone();
         let asked: Vec<(Uid, Bytes)> = self.door.leave_requests().collect();
+        if asked.is_empty() {
+            return None;
+        }
+        let view = self.history.view().clone();
         for (uid, goodbye) in asked {
             if view.iter().all(|member| member.uid != uid) {
                 self.door.forget_leave_request(uid);

@@ -67,8 +67,12 @@ pub trait Property {
         let records = &pile.records[..end.min(pile.records.len())];
         let wanted = pile.of_kinds(self.interests());
         for ((first, records), word) in (0..).step_by(64).zip(records.chunks(64)).zip(wanted) {
-            for index in bits(word) {
-                let Some(record) = records.get(index) else { break };
+            let mut left = word;
+            while left != 0
+                && let index = left.trailing_zeros() as usize
+                && let Some(record) = records.get(index)
+            {
+                left &= left - 1;
                 self.observe(record).map_err(|violation| (first + index, violation))?;
             }
         }
@@ -177,7 +181,7 @@ impl Pile {
         Pile { records: Vec::with_capacity(PILE), places: vec![Places::default(); Kind::ALL.len()], kinds: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, record: Record) {
         let (kind, index) = (record.what.kind(), self.records.len());
         self.kinds |= kind.bit();
@@ -230,10 +234,15 @@ impl Judge {
     ///
     /// # Errors
     /// The first promise that is broken.
-    #[inline]
     pub fn observe(&mut self, record: Record) -> Result<(), Violation> {
+        if self.pile_up(record) { self.catch_up() } else { Ok(()) }
+    }
+
+    /// Takes the next record, to be judged by [`Judge::catch_up`]: at once, if this says so.
+    #[inline(always)]
+    pub(crate) fn pile_up(&mut self, record: Record) -> bool {
         self.pile.push(record);
-        if self.pile.records.len() < PILE { Ok(()) } else { self.catch_up() }
+        self.pile.records.len() >= PILE
     }
 
     /// Judges whatever was recorded so far.

@@ -35,15 +35,13 @@ impl<T: Default> Table<T> {
     #[inline]
     pub(super) fn at(&mut self, key: impl Counted) -> &mut T {
         let index = key.count();
-        if index >= self.0.len() {
-            self.grow(index);
-        }
-        &mut self.0[index]
+        if index < self.0.len() { &mut self.0[index] } else { self.grow(index) }
     }
 
     #[cold]
-    fn grow(&mut self, index: usize) {
+    fn grow(&mut self, index: usize) -> &mut T {
         self.0.resize_with(index + 1, T::default);
+        &mut self.0[index]
     }
 
     /// The value, if there is one.
@@ -108,7 +106,11 @@ impl<T: Clone + Default> Places<T> {
         if offset > self.values.len() as u64 + Self::LEAP_MAX {
             return None;
         }
-        self.values.resize(offset as usize + 1, T::default());
+        // Mostly the next one.
+        self.values.push(T::default());
+        if offset as usize >= self.values.len() {
+            self.values.resize(offset as usize + 1, T::default());
+        }
         self.values.last_mut()
     }
 

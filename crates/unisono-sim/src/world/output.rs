@@ -54,10 +54,12 @@ impl World {
     }
 
     /// Whatever an input or sending moved is noted before anybody can see what came of it.
-    #[inline]
+    #[inline(always)]
     fn note_state(&mut self, process: usize) {
-        self.note_marks(process);
-        self.take_results(process);
+        if self.processes[process].resident.as_ref().is_some_and(|resident| resident.group.has_news()) {
+            self.note_marks(process);
+            self.take_results(process);
+        }
     }
 
     #[inline]
