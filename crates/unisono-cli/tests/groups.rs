@@ -371,6 +371,25 @@ fn throughput_is_measured_beside_its_floor() {
 }
 
 #[test]
+fn groups_in_parallel_are_counted_together_and_each_for_itself() {
+    let _alone = alone();
+    let run = ["bench", "parallel", "--groups", "3", "--members", "2", "--seconds", "1", "--json"];
+    let output = unisono(run);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let groups: Vec<u64> = rows.iter().map(|row| row["groups"].as_u64().unwrap()).collect();
+    assert_eq!(groups, [1, 2, 3]);
+    for row in &rows {
+        assert_eq!(row["order_identical"], true, "{row}");
+        for field in ["ordered_per_s", "ratio_one_group", "send_p50_us", "processors_busy"] {
+            assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {row}");
+        }
+    }
+    assert_eq!(unisono(["bench", "parallel", "--groups", "100", "--members", "3"]).status.code(), Some(2));
+}
+
+#[test]
 fn failover_is_timed_and_judged() {
     let _alone = alone();
     for how in ["kill", "pause", "cut"] {

@@ -125,7 +125,7 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         if good { Tone::Good } else { Tone::Bad },
         format_args!("  of {} acknowledged messages {} lost", times.acknowledged, times.lost_acknowledged),
     ))?;
-    let mut object = json!({
+    output.object(&command.ground.tell(json!({
         "bench": "failover",
         "members": command.members,
         "trials": command.trials,
@@ -140,9 +140,7 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         "duplicates": times.duplicates,
         "order_identical": times.differences.is_empty(),
         "sealed": ground.is_sealed(),
-    });
-    object.as_object_mut().into_iter().for_each(|object| command.ground.tell(object));
-    output.object(&object)?;
+    })))?;
     match times.differences.into_iter().next() {
         _ if good => Ok(()),
         Some(difference) => Err(Problem::failed(difference)),

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::trial::lot;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -41,13 +41,14 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// What of it belongs into a summary.
-    pub(crate) fn tell(&self, object: &mut Map<String, Value>) {
-        object.insert("lab".into(), self.lab.into());
+    /// The summary, with what of this belongs into it.
+    pub(crate) fn tell(&self, mut summary: Value) -> Value {
+        summary["lab"] = self.lab.into();
         if self.lab {
-            object.insert("rate".into(), json!(self.rate.map(|rate| rate.to_string())));
-            object.insert("loss".into(), json!(self.loss.map(|loss| loss.to_string())));
+            summary["rate"] = json!(self.rate.map(|rate| rate.to_string()));
+            summary["loss"] = json!(self.loss.map(|loss| loss.to_string()));
         }
+        summary
     }
 
     /// The same for people; begins with a comma, or is empty.

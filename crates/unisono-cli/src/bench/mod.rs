@@ -8,15 +8,17 @@ pub(crate) mod fanout;
 pub(crate) mod floor;
 mod ground;
 pub(crate) mod latency;
+mod parallel;
 mod placement;
 mod statistics;
 pub(crate) mod throughput;
 
 use crate::arguments::Common;
-use crate::output::Output;
+use crate::output::{Output, Tone};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 
 /// Measure a group beside what the machine allows
 #[derive(Args, Debug)]
@@ -30,12 +32,13 @@ pub(crate) struct Bench {
 enum What {
     Latency(latency::Latency),
     Throughput(throughput::Throughput),
+    Parallel(parallel::Parallel),
     Failover(failover::Failover),
 }
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Method {
+pub(crate) enum Method {
     /// To the orderer, which sends them to all
     Pb,
     /// To all, and the orderer sends a short accept
@@ -65,12 +68,49 @@ impl Method {
     }
 }
 
+/// What came out of a measurement.
+struct Summary {
+    /// For people.
+    lines: Vec<String>,
+    /// For scripts, and for plots.
+    object: Value,
+    /// Whether all members delivered one order, where that was looked at.
+    order_identical: Option<bool>,
+}
+
+impl Summary {
+    fn new(lines: Vec<String>, object: Value) -> Summary {
+        Summary { lines, object, order_identical: None }
+    }
+
+    fn of_order(self, identical: bool) -> Summary {
+        Summary { order_identical: Some(identical), ..self }
+    }
+
+    /// Prints it; fails if orders differ.
+    fn tell(&self, output: &Output) -> Result<(), Problem> {
+        for line in &self.lines {
+            output.say(line)?;
+        }
+        if self.order_identical == Some(true) {
+            let words = "  every member delivered the same in the same order";
+            output.say(output.tone(Tone::Good, words))?;
+        }
+        output.object(&self.object)?;
+        match self.order_identical {
+            Some(false) => Err(Problem::failed("the members delivered different orders")),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Bench {
     /// The flags that all commands have.
     pub(crate) fn common(&self) -> &Common {
         match &self.what {
             What::Latency(command) => &command.common,
             What::Throughput(command) => &command.common,
+            What::Parallel(command) => &command.common,
             What::Failover(command) => &command.common,
         }
     }
@@ -80,6 +120,7 @@ pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Resul
     match command.what {
         What::Latency(command) => latency::run(command, settings, output),
         What::Throughput(command) => throughput::run(command, settings, output),
+        What::Parallel(command) => parallel::run(command, settings, output),
         What::Failover(command) => failover::run(command, settings, output),
     }
 }

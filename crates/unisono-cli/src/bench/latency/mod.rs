@@ -2,11 +2,11 @@
 
 pub(crate) mod member;
 
-use super::Method;
 use super::floor::{self, Floor, Path};
 use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::{Ratio, quantile};
+use super::{Method, Summary};
 use crate::arguments::{Common, OrderChoice};
 use crate::location::Location;
 use crate::output::{Output, rounded};
@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use crate::trial::lot;
 use crate::worker;
 use clap::Args;
+use indicatif::ProgressBar;
 use member::{Order, Report, Usage};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ const UNTIMED: usize = 20;
 ///
 /// One member that does not order sends; all receive. Members and the processes of the bare path take turns in
 /// short blocks, and the ratios are medians over the rounds.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
 pub(crate) struct Latency {
     /// Members, one process each
@@ -73,14 +74,22 @@ pub(crate) struct Latency {
 }
 
 pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let bar = progress::bar(0, "rounds");
+    let summary = measure(&command, settings, &bar)?;
+    bar.finish_and_clear();
+    summary.tell(output)
+}
+
+/// One measurement; the bar counts its rounds.
+fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
     Problem::beyond(command.resilience, command.members)?;
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, members, false, settings)?;
     let locations = ground.locations(command.placement, members);
-    let mut group = Measured::start(&command, command.resilience, &locations, &ground.settings)?;
+    let mut group = Measured::start(command, command.resilience, &locations, &ground.settings)?;
     let mut plain = match command.resilience {
         0 => None,
-        _ => Some(Measured::start(&command, 0, &locations, &ground.settings)?),
+        _ => Some(Measured::start(command, 0, &locations, &ground.settings)?),
     };
     // What the group was seen to do, the floor does.
     group.measure(UNTIMED)?;
@@ -93,7 +102,7 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
     let rounds = (timed / BLOCK_MESSAGES).max(ROUNDS_MIN);
     let block = timed.div_ceil(rounds);
     let mut sides = Sides::default();
-    let bar = progress::bar(rounds as u64, "rounds");
+    bar.set_length(rounds as u64);
     for round in 0..rounds {
         // Whoever comes first in a round comes last in another.
         for turn in 0..4 {
@@ -114,58 +123,52 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
         }
         bar.inc(1);
     }
-    bar.finish_and_clear();
     let transport = if multicast { "multicast" } else { "unicast" };
-    Ok(tell(&command, &mut sides, transport, ground.is_sealed(), output)?)
+    Ok(summary(command, &mut sides, transport, ground.is_sealed()))
 }
 
-fn tell(
-    command: &Latency,
-    sides: &mut Sides,
-    transport: &str,
-    sealed: bool,
-    output: &Output,
-) -> std::io::Result<()> {
+fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) -> Summary {
     let to_path = Ratio::of(&sides.group.rounds, &sides.path.rounds);
     let to_rpc = Ratio::of(&sides.group.rounds, &sides.rpc.rounds);
     let to_r0 = (command.resilience > 0).then(|| Ratio::of(&sides.group.rounds, &sides.plain.rounds));
     let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| sides.group.us(part));
     let (rpc, path) = (sides.rpc.us(0.5), sides.path.us(0.5));
     let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
-    output.say(format_args!(
-        "{} members, {} bytes, {}, resilience {}, {transport}{}{}",
-        command.members,
-        command.bytes,
-        command.method.name(),
-        command.resilience,
-        if sealed { ", sealed" } else { "" },
-        command.ground.words()
-    ))?;
-    output
-        .say(format_args!("  own delivery   p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}"))?;
-    output.say(format_args!(
-        "  bare path      p50 {path} us: the group takes {} times as long (rounds {} to {})",
-        to_path.median, to_path.spread[0], to_path.spread[1]
-    ))?;
-    output.say(format_args!(
-        "  bare call      p50 {rpc} us: the group takes {} times as long (rounds {} to {})",
-        to_rpc.median, to_rpc.spread[0], to_rpc.spread[1]
-    ))?;
-    if let Some(ratio) = &to_r0 {
-        output.say(format_args!(
+    let mut lines = vec![
+        format!(
+            "{} members, {} bytes, {}, resilience {}, {transport}{}{}",
+            command.members,
+            command.bytes,
+            command.method.name(),
+            command.resilience,
+            if sealed { ", sealed" } else { "" },
+            command.ground.words()
+        ),
+        format!("  own delivery   p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}"),
+        format!(
+            "  bare path      p50 {path} us: the group takes {} times as long (rounds {} to {})",
+            to_path.median, to_path.spread[0], to_path.spread[1]
+        ),
+        format!(
+            "  bare call      p50 {rpc} us: the group takes {} times as long (rounds {} to {})",
+            to_rpc.median, to_rpc.spread[0], to_rpc.spread[1]
+        ),
+    ];
+    lines.extend(to_r0.as_ref().map(|ratio| {
+        format!(
             "  resilience 0   p50 {} us: resilience {} takes {} times as long (rounds {} to {})",
             sides.plain.us(0.5),
             command.resilience,
             ratio.median,
             ratio.spread[0],
             ratio.spread[1]
-        ))?;
-    }
-    output.say(format_args!(
+        )
+    }));
+    lines.push(format!(
         "  per message    {} datagrams, {cpu} us of processor time (bare path {path_cpu} us)",
         sides.group.datagrams()
-    ))?;
-    let mut object = json!({
+    ));
+    let object = json!({
         "bench": "latency",
         "members": command.members,
         "bytes": command.bytes,
@@ -194,8 +197,7 @@ fn tell(
         "cpu_us_per_message": cpu,
         "udp_path_cpu_us": path_cpu,
     });
-    object.as_object_mut().into_iter().for_each(|object| command.ground.tell(object));
-    output.object(&object)
+    Summary::new(lines, command.ground.tell(object))
 }
 
 /// A group whose latency is measured: member 0 founded it and orders, member 1 sends.

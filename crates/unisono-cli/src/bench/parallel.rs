@@ -1,0 +1,209 @@
+//! `unisono bench parallel`: how much several groups order that have no member in common.
+
+use super::ground::{self, Ground};
+use super::placement::Placement;
+use super::throughput::loaded::{Counted, Load, Loaded};
+use super::throughput::{BYTES_MAX, ROUNDS, UNTIMED, UNTIMED_SLOW};
+use super::{Method, Summary};
+use crate::arguments::{Common, OrderChoice};
+use crate::location::Location;
+use crate::output::{Output, rounded};
+use crate::problem::Problem;
+use crate::progress;
+use crate::settings::Settings;
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::time::Duration;
+
+/// The most processes of all groups together.
+const PROCESSES_MAX: u64 = 250;
+
+/// Count what a growing number of disjoint groups orders, all together
+///
+/// By default all members but the orderer send, each with one message under way, as in the papers: then one group
+/// leaves the machine room for others, until the processors are full. Prints a row for 1, 2, 4, … groups.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  unisono bench parallel --groups 8 --members 2")]
+pub(crate) struct Parallel {
+    /// Groups, in the end
+    #[arg(long, value_name = "G", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=125))]
+    groups: u64,
+
+    /// Members of each group, one process each
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
+    members: u64,
+
+    /// How many of them send [default: all but the orderer, whose own messages have no way to go]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=64))]
+    senders: Option<u64>,
+
+    /// Size of a message
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=BYTES_MAX))]
+    bytes: u64,
+
+    /// Messages of a member that may be under way
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    window: u32,
+
+    /// Seconds to measure each number of groups
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+
+    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
+    #[arg(long, value_enum, default_value_t)]
+    method: Method,
+
+    /// How many crashes at once each group survives without loss
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    resilience: u8,
+
+    /// Who gives the messages their places
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
+    /// On which processors the processes run
+    #[arg(long, value_enum, default_value_t)]
+    placement: Placement,
+
+    #[command(flatten)]
+    ground: ground::Choice,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: Parallel, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let bar = progress::bar(0, "rounds");
+    measure(&command, settings, &bar, |summary| bar.suspend(|| summary.tell(output)))?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// A row for each number of groups.
+fn measure(
+    command: &Parallel,
+    settings: &Settings,
+    bar: &ProgressBar,
+    mut row: impl FnMut(Summary) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    Problem::beyond(command.resilience, command.members)?;
+    let senders = command.senders.unwrap_or(command.members - 1);
+    if senders > command.members {
+        return Err(Problem::usage("there cannot be more senders than members"));
+    }
+    let processes = command.groups * command.members;
+    if processes > PROCESSES_MAX {
+        return Err(Problem::usage(format!("these are {processes} processes; at most {PROCESSES_MAX} go")));
+    }
+    let members = usize::try_from(command.members).unwrap_or(usize::MAX);
+    let ground = Ground::prepare(&command.ground, processes as usize, false, settings)?;
+    let locations = ground.locations(command.placement, processes as usize);
+    let places: Vec<&[Location]> = locations.chunks(members).collect();
+    let load = Load {
+        senders: usize::try_from(senders).unwrap_or(usize::MAX),
+        bytes: usize::try_from(command.bytes).unwrap_or(usize::MAX),
+        window: command.window,
+        method: command.method,
+        resilience: command.resilience,
+    };
+    let untimed = if command.ground.rate.is_some() { UNTIMED_SLOW } else { UNTIMED };
+    let timed = Duration::from_secs(command.seconds) / ROUNDS;
+    let steps = steps(command.groups);
+    bar.set_length(steps.len() as u64 * u64::from(ROUNDS));
+    let mut groups: Vec<Loaded> = Vec::new();
+    let mut one = None;
+    for step in steps {
+        while groups.len() < step {
+            groups.push(Loaded::start(&load, places[groups.len()], &ground.settings)?);
+        }
+        Loaded::load_all(&mut groups, untimed, UNTIMED)?;
+        let multicast = groups[0].by_multicast()?;
+        let mut counted = Counted::new(timed)?;
+        for _ in 0..ROUNDS {
+            counted.round(&Loaded::load_all(&mut groups, untimed, timed)?);
+            bar.inc(1);
+        }
+        let one = *one.get_or_insert(counted.ordered_per_s());
+        let transport = if multicast { "multicast" } else { "unicast" };
+        row(summary(command, step, senders, &counted, one, transport, ground.is_sealed()))?;
+    }
+    Ok(())
+}
+
+/// Doubles up to the number that was asked for.
+fn steps(groups: u64) -> Vec<usize> {
+    let doubled = std::iter::successors(Some(1), |groups| Some(groups * 2)).take_while(|step| *step < groups);
+    doubled.chain([groups]).map(|step| step as usize).collect()
+}
+
+fn summary(
+    command: &Parallel,
+    groups: usize,
+    senders: u64,
+    counted: &Counted,
+    one: f64,
+    transport: &str,
+    sealed: bool,
+) -> Summary {
+    let ordered = counted.ordered_per_s();
+    let growth = rounded(ordered / one.max(1.0));
+    let (p50, p99) = (counted.us(0.5), counted.us(0.99));
+    let [lowest, highest] =
+        [f64::min, f64::max].map(|end| counted.rounds.iter().copied().reduce(end).unwrap_or(0.0).round());
+    let lines = vec![
+        format!(
+            "{groups} groups of {} members, {senders} send {} bytes, window {}, {}, resilience {}, {transport}{}{}",
+            command.members,
+            command.bytes,
+            command.window,
+            command.method.name(),
+            command.resilience,
+            if sealed { ", sealed" } else { "" },
+            command.ground.words()
+        ),
+        format!(
+            "  ordered        {ordered} messages/s in all (rounds {lowest} to {highest}), {growth} times one group's"
+        ),
+        format!("  own delivery   p50 {p50} us, p99 {p99}"),
+        format!("  processors     {} busy", counted.processors()),
+    ];
+    let object = json!({
+        "bench": "parallel",
+        "groups": groups,
+        "members": command.members,
+        "senders": senders,
+        "bytes": command.bytes,
+        "window": command.window,
+        "method": command.method.name(),
+        "resilience": command.resilience,
+        "order": command.order.name(),
+        "transport": transport,
+        "sealed": sealed,
+        "placement": command.placement.name(),
+        "seconds": command.seconds,
+        "ordered_per_s": ordered,
+        "ordered_per_s_spread": [lowest, highest],
+        "mb_per_s": rounded(ordered * command.bytes as f64 / 1e6),
+        "ratio_one_group": growth,
+        "send_p50_us": p50,
+        "send_p99_us": p99,
+        "datagrams_per_message": counted.datagrams(),
+        "cpu_us_per_message": counted.processor_us(),
+        "processors_busy": counted.processors(),
+        "order_identical": counted.order_identical,
+    });
+    Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_groups_doubles_up_to_what_was_asked() {
+        assert_eq!(steps(1), [1]);
+        assert_eq!(steps(4), [1, 2, 4]);
+        assert_eq!(steps(6), [1, 2, 4, 6]);
+    }
+}
