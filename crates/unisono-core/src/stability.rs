@@ -7,6 +7,7 @@
 //!
 //! An acknowledgement is cumulative: "I hold everything through s, data included".
 
+use crate::config::Quorum;
 use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
@@ -151,9 +152,9 @@ impl Group {
         }
     }
 
-    /// A join or leave is held, with all below it, by as many as a message would be, by quorums of both sides, and by
-    /// the joiner. The first matters where quorums need not meet: who goes on without the others, fewer of them missing
-    /// than the resilience covers, is then to know whom it goes on without.
+    /// A join or leave is held, with all below it, by quorums of both sides, and by the joiner. Where quorums need not
+    /// meet, by as many as a message would be too: who goes on without the others, fewer of them missing than the
+    /// resilience covers, is to know whom it goes on without.
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
         if self.broken(Planted::ChangeAcceptedAlone) {
             return true;
@@ -164,7 +165,10 @@ impl Group {
             Change::Join { member, .. } => self.holds(member.uid, seqno),
             _ => true,
         };
-        let needed = self.holders_needed(before.len(), 0);
+        let needed = match self.config.quorum {
+            Quorum::AtLeast(_) => self.holders_needed(before.len(), 0),
+            _ => 0,
+        };
         joiner_holds
             && before.iter().filter(|member| held(member)).count() >= needed
             && self.is_quorum(before, held)

@@ -240,6 +240,9 @@ impl Group {
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     return self.handle_decided(now, uid, proposal, entered);
                 }
+                Frame::Invite { ballot } => {
+                    return self.handle_invitation_of_stranger(now, from, uid, ballot);
+                }
                 _ => {}
             }
         }

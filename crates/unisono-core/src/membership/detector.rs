@@ -27,10 +27,8 @@ const DEAF_AFTER_SILENCES: u32 = 6;
 /// Woken later than this, we were asleep ourselves.
 const ASLEEP: Duration = Duration::from_millis(40);
 
-/// Patience with the silent and with voters grows by so many times the strain.
+/// Patience with the silent grows by so many times the strain.
 const STRAINED: u32 = 6;
-/// The most of it that voters get.
-const VOTERS_LEEWAY_MAX: Duration = Duration::from_millis(200);
 /// More strain than this is not reckoned with.
 const STRAIN_MAX: Duration = Duration::from_millis(200);
 /// Strain is forgotten so many times slower than it lasted.
@@ -161,11 +159,6 @@ impl Group {
         self.detector.strain(now) * STRAINED
     }
 
-    /// What voters get: nobody goes on meanwhile.
-    pub(crate) fn voters_leeway(&self, now: Time) -> Duration {
-        self.leeway(now).min(VOTERS_LEEWAY_MAX)
-    }
-
     /// How long a peer may be silent; in larger groups each is heard less often.
     fn silence(&self) -> Duration {
         self.settings.silence * (1 + self.peers.len() as u32 / 32)
@@ -274,7 +267,8 @@ impl Group {
         // Perhaps it is we who were left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;
-        if self.config.automatic {
+        // Whoever leaves has no application any more that could decide.
+        if self.config.automatic || self.phase == Phase::Leaving {
             self.begin_reset_soon(now);
         } else {
             self.notices.push_back(Event::Suspected { member: uid, reason });

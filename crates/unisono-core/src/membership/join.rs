@@ -612,7 +612,9 @@ impl Group {
         }
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
-                if now.since(peer.told_at) < REDIRECT_EVERY {
+                // An old request says nothing of somebody who still asks, and is not served again.
+                let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(packet_number));
+                if !window.fresh(packet_number) || now.since(peer.told_at) < REDIRECT_EVERY {
                     return;
                 }
                 (peer.last_heard, peer.told_at) = (now, now);
@@ -626,7 +628,9 @@ impl Group {
                 }
                 let member = Member { uid, name, address: from };
                 let mut peer = Peer::new(now, member, Standing::Observer { hello }, from_place);
-                peer.replay = Some(ReplayWindow::starting_at(packet_number));
+                let mut window = ReplayWindow::starting_at(packet_number);
+                window.fresh(packet_number);
+                peer.replay = Some(window);
                 self.peers.insert(peer);
                 self.audience_is_stale = true;
             }

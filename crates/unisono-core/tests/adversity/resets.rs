@@ -163,3 +163,22 @@ fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
     let loses_nothing = |event: &Event| matches!(event, Event::Reset { degraded: false, .. });
     assert!(net.events[1].iter().any(loses_nothing), "the case was not reached");
 }
+
+// One member missed a leave and a join, and the sequencer crashed: whoever knows of both is a stranger to it, and needs
+// its vote (hazard H17).
+#[test]
+fn a_member_votes_for_a_coordinator_that_it_never_heard_of() {
+    let mut net = group_of(3, 0);
+    net.cut_off(2);
+    let joiner = net.add(Entry::Join, unicast());
+    let joined = net.run_until(MS / 4, 200 * MS, |net| net.phase(joiner) == Phase::Member);
+    net.leave(1);
+    let left = net.run_until(MS / 4, 200 * MS, |net| net.phase(1) == Phase::Gone);
+    assert!(joined && left && net.epoch(0) == 0, "the case was not reached");
+    net.crash(0);
+    net.calm();
+    net.run(3000 * MS);
+    net.show("three seconds after the sequencer crashed");
+    assert_eq!((net.phase(2), net.phase(joiner)), (Phase::Member, Phase::Member));
+    assert_eq!((net.size(2), net.epoch(2)), (2, 1));
+}

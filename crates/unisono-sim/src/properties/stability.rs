@@ -1,7 +1,8 @@
 //! G22, stability: what leaves a history was held by every member of the view at that place (of the epoch's first
 //! view, for what came before it), and no history has more entries than the group allows.
 //!
-//! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside.
+//! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside,
+//! and one for each reset that came since anything was freed.
 
 use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES, Views};
 use super::tables::{Lives, Table};
@@ -19,6 +20,8 @@ pub(super) struct Stability {
     lineage: Lineage,
     views: Views,
     marks: MarkTable,
+    /// By life, resets since it freed something.
+    resets: Table<u32>,
     /// By epoch, everything through here was found to be held by all.
     stable: Table<Seqno>,
     checked: u64,
@@ -34,6 +37,7 @@ impl Stability {
             lineage: Lineage::default(),
             views: Views::default(),
             marks: MarkTable::default(),
+            resets: Table::default(),
             stable: Table::default(),
             checked: 0,
         }
@@ -49,6 +53,7 @@ impl Property for Stability {
         VIEW_CHANGES
             | Kind::Stored.bit()
             | Kind::Purged.bit()
+            | Kind::EpochBegun.bit()
             | Kind::HistoryUsed.bit()
             | Kind::Started.bit()
             | Kind::LeaveAsked.bit()
@@ -60,14 +65,17 @@ impl Property for Stability {
             What::Started { .. } => self.lives += 1,
             What::LeaveAsked => self.leavers.insert(record.life),
             What::Stored { .. } => self.marks.follow(record),
+            What::EpochBegun { .. } => *self.resets.at(record.life) += 1,
             What::HistoryUsed { entries } => {
                 self.checked += 1;
-                let most = self.history_messages + self.lives + 2;
+                let resets = *self.resets.at(record.life);
+                let most = self.history_messages + self.lives + 2 + resets;
                 if entries > most {
                     return broken(self, record, || format!("{entries} entries, where {most} are allowed"));
                 }
             }
             What::Purged { epoch, through } => {
+                *self.resets.at(record.life) = 0;
                 if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
                     self.checked += 1;
                     return Ok(());

@@ -68,7 +68,6 @@ impl Group {
         self.recovery.attempts += 1;
         let (before, after) = self.sides(self.accepted);
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
-        let leeway = self.voters_leeway(now);
         let mut votes = Table::default();
         votes.insert(self.me.uid, self.own_vote(ballot));
         self.recovery.coordination = Some(Coordination {
@@ -76,8 +75,8 @@ impl Group {
             stage: Stage::Inviting,
             votes,
             invited: self.others_of(&uids(&before), &uids(&after)),
-            gather_until: now + GATHER + leeway,
-            stage_until: now + STAGE_MAX + leeway,
+            gather_until: now + GATHER,
+            stage_until: now + STAGE_MAX,
             repeat_at: now,
         });
         self.coordinate(now);

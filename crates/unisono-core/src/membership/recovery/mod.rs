@@ -12,11 +12,13 @@ mod outcome;
 
 use crate::error::ResetError;
 use crate::group::{Group, Phase, Prepared};
-use crate::identity::{Ballot, Uid};
+use crate::identity::{Ballot, Member, Name, Uid};
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
 use crate::wire::{Frame, Prepare, Proposal, Vote};
 use coordinator::Coordination;
+use core::net::SocketAddr;
 use core::time::Duration;
 use level::Pull;
 
@@ -159,12 +161,31 @@ impl Group {
         }
         let rank = self.rank_among_unsuspected() as u32;
         let jitter = Duration::from_nanos(self.random.below(TAKE_OVER.as_nanos() as u64 / 2));
-        self.recovery.begin_at = Some(now + TAKE_OVER + self.voters_leeway(now) + STAGGER * rank + jitter);
+        self.recovery.begin_at = Some(now + TAKE_OVER + STAGGER * rank + jitter);
     }
 
     fn own_vote(&self, ballot: Ballot) -> Vote {
         let end = self.history.received();
         Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
+    }
+
+    /// Somebody coordinates who joined after what this member has of the log. Without its vote those who know more
+    /// may have no quorum, and it alone has none: it takes the stranger for a member, which the log will show.
+    pub(crate) fn handle_invitation_of_stranger(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        uid: Uid,
+        ballot: Ballot,
+    ) {
+        let has_room = self.peers.len() < usize::from(self.config.members_max);
+        if !has_room || !self.is_member() || self.order.is_acting() || ballot.coordinator != uid {
+            return;
+        }
+        let member = Member { uid, name: Name::default(), address: from };
+        self.peers.insert(Peer::new(now, member, Standing::Member, 0));
+        self.audience_is_stale = true;
+        self.handle_invite(now, uid, ballot);
     }
 
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {
