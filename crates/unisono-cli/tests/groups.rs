@@ -390,6 +390,29 @@ fn groups_in_parallel_are_counted_together_and_each_for_itself() {
 }
 
 #[test]
+fn a_report_is_a_page_with_plots_and_every_measurement() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report");
+    let command = ["bench", "parallel", "--groups", "2", "--seconds", "1", "--json", "--report"];
+    let output = unisono([&command[..], &[path.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    // One group and two, of 2, 4 and 8 members.
+    assert_eq!((&summary["measurements"], &summary["failures"]), (&6.into(), &serde_json::json!([])));
+    let page = std::fs::read_to_string(summary["report"].as_str().unwrap()).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("bench parallel --groups 2"), "the command is told");
+    let lines = std::fs::read_to_string(path.join("parallel.jsonl")).unwrap();
+    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    assert_eq!(lines.lines().count(), 6);
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let inside = folder.path().join("file/report");
+    let nowhere = unisono([&command[..], &[inside.to_str().unwrap()]].concat());
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+}
+
+#[test]
 fn failover_is_timed_and_judged() {
     let _alone = alone();
     for how in ["kill", "pause", "cut"] {

@@ -10,6 +10,7 @@ mod ground;
 pub(crate) mod latency;
 mod parallel;
 mod placement;
+mod report;
 mod statistics;
 pub(crate) mod throughput;
 

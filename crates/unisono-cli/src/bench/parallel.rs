@@ -2,6 +2,7 @@
 
 use super::ground::{self, Ground};
 use super::placement::Placement;
+use super::report::{self, Chart, Column, Report, Series};
 use super::throughput::loaded::{Counted, Load, Loaded};
 use super::throughput::{BYTES_MAX, ROUNDS, UNTIMED, UNTIMED_SLOW};
 use super::{Method, Summary};
@@ -13,7 +14,8 @@ use crate::progress;
 use crate::settings::Settings;
 use clap::Args;
 use indicatif::ProgressBar;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The most processes of all groups together.
@@ -66,6 +68,10 @@ pub(crate) struct Parallel {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
+    /// Measure many variations of this, and write a page with plots of them, parallel.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+
     #[command(flatten)]
     ground: ground::Choice,
 
@@ -74,6 +80,9 @@ pub(crate) struct Parallel {
 }
 
 pub(crate) fn run(command: Parallel, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if let Some(folder) = &command.report {
+        return report(&command, folder, settings, output);
+    }
     let bar = progress::bar(0, "rounds");
     measure(&command, settings, &bar, |summary| bar.suspend(|| summary.tell(output)))?;
     bar.finish_and_clear();
@@ -129,6 +138,63 @@ fn measure(
         row(summary(command, step, senders, &counted, one, transport, ground.is_sealed()))?;
     }
     Ok(())
+}
+
+/// Members of the groups that a report compares, beside what is asked for.
+const COMPARED: [u64; 3] = [2, 4, 8];
+/// More processes than this say little of a machine of a few processors.
+const COMPARED_PROCESSES_MAX: u64 = 40;
+
+const COLUMNS: [Column; 10] = [
+    Column { heading: "groups", field: "groups" },
+    Column { heading: "members each", field: "members" },
+    Column { heading: "senders each", field: "senders" },
+    Column { heading: "bytes", field: "bytes" },
+    Column { heading: "ordered/s in all", field: "ordered_per_s" },
+    Column { heading: "rounds", field: "ordered_per_s_spread" },
+    Column { heading: "times one group's", field: "ratio_one_group" },
+    Column { heading: "own delivery p50 µs", field: "send_p50_us" },
+    Column { heading: "p99 µs", field: "send_p99_us" },
+    Column { heading: "processors busy", field: "processors_busy" },
+];
+
+fn report(command: &Parallel, folder: &Path, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let mut report = Report::new("parallel", "Disjoint groups in parallel", folder)?;
+    let compared = report::with(COMPARED, command.members);
+    let fits =
+        |members: &u64| *members == command.members || command.groups * members <= COMPARED_PROCESSES_MAX;
+    let sizes: Vec<u64> = compared.into_iter().filter(fits).collect();
+    let names: Vec<String> = sizes.iter().map(|members| format!("{members} members each")).collect();
+    let varied = |members: &u64| {
+        let senders = command.senders.map(|senders| senders.min(*members));
+        let resilience = command.resilience.min(u8::try_from(members - 1).unwrap_or(u8::MAX));
+        Parallel { members: *members, senders, resilience, ..command.clone() }
+    };
+    let variations: Vec<(&str, Parallel)> =
+        names.iter().map(String::as_str).zip(sizes.iter().map(varied)).collect();
+    report.measure(&variations, output, |command, bar| {
+        let mut rows = Vec::new();
+        measure(command, settings, bar, |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    })?;
+    let groups = |object: &Value| object["groups"].as_f64();
+    let ordered = |object: &Value| Some(object["ordered_per_s"].as_f64()? / 1e3);
+    let busy = |object: &Value| object["processors_busy"].as_f64();
+    let chart = |name, title, y_label, y: fn(&Value) -> Option<f64>| Chart {
+        name,
+        title,
+        x_label: "groups",
+        y_label,
+        series: names.iter().map(|name| Series::plain(name, name, groups, y)).collect(),
+    };
+    let charts = [
+        chart("groups", "What all groups order together", "thousand messages/s", ordered),
+        chart("processors", "What that takes", "processors busy", busy),
+    ];
+    report.write(&charts, &COLUMNS, output)
 }
 
 /// Doubles up to the number that was asked for.

@@ -1,6 +1,7 @@
 //! `unisono bench latency`: how long a message takes to its sender's own delivery, beside the bare path.
 
 pub(crate) mod member;
+mod sweep;
 
 use super::floor::{self, Floor, Path};
 use super::ground::{self, Ground};
@@ -20,6 +21,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use member::{Order, Report, Usage};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a block or a join may take.
@@ -66,6 +68,10 @@ pub(crate) struct Latency {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
+    /// Measure many variations of this, and write a page with plots of them, latency.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+
     #[command(flatten)]
     ground: ground::Choice,
 
@@ -74,6 +80,9 @@ pub(crate) struct Latency {
 }
 
 pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if let Some(folder) = &command.report {
+        return sweep::report(&command, folder, settings, output);
+    }
     let bar = progress::bar(0, "rounds");
     let summary = measure(&command, settings, &bar)?;
     bar.finish_and_clear();

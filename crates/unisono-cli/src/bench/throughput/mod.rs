@@ -2,6 +2,7 @@
 
 pub(crate) mod loaded;
 pub(crate) mod member;
+mod sweep;
 
 use super::fanout::Fanout;
 use super::floor;
@@ -18,6 +19,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use loaded::{Counted, Load, Loaded};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Rounds over which the ratio is taken.
@@ -72,6 +74,10 @@ pub(crate) struct Throughput {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
+    /// Measure many variations of this, and write a page with plots of them, throughput.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+
     #[command(flatten)]
     ground: ground::Choice,
 
@@ -80,6 +86,9 @@ pub(crate) struct Throughput {
 }
 
 pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if let Some(folder) = &command.report {
+        return sweep::report(&command, folder, settings, output);
+    }
     let bar = progress::bar(u64::from(ROUNDS), "rounds");
     let summary = measure(&command, settings, &bar)?;
     bar.finish_and_clear();
