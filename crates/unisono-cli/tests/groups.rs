@@ -367,6 +367,10 @@ fn throughput_is_measured_beside_its_floor() {
         assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
     }
     assert_eq!(summary["order_identical"], true, "{summary}");
+    // In pieces, from all members, the orderer among them.
+    let large =
+        unisono(["bench", "throughput", "--members", "2", "--bytes", "8000", "--seconds", "1", "--json"]);
+    assert!(json(&large)["mb_per_s"].as_f64().unwrap() > 0.0, "{large:?}");
     assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
 }
 

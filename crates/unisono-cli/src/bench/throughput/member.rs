@@ -13,6 +13,10 @@ use unisono::{Bytes, Event, Group, GroupConfig, Uid};
 const OVER: &[u8] = b"unisono bench: over";
 /// A sender fills its window when at least this part of it is free: submitting one by one would cost a packet each.
 const REFILL_PART: u32 = 4;
+/// A piece of a large message has at least so many bytes, and counts as a message in a group's window.
+const PIECE_BYTES_MIN: usize = 1200;
+/// The largest window of a group.
+const GROUP_WINDOW_MAX: usize = 65_536;
 
 /// Which member to be.
 #[derive(Debug, Serialize, Deserialize)]
@@ -93,10 +97,21 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Role {
+    /// Messages of this member that may be under way, and the group's window that has room for all their pieces:
+    /// a member that waited for room would not receive meanwhile, and keep the others from going on.
+    fn windows(&self) -> (u32, u32) {
+        let pieces = self.bytes / PIECE_BYTES_MIN + 1;
+        let messages = (self.window as usize).min((GROUP_WINDOW_MAX - 1) / pieces).max(1);
+        let room = (messages * pieces + 1).min(GROUP_WINDOW_MAX);
+        (u32::try_from(messages).unwrap_or(u32::MAX), u32::try_from(room).unwrap_or(u32::MAX))
+    }
+}
+
 fn enter(role: &Role) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
     let mut config =
-        GroupConfig { resilience: role.resilience, window: role.window, ..GroupConfig::default() };
+        GroupConfig { resilience: role.resilience, window: role.windows().1, ..GroupConfig::default() };
     if let Some(bytes) = role.broadcast_above_bytes {
         config.broadcast_above_bytes = bytes;
     }
@@ -122,7 +137,7 @@ impl Member {
     fn new(group: Group, role: &Role) -> anyhow::Result<Member> {
         let me = group.info().me;
         let message = Bytes::from(vec![b'x'; role.bytes]);
-        let (sender, senders, window) = (role.sender, role.senders, role.window);
+        let (sender, senders, (window, _)) = (role.sender, role.senders, role.windows());
         Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0 })
     }
 
@@ -264,6 +279,26 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_has_room_for_the_pieces_of_all_that_is_under_way() {
+        let role = |bytes, window| Role {
+            group: String::new(),
+            founder: true,
+            sender: true,
+            senders: 1,
+            resilience: 0,
+            broadcast_above_bytes: None,
+            window,
+            bytes,
+            location: Location::here(None),
+            settings: Settings::default(),
+        };
+        assert_eq!(role(64, 1024).windows(), (1024, 1025));
+        assert_eq!(role(8000, 64).windows(), (64, 449));
+        let (messages, room) = role(1 << 20, 65_536).windows();
+        assert!((1..100).contains(&messages) && room <= 65_536, "{messages} {room}");
+    }
 
     #[test]
     fn messages_come_back_in_the_order_of_their_batches() {
