@@ -40,8 +40,7 @@ impl Printer {
                 return false;
             }
             self.silent = false;
-            let seqno = seqno(event);
-            self.line(text, self.describe_view(seqno));
+            self.line(text, self.describe_view(event.seqno().unwrap_or(0)));
             return true;
         }
         if let Some(line) = self.describe(event, before.as_ref().unwrap_or(&self.roster)) {
@@ -127,18 +126,5 @@ impl Printer {
             ),
             Event::Gone | Event::JoinFailed { .. } => return None,
         })
-    }
-}
-
-/// The place of an event; 0 if it has none.
-fn seqno(event: &Event) -> u64 {
-    match event {
-        Event::Entered { seqno, .. }
-        | Event::Message { seqno, .. }
-        | Event::Joined { seqno, .. }
-        | Event::Left { seqno, .. }
-        | Event::HandedOver { seqno, .. }
-        | Event::Reset { seqno, .. } => *seqno,
-        _ => 0,
     }
 }

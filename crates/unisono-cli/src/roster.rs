@@ -1,63 +1,47 @@
 //! Who is in the group at the present place in its order, and how that is written: `[orderer|epoch] (n) [a, b, c]`.
 
 use crate::output::visible;
-use unisono::{EpochId, Event, Member, Uid};
+use unisono::{EpochId, Event, Member, Uid, View};
 
 /// The view, kept up to date by the events of the group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
-    epoch: EpochId,
-    orderer: Uid,
-    members: Vec<Member>,
+    /// Nothing before this member has entered.
+    view: Option<View>,
 }
 
 impl Roster {
     /// Takes an event's changes over. True if there were any.
     pub(crate) fn follow(&mut self, event: &Event) -> bool {
-        match event {
-            Event::Entered { view, .. } | Event::Reset { view, .. } => {
-                self.epoch = view.epoch;
-                self.orderer = view.orderer;
-                self.members.clone_from(&view.members);
-            }
-            Event::Joined { member, .. } => {
-                self.members.retain(|other| other.uid != member.uid);
-                self.members.push(member.clone());
-            }
-            Event::Left { member, .. } => self.remove(member.uid),
-            Event::HandedOver { orderer, .. } => self.orderer = *orderer,
-            _ => return false,
+        if let (None, Event::Entered { view, .. }) = (&self.view, event) {
+            self.view = Some(view.clone());
         }
-        true
+        self.view.as_mut().is_some_and(|view| view.follow(event))
     }
 
-    /// Who leaves while it orders hands the role to the next in rank order, by the same event.
-    fn remove(&mut self, leaver: Uid) {
-        let Some(rank) = self.members.iter().position(|member| member.uid == leaver) else { return };
-        self.members.remove(rank);
-        if self.orderer == leaver && !self.members.is_empty() {
-            self.orderer = self.members[rank % self.members.len()].uid;
-        }
+    fn members(&self) -> &[Member] {
+        self.view.as_ref().map_or(&[], |view| &view.members)
     }
 
     /// How many members there are.
     pub(crate) fn len(&self) -> usize {
-        self.members.len()
+        self.members().len()
     }
 
     /// Who orders.
     pub(crate) fn orderer(&self) -> Uid {
-        self.orderer
+        self.view.as_ref().map_or(Uid::default(), |view| view.orderer)
     }
 
     /// What people call a member.
     pub(crate) fn name(&self, uid: Uid) -> String {
-        label(&self.members, uid)
+        label(self.members(), uid)
     }
 
     /// The view as people write it.
     pub(crate) fn view(&self) -> String {
-        view(&self.epoch, self.orderer, &self.members, 0)
+        let epoch = self.view.as_ref().map_or(EpochId::default(), |view| view.epoch);
+        view(&epoch, self.orderer(), self.members(), 0)
     }
 }
 
@@ -84,7 +68,7 @@ fn label(members: &[Member], uid: Uid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unisono::{Name, View};
+    use unisono::Name;
 
     fn member(uid: u64, name: &str) -> Member {
         Member { uid: Uid(uid), name: Name::new(name).unwrap(), address: "127.0.0.1:1".parse().unwrap() }
@@ -98,6 +82,7 @@ mod tests {
             members: vec![member(1, "ann"), member(2, "bob")],
             orderer: Uid(1),
             resilience: 1,
+            resilience_founded: 1,
         };
         assert!(roster.follow(&Event::Entered { seqno: 0, view }));
         assert!(roster.follow(&Event::Joined {
@@ -109,27 +94,31 @@ mod tests {
         assert!(roster.follow(&Event::HandedOver { seqno: 2, orderer: Uid(2) }));
         assert!(!roster.follow(&Event::Gone));
         assert_eq!(roster.view(), "[bob|3.00000000] (3) [ann, bob, 0000000000000009]");
-        assert!(roster.follow(&left(3, member(1, "ann"))));
+        assert!(roster.follow(&left(3, member(1, "ann"), None)));
         assert_eq!(roster.view(), "[bob|3.00000000] (2) [bob, 0000000000000009]");
-        let some = super::view(&roster.epoch, roster.orderer, &roster.members, 5);
+        let some = super::view(&roster.view.as_ref().unwrap().epoch, roster.orderer(), roster.members(), 5);
         assert_eq!(some, "[bob|3.00000000] (7) [bob, 0000000000000009 and 5 more]");
     }
 
     #[test]
-    fn an_orderer_that_leaves_is_followed_by_the_next_in_rank_order() {
-        let members = ["ann", "bob", "cy"].iter().zip(1..).map(|(name, uid)| member(uid, name)).collect();
-        let view = View { epoch: EpochId::default(), members, orderer: Uid(2), resilience: 1 };
+    fn a_group_that_everybody_left_has_nobody_who_orders() {
+        let view = View {
+            epoch: EpochId::default(),
+            members: vec![member(1, "ann"), member(2, "bob")],
+            orderer: Uid(1),
+            resilience: 1,
+            resilience_founded: 1,
+        };
         let mut roster = Roster::default();
+        assert_eq!(roster.view(), "[nobody|0.00000000] (0) []");
         roster.follow(&Event::Entered { seqno: 0, view });
-        for (leaver, orderer) in [(2, Uid(3)), (3, Uid(1))] {
-            roster.follow(&left(leaver, member(leaver, "")));
-            assert_eq!(roster.orderer(), orderer);
-        }
-        roster.follow(&left(4, member(1, "")));
+        roster.follow(&left(1, member(1, ""), Some(Uid(2))));
+        assert_eq!(roster.view(), "[bob|0.00000000] (1) [bob]");
+        roster.follow(&left(2, member(2, ""), None));
         assert!(roster.view().starts_with("[nobody|"), "{}", roster.view());
     }
 
-    fn left(seqno: u64, member: Member) -> Event {
-        Event::Left { seqno, member, goodbye: "".into(), members: 0 }
+    fn left(seqno: u64, member: Member, successor: Option<Uid>) -> Event {
+        Event::Left { seqno, member, goodbye: "".into(), members: 0, successor }
     }
 }

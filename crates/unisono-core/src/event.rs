@@ -41,8 +41,7 @@ pub enum Event {
         /// Members from here on.
         members: usize,
     },
-    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`]. If it ordered, the next in
-    /// rank order does from here on, without a further event.
+    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`].
     Left {
         /// Place.
         seqno: Seqno,
@@ -52,6 +51,9 @@ pub enum Event {
         goodbye: Bytes,
         /// Members from here on.
         members: usize,
+        /// Who orders from here on, if the leaver did: the role goes with the leave, without a further event. Nobody if
+        /// it was the last member.
+        successor: Option<Uid>,
     },
     /// The role of orderer was handed on by a member that stays.
     HandedOver {
@@ -97,7 +99,27 @@ pub enum Event {
     },
 }
 
-/// A list of members at a place in the order.
+impl Event {
+    /// Its place in the order, if it has one.
+    pub fn seqno(&self) -> Option<Seqno> {
+        match self {
+            Event::Entered { seqno, .. }
+            | Event::Message { seqno, .. }
+            | Event::Joined { seqno, .. }
+            | Event::Left { seqno, .. }
+            | Event::HandedOver { seqno, .. }
+            | Event::Reset { seqno, .. } => Some(*seqno),
+            Event::Suspected { .. }
+            | Event::Excluded { .. }
+            | Event::Gone
+            | Event::JoinFailed { .. }
+            | Event::Conflict { .. } => None,
+        }
+    }
+}
+
+/// A list of members at a place in the order. The first event of the stream has one ([`Event::Entered`]), and
+/// [`View::follow`] keeps it: whoever folds all events has the same view at each place as everybody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The epoch.
@@ -108,6 +130,40 @@ pub struct View {
     pub orderer: Uid,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
+    /// The resilience that the group was founded with.
+    pub resilience_founded: u8,
+}
+
+impl View {
+    /// Takes over what an event changes: members, orderer, epoch and resilience are those of its place then. True if it
+    /// changes anything.
+    pub fn follow(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Entered { view, .. } | Event::Reset { view, .. } => self.clone_from(view),
+            Event::Joined { member, .. } => {
+                self.members.retain(|known| known.uid != member.uid);
+                self.members.push(member.clone());
+            }
+            Event::Left { member, successor, .. } => {
+                self.members.retain(|known| known.uid != member.uid);
+                self.orderer = successor.unwrap_or(self.orderer);
+            }
+            Event::HandedOver { orderer, .. } => self.orderer = *orderer,
+            Event::Message { .. }
+            | Event::Suspected { .. }
+            | Event::Excluded { .. }
+            | Event::Gone
+            | Event::JoinFailed { .. }
+            | Event::Conflict { .. } => return false,
+        }
+        self.resilience = resilience_among(self.resilience_founded, self.members.len());
+        true
+    }
+}
+
+/// A group of so many members survives at most the loss of all but one.
+pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
+    founded.min(u8::try_from(members.saturating_sub(1)).unwrap_or(u8::MAX))
 }
 
 /// What became of a message.

@@ -3,7 +3,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{MS, Net};
+use common::{MS, Net, uid};
 use unisono_core::*;
 
 fn group_of(n: usize, resilience: u8) -> Net {
@@ -89,6 +89,64 @@ fn members_leave_the_orderer_too() {
     net.send(2, "alone");
     net.run(100 * MS);
     assert_eq!(net.texts(2), ["alone"]);
+}
+
+/// The views that a life's events lead to, by their places.
+fn followed(events: &[Event]) -> Vec<(Seqno, View)> {
+    let Some(Event::Entered { view, .. }) = events.first() else { panic!("not entered: {events:?}") };
+    let mut view = view.clone();
+    let mut views = Vec::new();
+    for event in events {
+        if view.follow(event) {
+            views.push((event.seqno().unwrap(), view.clone()));
+        }
+    }
+    views
+}
+
+#[test]
+fn whoever_follows_the_events_has_the_view_and_who_orders() {
+    let mut net = group_of(5, 2);
+    let agree = |net: &mut Net| {
+        net.run(500 * MS);
+        for life in (0..net.members.len()).filter(|&life| net.members[life].is_some()) {
+            let (views, info) = (followed(&net.events[life]), net.members[life].as_ref().unwrap().info());
+            if info.phase == Phase::Gone {
+                continue;
+            }
+            let (_, last) = views.last().unwrap();
+            assert_eq!(
+                (last.epoch, &last.members, last.orderer, last.resilience),
+                (info.epoch, &info.members, info.orderer, info.resilience),
+                "member {life}"
+            );
+            let longest = followed(&net.events[4]);
+            assert!(views.iter().all(|view| longest.contains(view) || view.0 < longest[0].0), "{views:?}");
+        }
+    };
+    agree(&mut net);
+    let now = net.time();
+    net.group(0).hand_over(now, uid(2)).unwrap();
+    net.drain(0);
+    agree(&mut net);
+    // The orderer leaves, in the middle of the ranks; then one that does not order.
+    for leaver in [2, 1] {
+        let now = net.time();
+        net.group(leaver).leave(now, Bytes::new()).unwrap();
+        net.drain(leaver);
+        agree(&mut net);
+    }
+    net.members[3] = None;
+    net.run(1500 * MS);
+    net.add(Entry::Join);
+    agree(&mut net);
+    assert!(net.events[4].iter().any(|event| matches!(event, Event::Reset { .. })));
+    let successor = |event: &Event| match event {
+        Event::Left { member, successor, .. } => Some((member.uid, *successor)),
+        _ => None,
+    };
+    let left: Vec<_> = net.events[4].iter().filter_map(successor).collect();
+    assert_eq!(left, [(uid(2), Some(uid(3))), (uid(1), None)]);
 }
 
 #[test]

@@ -262,7 +262,7 @@ impl Witness {
                 orderer: self.roster.orderer().0,
                 view: view.clone(),
             })?;
-            if let (true, Some(seqno)) = (self.begun, place(event)) {
+            if let (true, Some(seqno)) = (self.begun, event.seqno()) {
                 self.places.push(Place(seqno, Content::View(crc32c::crc32c(view.as_bytes()))));
             }
         }
@@ -279,16 +279,6 @@ impl Witness {
             return Ok(());
         }
         processes::report(&Report::Delivered(std::mem::take(&mut self.places)))
-    }
-}
-
-fn place(event: &Event) -> Option<u64> {
-    match event {
-        Event::Joined { seqno, .. }
-        | Event::Left { seqno, .. }
-        | Event::HandedOver { seqno, .. }
-        | Event::Reset { seqno, .. } => Some(*seqno),
-        _ => None,
     }
 }
 

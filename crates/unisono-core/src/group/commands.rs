@@ -192,7 +192,9 @@ impl Group {
                     Change::Leave { uid, goodbye } => {
                         self.assembly.forget_sender(uid);
                         let member = find(self.history.view_at(seqno - 1), uid)?;
-                        Some(Event::Left { seqno, member, goodbye, members })
+                        let (term, orderer) = self.history.term_at(seqno);
+                        let successor = (term == seqno).then_some(orderer);
+                        Some(Event::Left { seqno, member, goodbye, members, successor })
                     }
                     Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
                 }

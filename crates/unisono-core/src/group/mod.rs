@@ -14,7 +14,7 @@ pub use types::*;
 
 use crate::config::{GroupConfig, Settings};
 use crate::error::ConfigError;
-use crate::event::{Event, Outcome, View};
+use crate::event::{Event, Outcome, View, resilience_among};
 use crate::flow::Outbox;
 use crate::fragment::Assembly;
 use crate::history::History;
@@ -318,7 +318,7 @@ impl Group {
 
     /// The group's resilience, held to members − 1 of a view of `members`.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
-        (self.config.resilience as usize).min(members.saturating_sub(1)) as u8
+        resilience_among(self.config.resilience, members)
     }
 
     /// The view at the end of the log, for the application.
@@ -326,7 +326,8 @@ impl Group {
         let members = self.history.view_at(seqno).to_vec();
         let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
         let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
-        View { epoch, resilience: self.resilience_in(members.len()), members, orderer }
+        let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
+        View { epoch, resilience, members, orderer, resilience_founded: founded }
     }
 
     /// A planted bug is switched on.
