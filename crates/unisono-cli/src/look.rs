@@ -127,7 +127,7 @@ fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(
     match view {
         View::Members => members(group, &everyone(group, &report, options, SHORT_PATIENCE), output)?,
         View::Status => {
-            status(group, &report, output)?;
+            status(group, &with_reason(group, report.clone(), options), output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
                     "{group} stands still: too few of its members reach each other; `unisono why {group}` names \
@@ -140,6 +140,17 @@ fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(
         View::Links => links(group, &everyone(group, &report, options, PATIENCE), output)?,
     }
     Ok(())
+}
+
+/// The report with the reason of its last reset, if another member knows it: those who began it do.
+fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
+    if let Some(reset) = report.last_reset.filter(|reset| reset.reason.is_none()) {
+        let everyone = everyone(group, &report, options, SHORT_PATIENCE);
+        let told = everyone.reports.iter().filter_map(|report| report.last_reset);
+        let known = told.filter(|told| told.seqno == reset.seqno).find(|told| told.reason.is_some());
+        report.last_reset = known.or(report.last_reset);
+    }
+    report
 }
 
 /// What every member of a group says, and who did not answer.
@@ -241,6 +252,7 @@ fn object(group: &str, report: &Report) -> Value {
             "silent_ms": milliseconds(member.silent),
         })
     };
+    let own = own(report);
     json!({
         "group": group,
         "view": view(report),
@@ -253,9 +265,26 @@ fn object(group: &str, report: &Report) -> Value {
         "accepted": report.accepted,
         "stable": report.stable,
         "reporter": name(report, report.reporter),
+        "expected": own.map(|own| own.delivered + 1),
+        "unstable": own.map(|own| own.received + 1),
+        "buffered": report.buffered,
+        "window": report.window,
+        "under_way": report.under_way,
+        "in_epoch_ms": milliseconds(report.in_epoch),
+        "last_reset": report.last_reset.map(|reset| json!({
+            "seq": reset.seqno,
+            "excluded": reset.excluded,
+            "degraded": reset.degraded,
+            "reason": reset.reason.map(|reason| format!("{reason:?}").to_lowercase()),
+        })),
         "members": report.members.iter().enumerate().map(member).collect::<Vec<_>>(),
         "members_omitted": report.members_omitted,
     })
+}
+
+/// What the reporter says of itself, if there was room for it.
+fn own(report: &Report) -> Option<&MemberReport> {
+    report.members.iter().find(|member| member.member.uid == report.reporter)
 }
 
 /// Tells people how many more members there are than a report has room for.
@@ -297,12 +326,27 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
 
 fn status(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
     output.object(&object(group, report))?;
-    let (tone, words) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
-    output.say(format_args!("{}  {}", output.tone(tone, words), view(report)))?;
+    let (tone, standing) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
+    output.say(format_args!("{}  {}", output.tone(tone, standing), view(report)))?;
     output.say(format_args!(
         "accepted through {}, held by everybody through {}, resilience {}",
         report.accepted, report.stable, report.resilience
-    ))
+    ))?;
+    let next = own(report).map_or_else(String::new, |own| {
+        format!("expects place {}, unstable from {}, ", own.delivered + 1, own.received + 1)
+    });
+    output.say(format_args!(
+        "{} {next}keeps {} for others, has {} messages of its own under way (window {})",
+        name(report, report.reporter),
+        report.buffered,
+        report.under_way,
+        report.window
+    ))?;
+    let epoch = words(report.in_epoch);
+    match report.last_reset {
+        None => output.say(format_args!("in this epoch for {epoch}, no reset since it is in")),
+        Some(reset) => output.say(format_args!("in this epoch for {epoch}; last reset {reset}")),
+    }
 }
 
 /// What is waited for, in a word.

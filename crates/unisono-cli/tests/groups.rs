@@ -116,6 +116,11 @@ fn a_group_can_be_looked_at_from_outside() {
             assert!(!report["members"][0][field].is_null(), "{command} lacks {field}: {report}");
         }
     }
+    let status = json(&unisono(["status", &name, "--json"]));
+    for field in ["expected", "unstable", "buffered", "window", "under_way", "in_epoch_ms"] {
+        assert!(status[field].is_number(), "no {field} in {status}");
+    }
+    assert!(status["last_reset"].is_null(), "{status}");
     let why = json(&unisono(["why", &name, "--json"]));
     assert!(why["waiting"].is_array() && why["silent"] == serde_json::json!([]), "{why}");
     let stats = json(&unisono(["stats", &name, "--json"]));
@@ -270,6 +275,9 @@ fn whoever_slept_too_long_learns_that_the_group_went_on() {
     let mut listeners: Vec<Background> = (0..3).map(|_| Background::listen(&name, &[])).collect();
     listeners[2].signal(Signal::STOP);
     listeners[0].until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
+    let status = json(&unisono(["status", &name, "--json"]));
+    let why = (&status["last_reset"]["excluded"], &status["last_reset"]["reason"]);
+    assert_eq!(why, (&1.into(), &"silent".into()), "{status}");
     listeners[2].signal(Signal::CONT);
     assert_eq!(listeners[2].end(), Some(3), "{:?}", listeners[2].seen);
     assert_eq!(listeners[2].seen.last().unwrap()["event"], "excluded");

@@ -1,7 +1,9 @@
 //! What a member tells whoever looks at the group from outside: `members`, `status`, `why`, `stats`, `links`.
 
+use crate::event::Suspicion;
 use crate::identity::{EpochId, Member, Seqno, Uid};
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 /// A member's account of its group.
@@ -34,8 +36,46 @@ pub struct Report {
     pub waiting: Vec<Waiting>,
     /// How much more it waits for.
     pub waiting_omitted: usize,
+    /// Messages and changes in the reporter's history, kept for whoever lacks them.
+    pub buffered: u32,
+    /// How many messages of its own a member may have under way.
+    pub window: u32,
+    /// How many the reporter has.
+    pub under_way: u32,
+    /// How long the reporter has been in this epoch.
+    pub in_epoch: Duration,
+    /// The last reset that the reporter lived through.
+    pub last_reset: Option<LastReset>,
     /// What the reporter has counted.
     pub counters: Counters,
+}
+
+/// A reset that a member lived through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastReset {
+    /// The place of its event.
+    pub seqno: Seqno,
+    /// How many members it excluded; so many or more, if it is 65,535.
+    pub excluded: u16,
+    /// More than the resilience covers: messages may have been lost.
+    pub degraded: bool,
+    /// What this member held against one of them. Nothing if it took the word of others.
+    pub reason: Option<Suspicion>,
+}
+
+impl fmt::Display for LastReset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at place {}, without {}", self.seqno, self.excluded)?;
+        f.write_str(match self.reason {
+            None => ", on the word of others",
+            Some(Suspicion::Silent) => ", silent",
+            Some(Suspicion::Deaf) => ", deaf",
+            Some(Suspicion::Replaced) => ", replaced by a new process",
+            Some(Suspicion::Crashed) => ", crashed",
+            Some(Suspicion::Slow) => ", slow",
+        })?;
+        f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
+    }
 }
 
 /// One member as the reporter sees it.

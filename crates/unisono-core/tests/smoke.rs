@@ -4,6 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{MS, Net, uid};
+use unisono_core::look::LastReset;
 use unisono_core::*;
 
 fn group_of(n: usize, resilience: u8) -> Net {
@@ -73,7 +74,43 @@ fn the_group_goes_on_without_its_orderer() {
     net.send(4, "later");
     net.run(100 * MS);
     assert_eq!(net.texts(2).last().map(String::as_str), Some("later"));
-    let _ = killed;
+    let (now, mut reasons) = (net.time(), Vec::new());
+    for index in 1..5 {
+        let report = net.group(index).report(now);
+        let Some(Event::Reset { seqno, .. }) =
+            net.events[index].iter().find(|event| matches!(event, Event::Reset { .. }))
+        else {
+            unreachable!("counted above")
+        };
+        let reset = report.last_reset.unwrap();
+        let expected = LastReset { seqno: *seqno, excluded: 1, degraded: false, reason: reset.reason };
+        assert_eq!(reset, expected, "member {index}");
+        reasons.push(reset.reason);
+        let since = net.now - killed;
+        assert!((1..u128::from(since)).contains(&report.in_epoch.as_nanos()), "{:?}", report.in_epoch);
+        assert_eq!(net.group(index).info().last_reset, report.last_reset);
+    }
+    // Who began it knows why; the others took its word.
+    assert!(reasons.contains(&Some(Suspicion::Silent)), "{reasons:?}");
+    assert!(reasons.iter().flatten().all(|reason| *reason == Suspicion::Silent), "{reasons:?}");
+}
+
+#[test]
+fn what_is_under_way_and_kept_is_told() {
+    let mut net = Net::new();
+    net.add(Entry::Found(GroupConfig { resilience: 0, window: 16, ..GroupConfig::default() }));
+    net.add(Entry::Join);
+    net.run(200 * MS);
+    for number in 0..5 {
+        net.send(1, &number.to_string());
+    }
+    let now = net.time();
+    let report = net.group(1).report(now);
+    assert_eq!((report.window, report.under_way, report.last_reset), (16, 5, None));
+    net.run(MS / 5);
+    let (report, info) = (net.group(0).report(now), net.group(0).info());
+    assert!(report.buffered > 0);
+    assert_eq!((report.buffered as usize, info.window), (info.buffered, 16));
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Group {
         self.shared().with(|slot, now| slot.group.hand_over(now, to))
     }
 
-    /// Where this member and its group stand.
+    /// Where this member and its group stand (the papers' GetInfoGroup).
     pub fn info(&self) -> Info {
         self.shared().with(|slot, _| slot.group.info())
     }

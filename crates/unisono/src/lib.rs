@@ -118,6 +118,8 @@
 //!
 //! # Looking
 //!
+//! [`Group::info`] is the member's own account: the view and its rank in it, who orders, the next place to be
+//! received and the next to be acknowledged, what is buffered and under way, the last reset and why it came about.
 //! [`look`] asks any member of a group from outside: who is in, who orders, how far each is, who waits for
 //! whom.
 #![forbid(unsafe_code)]
@@ -143,7 +145,7 @@ pub use key::Key;
 pub use options::{DEFAULT_PORT, Options};
 pub use outside::look;
 pub use ticket::{Batch, BatchOutcome, Ticket};
-pub use unisono_core::look::{Counters, MemberReport, Report, WaitReason, Waiting};
+pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
     ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
     Member, MessageNumber, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember,

@@ -257,8 +257,10 @@ impl Group {
             accepted: self.accepted,
             buffered: self.history.len(),
             under_way: self.outbox.len(),
+            window: self.config.window as usize,
             resilience: self.resilience_in(members.len()),
             resets: self.counters.resets,
+            last_reset: self.last_reset,
             members,
         }
     }
@@ -335,6 +337,11 @@ impl Group {
             members_omitted: 0,
             waiting: self.waits(now),
             waiting_omitted: 0,
+            buffered: u32::try_from(self.history.len()).unwrap_or(u32::MAX),
+            window: self.config.window,
+            under_way: u32::try_from(self.outbox.len()).unwrap_or(u32::MAX),
+            in_epoch: now.since(self.epoch_entered_at),
+            last_reset: self.last_reset,
             counters: self.counters,
         }
     }

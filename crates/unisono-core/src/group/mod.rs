@@ -20,7 +20,7 @@ use crate::fragment::Assembly;
 use crate::history::History;
 use crate::hold::Hold;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
-use crate::look::Counters;
+use crate::look::{Counters, LastReset};
 use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery};
 use crate::order::Order;
 use crate::peers::Peers;
@@ -62,6 +62,9 @@ pub struct Group {
     pub(crate) epoch_tag: EpochTag,
     /// The place with which the epoch began.
     pub(crate) epoch_start: Seqno,
+    /// When this member entered it.
+    pub(crate) epoch_entered_at: Time,
+    pub(crate) last_reset: Option<LastReset>,
     /// Epochs and where they began, from that of the next entry to be delivered.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
@@ -155,6 +158,8 @@ impl Group {
             epoch: EpochId::default(),
             epoch_tag: EpochTag::OUTSIDE,
             epoch_start: 0,
+            epoch_entered_at: now,
+            last_reset: None,
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             hold: Hold::default(),

@@ -2,6 +2,7 @@
 
 use crate::config::{Formation, GroupConfig};
 use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
+use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -94,10 +95,14 @@ pub struct Info {
     pub buffered: usize,
     /// Messages of mine under way.
     pub under_way: usize,
+    /// How many may be.
+    pub window: usize,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
     /// Resets lived through.
     pub resets: u64,
+    /// The last of them, and why it came about.
+    pub last_reset: Option<LastReset>,
 }
 
 /// Where a member stands in its life.

@@ -214,7 +214,7 @@ impl Group {
 
     /// Nothing before `base` concerns this member, and nothing after it has come yet.
     pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
-        self.enter_epoch(epoch, epoch_start);
+        self.enter_epoch(now, epoch, epoch_start);
         self.history = History::new(base);
         (self.accepted, self.delivered) = (base.seqno, base.seqno);
         self.forget_acknowledgements(base.seqno);
@@ -225,8 +225,8 @@ impl Group {
     }
 
     /// From here on datagrams carry this epoch.
-    pub(crate) fn enter_epoch(&mut self, epoch: EpochId, start: Seqno) {
-        self.epoch = epoch;
+    pub(crate) fn enter_epoch(&mut self, now: Time, epoch: EpochId, start: Seqno) {
+        (self.epoch, self.epoch_entered_at) = (epoch, now);
         while self.epochs.len() > 1 && self.epochs[1].0 <= self.delivered {
             self.epochs.pop_front();
         }

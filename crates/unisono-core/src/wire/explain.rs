@@ -188,6 +188,13 @@ fn tell(lines: &mut Lines, report: &Report) {
         "    {}",
         Progress { end: report.end, accepted: report.accepted, stable: report.stable }
     ));
+    lines.add(format_args!(
+        "    {} in its history, {} of at most {} messages of its own under way; in this epoch for {:?}",
+        report.buffered, report.under_way, report.window, report.in_epoch
+    ));
+    if let Some(reset) = report.last_reset {
+        lines.add(format_args!("    last reset {reset}"));
+    }
     for member in &report.members {
         let suspected = if member.suspected { ", suspected" } else { "" };
         let multicast = if member.multicast { ", by multicast" } else { "" };

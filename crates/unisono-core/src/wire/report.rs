@@ -8,15 +8,17 @@ use super::kind::FrameKind;
 use super::parts::*;
 use super::reader::{FrameError, Reader};
 use super::writer::Body;
+use crate::event::Suspicion;
 use crate::identity::Uid;
-use crate::look::{Counters, MemberReport, Report, WaitReason, Waiting};
+use crate::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 12 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 12 * 8;
+const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: how many there are, how many of them follow.
 const LIST_HEAD_BYTES: usize = 4;
 const WAITING_BYTES: usize = 8 + 1 + 1 + 8 + 8 + 8;
@@ -94,6 +96,11 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     out.u64(report.end);
     out.u64(report.accepted);
     out.u64(report.stable);
+    out.u32(report.buffered);
+    out.u32(report.window);
+    out.u32(report.under_way);
+    write_duration(out, report.in_epoch);
+    write_last_reset(out, report.last_reset);
     counters(&report.counters).into_iter().for_each(|counter| out.u64(counter));
 }
 
@@ -108,12 +115,56 @@ fn read_fixed(from: &mut Reader<'_>) -> Result<Report> {
         end: from.mark("end")?,
         accepted: from.mark("accepted")?,
         stable: from.mark("stable")?,
+        buffered: from.u32("buffered")?,
+        window: from.u32("window")?,
+        under_way: from.u32("under way")?,
+        in_epoch: read_duration(from)?,
+        last_reset: read_last_reset(from)?,
         counters: read_counters(from)?,
         members: Vec::new(),
         members_omitted: 0,
         waiting: Vec::new(),
         waiting_omitted: 0,
     })
+}
+
+/// Zeros if there was none.
+fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
+    let none = LastReset { seqno: 0, excluded: 0, degraded: false, reason: None };
+    let LastReset { seqno, excluded, degraded, reason } = reset.unwrap_or(none);
+    out.flag(reset.is_some());
+    out.u64(seqno);
+    out.u16(excluded);
+    out.flag(degraded);
+    out.u8(match reason {
+        None => 0,
+        Some(Suspicion::Silent) => 1,
+        Some(Suspicion::Deaf) => 2,
+        Some(Suspicion::Replaced) => 3,
+        Some(Suspicion::Crashed) => 4,
+        Some(Suspicion::Slow) => 5,
+    });
+}
+
+fn read_last_reset(from: &mut Reader<'_>) -> Result<Option<LastReset>> {
+    let there = from.flag("reset known")?;
+    let (seqno, excluded) = (from.mark("seqno")?, from.u16("excluded")?);
+    let degraded = from.flag("degraded")?;
+    let reason = match from.u8("suspicion")? {
+        0 => None,
+        1 => Some(Suspicion::Silent),
+        2 => Some(Suspicion::Deaf),
+        3 => Some(Suspicion::Replaced),
+        4 => Some(Suspicion::Crashed),
+        5 => Some(Suspicion::Slow),
+        other => return Err(from.out_of_range("suspicion", other)),
+    };
+    let reset = LastReset { seqno, excluded, degraded, reason };
+    match there {
+        true => Ok(Some(reset)),
+        false if reset == (LastReset { seqno: 0, excluded: 0, degraded: false, reason: None }) => Ok(None),
+        false => Err(from.out_of_range("reset known", 0)),
+    }
 }
 
 /// The counters in the order in which they travel.

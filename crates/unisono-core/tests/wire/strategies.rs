@@ -168,10 +168,12 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
 /// Any report.
 pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let head = (epoch(), any::<bool>(), uid(), uid(), mark(), any::<u8>(), mark(), mark(), mark());
-    (head, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 12]>()).prop_map(
-        |(head, members, waiting, counters)| {
+    let state = (any::<[u32; 3]>(), duration(), option::of(last_reset()));
+    (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 12]>()).prop_map(
+        |(head, state, members, waiting, counters)| {
             let (epoch, primary, reporter, orderer, term, resilience, end, accepted, stable) = head;
             let [a, b, c, d, e, f, g, h, i, j, k, l] = counters;
+            let ([buffered, window, under_way], in_epoch, last_reset) = state;
             let counters = Counters {
                 datagrams_sent: a,
                 datagrams_received: b,
@@ -200,10 +202,26 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
                 members_omitted: 0,
                 waiting,
                 waiting_omitted: 0,
+                buffered,
+                window,
+                under_way,
+                in_epoch,
+                last_reset,
                 counters,
             }
         },
     )
+}
+
+fn last_reset() -> impl Strategy<Value = LastReset> {
+    use Suspicion::*;
+    let reason = option::of(select(&[Silent, Deaf, Replaced, Crashed, Slow][..]));
+    (mark(), any::<u16>(), any::<bool>(), reason).prop_map(|(seqno, excluded, degraded, reason)| LastReset {
+        seqno,
+        excluded,
+        degraded,
+        reason,
+    })
 }
 
 fn member_report() -> impl Strategy<Value = MemberReport> {

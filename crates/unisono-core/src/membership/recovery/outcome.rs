@@ -8,6 +8,7 @@ use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
 use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
+use crate::look::LastReset;
 use crate::membership::Past;
 use crate::membership::recovery::Recovery;
 use crate::planted::{Planted, Probe};
@@ -78,6 +79,7 @@ impl Group {
         self.note_reset_probes(&proposal);
         let excluded: Vec<Member> =
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
+        self.last_reset = Some(self.describe_reset(&proposal, &excluded));
         self.history.cut(keep);
         if self.broken(Planted::KeptReportedFailed) {
             self.fail_rest_of_outbox();
@@ -88,7 +90,7 @@ impl Group {
         self.past = Some(Past::survived(now, self.epoch_tag, proposal.clone(), peers));
         let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
         let start = self.history.append_reset(members.clone(), reset);
-        self.enter_epoch(proposal.epoch, start);
+        self.enter_epoch(now, proposal.epoch, start);
         self.accepted = start;
         for peer in self.peers.iter_mut() {
             (peer.received, peer.accepted) = (peer.received.min(keep), peer.accepted.min(keep));
@@ -107,6 +109,16 @@ impl Group {
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
         self.acknowledging.due = true;
         self.detector.look_soon(now);
+    }
+
+    /// For those who ask later: what this member held against those who are out is forgotten with them.
+    fn describe_reset(&self, proposal: &Proposal, excluded: &[Member]) -> LastReset {
+        LastReset {
+            seqno: proposal.start,
+            excluded: u16::try_from(excluded.len()).unwrap_or(u16::MAX),
+            degraded: proposal.degraded,
+            reason: excluded.iter().find_map(|member| self.peers.get(member.uid)?.suspected),
+        }
     }
 
     /// Everything through `keep` is accepted by decree.
