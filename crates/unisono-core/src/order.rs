@@ -57,6 +57,8 @@ pub(crate) struct Order {
     successor: Option<Uid>,
     /// Whose turn it was last.
     turn: Uid,
+    /// Whose turns come next: empty between two numberings, kept for its memory.
+    turns: Vec<Uid>,
     /// Since when the slowest application has kept the window shut.
     shut_since: Option<(Time, Uid)>,
 }
@@ -224,17 +226,24 @@ impl Group {
 
     #[inline(never)]
     fn number_by_turns(&mut self, now: Time) {
-        let mut senders: Vec<Uid> = self.hold.senders().collect();
+        let mut turns = core::mem::take(&mut self.order.turns);
+        turns.extend(self.hold.senders());
         if !self.outbox.all_numbered() {
-            senders.push(self.me.uid);
-            senders.sort_unstable();
+            turns.push(self.me.uid);
+            turns.sort_unstable();
         }
-        let start = senders.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
-        senders.rotate_left(start);
+        let start = turns.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
+        turns.rotate_left(start);
+        self.take_turns(now, &turns);
+        turns.clear();
+        self.order.turns = turns;
+    }
+
+    fn take_turns(&mut self, now: Time, senders: &[Uid]) {
         let mut progress = true;
         while progress {
             progress = false;
-            for &sender in &senders {
+            for &sender in senders {
                 for _ in 0..TURN {
                     let Some((number, held)) = self.next_of(sender) else { break };
                     if !self.has_room(now) {
