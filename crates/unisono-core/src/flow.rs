@@ -108,6 +108,11 @@ impl Outbox {
         self.next_number() - 1
     }
 
+    /// What was sent and has no number yet, framing included.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
+    }
+
     /// The first message that has no number yet, if there is one.
     pub(crate) fn first_unnumbered(&self) -> Option<(MessageNumber, &Outgoing)> {
         let number = (self.numbered + 1).max(self.base);

@@ -512,7 +512,7 @@ impl Group {
             return;
         }
         let last = self.history.sender_mark(data.sender).number;
-        let window = u64::from(self.config.window);
+        let window = self.kept_of_one_sender();
         let broadcast = data.method == crate::wire::Method::Bb;
         let mut fresh = false;
         for (number, piece) in (data.first..).zip(data.pieces) {
@@ -541,6 +541,14 @@ impl Group {
             self.probe(Probe::SenderAsked);
             self.want(now, data.sender, from, to);
         }
+    }
+
+    /// How many messages of one sender are kept beyond its last numbered one. A sender counts from the last number
+    /// that it knows, and may be told of it a window before this member holds everything through there; only the
+    /// orderer is never behind.
+    fn kept_of_one_sender(&self) -> u64 {
+        let window = u64::from(self.config.window);
+        if self.order.is_acting() { window } else { 2 * window }
     }
 
     /// Planted bugs only: numbers a message that must not be numbered.

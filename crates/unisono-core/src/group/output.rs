@@ -350,13 +350,22 @@ impl Group {
         self.pack_messages(now, out)
     }
 
+    /// A busy member of a group that hears the multicast sends by BB whatever the size: that costs it no more than PB,
+    /// and the orderer, through which everything goes, need not copy its messages.
+    fn spares_the_orderer(&self) -> bool {
+        let one_copy = self.audience.multicast && self.audience.addresses.is_empty();
+        one_copy && self.outbox.bytes_in_flight() >= self.settings.datagram_bytes_max as u64
+    }
+
     #[inline(never)]
     fn pack_messages(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         let window = u64::from(self.config.window);
         let (first, head) = self.outbox.next_to_send(window)?;
         let orderer = self.named();
         let address = self.peers.address(orderer)?;
-        let (broadcast, resilience, bytes) = (head.broadcast, head.resilience, head.bytes.len());
+        let busy = self.spares_the_orderer();
+        let broadcast = head.broadcast || busy;
+        let (resilience, bytes) = (head.resilience, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
         if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(orderer) {
@@ -375,7 +384,7 @@ impl Group {
         let waited = self.outbox.waits_since().is_some();
         while let Some((number, outgoing)) = self.outbox.next_to_send(window)
             && number == next
-            && (outgoing.broadcast, outgoing.resilience) == (broadcast, resilience)
+            && (outgoing.broadcast || busy, outgoing.resilience) == (broadcast, resilience)
             && writer.piece(outgoing.more, &outgoing.bytes)
         {
             self.outbox.note_sent(now, number);

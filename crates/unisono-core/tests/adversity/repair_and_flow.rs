@@ -1,6 +1,8 @@
 //! Repair of what was lost, and senders held back by the slow.
 
 use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
@@ -106,4 +108,56 @@ fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     net.run_until(10 * MS, 60_000 * MS, |net| net.outcomes[1].len() >= 60);
     let took = (net.now - begin) / MS;
     assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
+}
+
+// The orderer's numbers take longer to one member than to the sender, which sends on. What a member then keeps of one
+// sender must reach further than the orderer's window, or it has to ask for everything that came too soon for it.
+#[test]
+fn a_member_that_learns_the_numbers_late_keeps_what_the_orderer_takes() {
+    let window = 16;
+    let config = GroupConfig { resilience: 0, broadcast_above_bytes: 0, window, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    let asked = net.group(2).counters().nacks_sent;
+    net.filter(|seen| if (seen.from, seen.to) == (0, 2) { Some(5 * MS) } else { PROMPT });
+    for _ in 0..2 {
+        for n in 0..window {
+            net.send(1, &n.to_be_bytes()).unwrap();
+        }
+        net.run(MS);
+        assert_eq!(net.group(1).info().under_way, 0, "the sender has room again");
+    }
+    net.run(100 * MS);
+    assert_eq!(net.delivered(2), 2 * window as usize);
+    assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 has to ask for what it was sent");
+}
+
+// Everything goes through the orderer. If it has to copy what busy members send, they wait for it.
+#[test]
+fn busy_members_of_a_multicast_group_spare_the_orderer_their_bytes() {
+    let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings::default());
+    net.run(3000 * MS);
+    assert!(net.group(1).audience().multicast);
+    let copied = Rc::new(Cell::new(0));
+    let counted = copied.clone();
+    net.filter(move |seen| {
+        let ordered = seen.has(|frame| matches!(frame, Frame::Ordered(_)));
+        counted.set(counted.get() + usize::from((seen.from, seen.to) == (0, 1) && ordered));
+        PROMPT
+    });
+    for _ in 0..3 {
+        net.send(1, &[7; 600]).unwrap();
+        net.run(10 * MS);
+    }
+    assert_eq!(
+        copied.replace(0),
+        3,
+        "one at a time takes one copy by way of the orderer: nobody else is disturbed"
+    );
+    for _ in 0..100 {
+        net.send(1, &[7; 600]).unwrap();
+    }
+    net.run(100 * MS);
+    assert_eq!(net.delivered(4), 103);
+    assert!(copied.get() < 10, "the orderer sends {} of a hundred messages once more", copied.get());
 }
