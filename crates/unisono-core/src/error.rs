@@ -90,4 +90,7 @@ pub enum HandOverError {
     /// The group is being reset.
     #[error("the group is being reset")]
     Resetting,
+    /// In this group only leaves and resets move the role.
+    #[error("in this group only leaves and resets move the role")]
+    Never,
 }

@@ -16,6 +16,7 @@ mod hold;
 mod identity;
 pub mod look;
 mod membership;
+mod migration;
 mod order;
 mod peers;
 mod planted;

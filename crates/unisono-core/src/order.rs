@@ -11,6 +11,7 @@ use crate::group::{Group, Numbered, Phase};
 use crate::history::{Entry, Message};
 use crate::hold::Held;
 use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::migration::Load;
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -55,6 +56,8 @@ pub(crate) struct Order {
     told_stable: Seqno,
     /// Whom the application wants to have the role.
     successor: Option<Uid>,
+    /// Who sends, for a role that follows the load.
+    pub(crate) load: Load,
     /// Whose turn it was last.
     turn: Uid,
     /// Whose turns come next: empty between two numberings, kept for its memory.
@@ -156,6 +159,7 @@ impl Group {
         self.order.announced = self.order.announced.max(received);
         (self.order.numbered_from, self.order.numbered) = (received, received);
         self.order.multicast_probe_at = now;
+        self.order.load.begin_term(now);
         self.audience_is_stale = true;
         self.outbox.restart();
         self.beat_soon(now);
@@ -340,6 +344,9 @@ impl Group {
     /// Joins, leaves and the handing over of the role: one at a time.
     fn number_changes(&mut self, now: Time) {
         if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
+            if self.broken(Planted::RoleMovesOverChange) {
+                self.number_role(now);
+            }
             return;
         }
         // They take no room from messages, and have a little of their own.
@@ -356,7 +363,13 @@ impl Group {
             }
             return;
         }
-        let Some(successor) = self.order.successor.take() else { return };
+        self.number_role(now);
+    }
+
+    /// The role goes to whom the application wants to have it, or to who sends.
+    fn number_role(&mut self, now: Time) {
+        let asked = self.order.successor.take();
+        let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
         if successor != self.me.uid && self.history.view().iter().any(|member| member.uid == successor) {
             self.history.append(Entry::Change(Box::new(Change::Role { orderer: successor })));
             self.resign();
@@ -576,7 +589,7 @@ impl Group {
     }
 
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
-    fn repeat_to(&mut self, now: Time, to: Uid) {
+    pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
         let heartbeat = self.say_heartbeat(now);
         if let Some(peer) = self.peers.get_mut(to)
             && now.since(peer.told_at) > Duration::from_millis(5)

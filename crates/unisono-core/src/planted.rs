@@ -84,6 +84,10 @@ named! {
         LeaveOvertakesMessages,
         /// The history is not bounded.
         HistoryUnbounded,
+        /// The role moves though the last join or leave is not accepted.
+        RoleMovesOverChange,
+        /// The role goes to whoever sent last, however lately it moved.
+        RoleFlaps,
     }
 }
 
@@ -126,6 +130,8 @@ named! {
         JoinWaitedForPieces,
         /// The role was handed over.
         RoleTaken,
+        /// The role moved to a member that sent nearly everything.
+        RoleMigrated,
         /// A successor learned of its role from somebody else than its predecessor.
         RoleToldByWitness,
         /// A joiner became a member.

@@ -49,6 +49,8 @@ pub(crate) struct Director {
     pub(super) fates: Random,
     /// Faults under way that have an end.
     pub(super) ongoing: Vec<Option<Ongoing>>,
+    /// Messages that whoever makes a speech at a place still has to send.
+    pub(super) speeches: Vec<u64>,
     /// Faults strike.
     pub(super) is_chaos: bool,
     /// Applications send.
@@ -79,6 +81,7 @@ impl Director {
             whims: fork(),
             fates: fork(),
             ongoing: Vec::new(),
+            speeches: vec![0; plan.places],
             is_chaos: false,
             is_busy: true,
             is_open: true,

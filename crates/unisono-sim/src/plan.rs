@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono_core::{GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport};
+use unisono_core::{GroupConfig, Migration, Name, Quorum, Random, Settings, SlowMember, Transport};
 
 /// What kind of worlds a run draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,6 +64,9 @@ impl FromStr for Profile {
         })
     }
 }
+
+/// Sets the stream from which the role's migration is drawn apart from the others.
+const MIGRATION: u64 = 0x6d69_6772_6174_6521;
 
 /// How the group comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +137,24 @@ pub(crate) struct Workload {
     pub(crate) large_bytes_max: u64,
     /// The part of messages that ask for more resilience than the group's.
     pub(crate) more_resilient: f64,
+    /// Speeches, if there are any.
+    pub(crate) speech: Option<Speech>,
     /// The part of actions that are leaves, and hand-overs of the role.
     pub(crate) leaves: f64,
     pub(crate) hand_overs: f64,
     /// Most nanoseconds before a process whose life ended starts another.
     pub(crate) restart_max: u64,
+}
+
+/// A member that sends one message after the other for a while, so that nearly all are its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speech {
+    /// The part of actions that begin one.
+    pub(crate) part: f64,
+    /// The most messages in one.
+    pub(crate) messages_max: u64,
+    /// Nanoseconds between two of them, on average.
+    pub(crate) every: u64,
 }
 
 /// When the parts of a run begin, in nanoseconds.
@@ -206,6 +222,8 @@ impl Plan {
                 1 => plan.start_together(),
                 _ => plan.form(random),
             }
+            // Drawn apart: whether the role may move changes nothing else of a seed.
+            plan.draw_migration(&mut Random::from_u64(MIGRATION ^ seed ^ (profile as u64 + 1) << 56));
         }
         plan
     }
@@ -236,6 +254,7 @@ impl Plan {
             },
             // Sometimes the last to come finds the group full.
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
+            migration: Migration::OnRequest,
         };
         let workload = Workload {
             every: random.millis(80, 1_300),
@@ -245,6 +264,7 @@ impl Plan {
             large: random.pick(&[0.0, 0.02, 0.1]),
             large_bytes_max: random.spread(1 << 11, 1 << 13),
             more_resilient: random.pick(&[0.0, 0.0, 0.1]),
+            speech: None,
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
             restart_max: random.millis(5, 2000),
@@ -297,6 +317,20 @@ impl Plan {
         self.parts.chaos = 4 * SECOND;
     }
 
+    /// In some worlds the role follows the load, and there is a load to follow.
+    fn draw_migration(&mut self, random: &mut Random) {
+        if random.chance(0.2) {
+            self.config.migration = Migration::ByLoad;
+            self.workload.speech = Some(Speech {
+                part: random.pick(&[0.01, 0.03]),
+                messages_max: random.spread(80, 200),
+                every: random.spread(100_000, 5 * MILLISECOND),
+            });
+        } else if random.chance(0.05) {
+            self.config.migration = Migration::Never;
+        }
+    }
+
     fn perf(&mut self) {
         self.places = self.members;
         self.long_names = false;
@@ -312,6 +346,7 @@ impl Plan {
             large: 0.0,
             large_bytes_max: 0,
             more_resilient: 0.0,
+            speech: None,
             leaves: 0.0,
             hand_overs: 0.0,
             restart_max: SECOND,

@@ -216,6 +216,11 @@ pub enum What {
         /// Its floor on the size of the next view.
         members_min: u32,
     },
+    /// The application asked that the role of orderer go to another member, and was not refused.
+    HandOverAsked {
+        /// To whom.
+        successor: Life,
+    },
 
     // --- what applications were told ---
     /// What became of a message.
@@ -415,7 +420,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Started, Sent, LeaveAsked, ResetAsked,
+    Started, Sent, LeaveAsked, ResetAsked, HandOverAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,

@@ -10,12 +10,13 @@
 //! resets manual          # default automatic
 //! transport multicast    # or unicast (default), auto
 //! method bb              # or pb (default): all messages by this method
+//! migration by-load      # or on-request (default), never: when the role moves
 //! ```
 //!
 //! Then what happens. Times count from when all members are in and the group has fallen silent:
 //!
 //! ```text
-//! at 10ms send 2 "x"                        # also: send 2 300 bytes; … times 28
+//! at 10ms send 2 "x"                        # also: send 2 300 bytes; … times 28; … times 28 every 1ms
 //! at 10ms leave 3
 //! at 10ms hand over to 4                    # whoever orders does it
 //! at 10ms reset 0 min 2
@@ -59,7 +60,7 @@ use std::io::Write;
 use std::str::FromStr;
 use thiserror::Error;
 use unisono_core::wire::FrameKind;
-use unisono_core::{Entry, GroupConfig, Phase, Quorum, Random, Settings, Transport};
+use unisono_core::{Entry, GroupConfig, Migration, Phase, Quorum, Random, Settings, Transport};
 
 /// A script that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -188,11 +189,29 @@ impl Scenario {
                     other => return Err(format!("no method is called {other}")),
                 }
             }
+            "migration" => {
+                self.config.migration = match words.next()? {
+                    "never" => Migration::Never,
+                    "on-request" => Migration::OnRequest,
+                    "by-load" => Migration::ByLoad,
+                    other => return Err(format!("no migration is called {other}")),
+                }
+            }
             "until" => self.until = words.time()?,
             "at" => {
                 let at = words.time()?;
                 let action = read_action(&mut words)?;
-                self.steps.push(Step { line: number, at, action });
+                match (action, words.skip("every")) {
+                    (Action::Send { process, payload, times }, true) => {
+                        let every = words.time()?;
+                        for count in 0..times {
+                            let action = Action::Send { process, payload: payload.clone(), times: 1 };
+                            self.steps.push(Step { line: number, at: at + count * every, action });
+                        }
+                    }
+                    (_, true) => return Err("only `send` is done every so often".into()),
+                    (action, false) => self.steps.push(Step { line: number, at, action }),
+                }
             }
             "expect" => {
                 let mut processes = Vec::new();

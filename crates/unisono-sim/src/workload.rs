@@ -1,4 +1,4 @@
-//! What the applications do: send, now one message and now many, small ones and large ones; leave and come back; hand
+//! What the applications do: send, now one message and now many, small ones and large ones; make speeches; leave and come back; hand
 //! the role of orderer on; and answer what they are told.
 
 use crate::director::Director;
@@ -16,6 +16,15 @@ impl Director {
             return;
         }
         let workload = &self.plan.workload;
+        if let Some(speech) = workload.speech
+            && let Some(rest) = self.speeches[process].checked_sub(1)
+        {
+            self.speeches[process] = rest;
+            self.send(process);
+            let pause = exponential(&mut self.whims, speech.every);
+            self.world.cue(pause, Cue::Act { process: process as u16, life });
+            return;
+        }
         let pause = exponential(&mut self.whims, workload.every);
         let draw = self.whims.fraction();
         // With members dead for good, who leaves the core may leave it without a quorum.
@@ -29,6 +38,10 @@ impl Director {
             }
         } else if draw < workload.leaves + workload.hand_overs {
             self.hand_over();
+        } else if let Some(speech) = workload.speech
+            && self.whims.chance(speech.part)
+        {
+            self.speeches[process] = self.whims.between(70, speech.messages_max);
         } else if self.whims.chance(workload.bursts) {
             let messages = self.whims.between(2, self.plan.workload.burst_max);
             (0..messages).for_each(|_| self.send(process));

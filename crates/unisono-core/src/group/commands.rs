@@ -1,6 +1,7 @@
 //! What the application may ask for, and what it may see.
 
 use super::{Audience, Group, Info, Marks, Phase, Reason};
+use crate::config::Migration;
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
 use crate::event::{Event, Outcome};
 use crate::flow::Outgoing;
@@ -95,6 +96,9 @@ impl Group {
     /// # Errors
     /// See [`HandOverError`]: nothing was done.
     pub fn hand_over(&mut self, now: Time, to: Uid) -> Result<(), HandOverError> {
+        if self.config.migration == Migration::Never {
+            return Err(HandOverError::Never);
+        }
         if self.recovery.has_promised() {
             return Err(HandOverError::Resetting);
         }

@@ -8,7 +8,7 @@ use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
 use super::protection::{Checksum, KeyContext, Protection, ProtectionKind};
 use super::report::decode_report;
-use crate::config::{GroupConfig, Quorum, SlowMember};
+use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
 use crate::look::Report;
 use alloc::boxed::Box;
@@ -571,8 +571,13 @@ impl fmt::Display for Config<'_> {
             }
         }
         match config.slow_member {
-            SlowMember::Wait => f.write_str(", the slow are waited for"),
-            SlowMember::ExcludeAfter(time) => write!(f, ", the slow are excluded after {time:?}"),
+            SlowMember::Wait => f.write_str(", the slow are waited for")?,
+            SlowMember::ExcludeAfter(time) => write!(f, ", the slow are excluded after {time:?}")?,
         }
+        f.write_str(match config.migration {
+            Migration::Never => ", the role stays",
+            Migration::OnRequest => ", the role moves on request",
+            Migration::ByLoad => ", the role moves to who sends",
+        })
     }
 }

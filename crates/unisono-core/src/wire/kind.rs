@@ -73,7 +73,7 @@ kinds! {
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 50;
     JoinRequest = 0x22, 11;
-    Welcome = 0x23, 132;
+    Welcome = 0x23, 133;
     Refused = 0x24, 1;
     LeaveRequest = 0x25, 2;
     Farewell = 0x26, 16;
@@ -97,9 +97,9 @@ kinds! {
     Form = 0x60, QUESTION_BYTES_MIN;
     FormPromise = 0x61, 22;
     FormOutbid = 0x62, 20;
-    FormPrepare = 0x63, 118;
+    FormPrepare = 0x63, 119;
     FormPrepared = 0x64, 20;
-    Formed = 0x65, 118;
+    Formed = 0x65, 119;
 }
 
 impl fmt::Display for FrameKind {

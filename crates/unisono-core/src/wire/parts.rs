@@ -4,7 +4,7 @@ use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, PLACE_MAX};
-use crate::config::{GroupConfig, Quorum, SlowMember};
+use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -169,6 +169,11 @@ pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     };
     out.flag(patience.is_some());
     write_duration(out, patience.unwrap_or_default());
+    out.u8(match config.migration {
+        Migration::Never => 1,
+        Migration::OnRequest => 2,
+        Migration::ByLoad => 3,
+    });
     let (rule, number, names) = match &config.quorum {
         Quorum::MajorityOfView => (1, 0, &[][..]),
         Quorum::MajorityOf(names) => (2, names.len(), &names[..]),
@@ -209,6 +214,12 @@ pub(super) fn read_config(from: &mut Reader<'_>) -> Result<GroupConfig> {
         (false, _) => return Err(from.out_of_range("slow member", patience.as_nanos())),
         (true, _) => SlowMember::ExcludeAfter(patience),
     };
+    let migration = match from.u8("migration")? {
+        1 => Migration::Never,
+        2 => Migration::OnRequest,
+        3 => Migration::ByLoad,
+        other => return Err(from.out_of_range("migration", other)),
+    };
     let rule = from.u8("quorum rule")?;
     if !(1..=4).contains(&rule) {
         return Err(from.out_of_range("quorum rule", rule));
@@ -235,6 +246,7 @@ pub(super) fn read_config(from: &mut Reader<'_>) -> Result<GroupConfig> {
         quorum,
         automatic,
         slow_member,
+        migration,
     })
 }
 

@@ -12,6 +12,7 @@ mod hostile_input;
 mod joining;
 mod leaving;
 mod lists_and_policies;
+mod migration;
 mod network;
 mod repair_and_flow;
 mod resets;

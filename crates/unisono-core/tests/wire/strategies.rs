@@ -279,8 +279,9 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     ];
     let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=PLACE_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
-    (numbers, sizes, quorum, any::<bool>(), slow).prop_map(
-        |(numbers, sizes, quorum, automatic, slow_member)| GroupConfig {
+    let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
+    (numbers, sizes, quorum, any::<bool>(), slow, migration).prop_map(
+        |(numbers, sizes, quorum, automatic, slow_member, migration)| GroupConfig {
             resilience: numbers.0,
             members_max: numbers.1,
             history_messages: numbers.2,
@@ -291,6 +292,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
             quorum,
             automatic,
             slow_member,
+            migration,
         },
     )
 }

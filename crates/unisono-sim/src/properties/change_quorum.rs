@@ -1,6 +1,6 @@
 //! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md):
 //! a join or leave is delivered only when a quorum of the members before it and one of those after it have held it, and the joiner;
-//! and the next is numbered only by an orderer that knows the last to be accepted.
+//! and the next is numbered only by an orderer that knows the last to be accepted. So is an event that hands the role on.
 //!
 //! Under *at least n* quorums need not meet, and only the second half is checked.
 
@@ -81,7 +81,12 @@ impl Property for ChangeQuorum {
     }
 
     fn interests(&self) -> u32 {
-        VIEW_CHANGES | Kind::Stored.bit() | Kind::Accepted.bit() | Kind::Numbered.bit() | Kind::Started.bit()
+        VIEW_CHANGES
+            | Kind::HandedOver.bit()
+            | Kind::Stored.bit()
+            | Kind::Accepted.bit()
+            | Kind::Numbered.bit()
+            | Kind::Started.bit()
     }
 
     #[inline(always)]
@@ -92,6 +97,14 @@ impl Property for ChangeQuorum {
             What::Numbered { epoch, to, .. } => {
                 let accepted = self.marks.of(record.life).accepted;
                 self.epochs.at(epoch).runs.push(Run { to, accepted });
+            }
+            What::HandedOver { seqno, .. } => {
+                self.streams.follow(record);
+                let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+                self.checked += 1;
+                if let Some(fault) = self.too_early(epoch, seqno) {
+                    return broken(self, record, || fault);
+                }
             }
             _ => {
                 self.lineage.follow(record, &mut self.streams);

@@ -35,6 +35,7 @@ mod separate_lineages;
 mod single_lineage;
 mod single_orderer;
 mod stability;
+mod steady_role;
 #[cfg(test)]
 mod story;
 mod streams;
@@ -136,6 +137,7 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
         Box::<single_orderer::SingleOrderer>::default(),
+        Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),
         Box::<watermarks::Watermarks>::default(),
         Box::new(change_quorum::ChangeQuorum::new(terms)),

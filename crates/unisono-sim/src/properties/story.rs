@@ -94,6 +94,11 @@ impl Story {
         self.records.push(Record { at: self.at, process: life.0, life, what });
     }
 
+    /// Nothing happens for so long.
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.at = self.at + duration;
+    }
+
     fn begin(&mut self) -> Life {
         let life = Life(self.actors.len() as u32);
         self.actors.push(Actor {
@@ -199,7 +204,14 @@ impl Story {
         self.append(Entry::Message { sender, number: piece, hash, last: piece == number });
     }
 
+    /// The orderer's application gives the role to somebody.
     pub(super) fn hand_over(&mut self, to: Life) {
+        self.tell(self.orderer, What::HandOverAsked { successor: to });
+        self.migrate(to);
+    }
+
+    /// The orderer gives it to somebody by itself.
+    pub(super) fn migrate(&mut self, to: Life) {
         self.append(Entry::Role(to));
         self.everyone();
     }

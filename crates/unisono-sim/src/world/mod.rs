@@ -347,8 +347,12 @@ impl World {
     pub(crate) fn hand_over(&mut self, process: usize, to: Uid) {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
+        let life = resident.life;
         // Refused if somebody else orders by now: nothing happens then.
-        let _ = resident.group.hand_over(resident.clock.read(now), to);
+        if resident.group.hand_over(resident.clock.read(now), to).is_ok() {
+            let successor = self.recorder.names.life(to);
+            self.recorder.note(now, process, life, What::HandOverAsked { successor });
+        }
         self.drain(process);
     }
 

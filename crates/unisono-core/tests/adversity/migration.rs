@@ -1,0 +1,145 @@
+//! The role of orderer that follows the load: to whom it goes, when, and what keeps it.
+
+use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+fn migrating(n: usize, resilience: u8) -> Net {
+    let config = GroupConfig { resilience, migration: Migration::ByLoad, ..GroupConfig::default() };
+    let mut net = group_with(n, config, unicast());
+    net.run(50 * MS);
+    net
+}
+
+/// One message every millisecond, whose sender is told by its index.
+fn talk(net: &mut Net, messages: usize, sender: impl Fn(usize) -> usize) {
+    for index in 0..messages {
+        net.send(sender(index), b"x").expect("there is room");
+        net.run(MS);
+    }
+}
+
+/// How often the role moved, as this member was told.
+fn moves(net: &Net, index: usize) -> usize {
+    net.events[index].iter().filter(|event| matches!(event, Event::HandedOver { .. })).count()
+}
+
+fn orderer(net: &Net, index: usize) -> usize {
+    (net.group(index).info().orderer.0 - uid(0).0) as usize
+}
+
+#[test]
+fn the_role_goes_to_who_sends_everything_and_stays_there() {
+    for resilience in 0..3 {
+        let mut net = migrating(4, resilience);
+        talk(&mut net, 300, |_| 2);
+        for index in 0..4 {
+            assert_eq!((orderer(&net, index), moves(&net, index)), (2, 1), "r {resilience}, m{index}");
+        }
+        net.run(5_000 * MS);
+        talk(&mut net, 300, |_| 2);
+        net.run(100 * MS);
+        assert_eq!((moves(&net, 0), net.delivered(3)), (1, 600), "r {resilience}");
+    }
+}
+
+#[test]
+fn it_stays_where_several_send() {
+    let mut net = migrating(3, 1);
+    talk(&mut net, 2_000, |index| index % 2);
+    talk(&mut net, 2_000, |index| index % 3);
+    // In turns of a few messages, too.
+    talk(&mut net, 2_000, |index| index / 20 % 2 + 1);
+    assert_eq!((orderer(&net, 1), moves(&net, 1)), (0, 0));
+}
+
+#[test]
+fn two_that_send_by_turns_of_bursts_do_not_make_it_flap() {
+    let mut net = migrating(3, 1);
+    let bursts = 120;
+    talk(&mut net, bursts * 300, |index| index / 300 % 2 + 1);
+    let moves = moves(&net, 0);
+    assert!((2..=20).contains(&moves), "{moves} moves in {bursts} bursts of 300 ms");
+}
+
+#[test]
+fn it_moves_only_if_the_founder_said_so() {
+    for migration in [Migration::Never, Migration::OnRequest] {
+        let mut net = group_with(3, GroupConfig { migration, ..GroupConfig::default() }, unicast());
+        talk(&mut net, 500, |_| 1);
+        assert_eq!(moves(&net, 0), 0, "{migration:?}");
+        let now = Time::from_nanos(net.now);
+        let refused = net.group_mut(0).hand_over(now, uid(1)).err();
+        assert_eq!(refused, (migration == Migration::Never).then_some(HandOverError::Never));
+    }
+}
+
+#[test]
+fn joiners_are_told_the_founders_choice() {
+    let mut net = migrating(3, 0);
+    net.leave(0);
+    net.run(1_000 * MS);
+    assert_eq!(orderer(&net, 1), 1);
+    talk(&mut net, 300, |_| 2);
+    assert_eq!((orderer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and orders by the same rule");
+}
+
+// The role would go to somebody who cannot take it before it has pulled what it lacks, and nothing be numbered meanwhile.
+#[test]
+fn it_does_not_go_to_a_sender_that_lags_behind() {
+    let mut net = migrating(3, 0);
+    // m2 hears nothing that is numbered, but goes on sending: its answers show that it holds nothing.
+    net.filter(|seen| {
+        let numbered = seen.has(|frame| matches!(frame, Frame::Ordered(_) | Frame::Change { .. }));
+        if seen.to == 2 && numbered { LOST } else { PROMPT }
+    });
+    talk(&mut net, 300, |_| 2);
+    assert_eq!((orderer(&net, 1), moves(&net, 1)), (0, 0));
+    net.calm();
+    talk(&mut net, 300, |_| 2);
+    assert_eq!(orderer(&net, 1), 2, "once it has caught up");
+}
+
+// While somebody comes the orderer keeps what the joiner is told of; a move would begin that anew.
+#[test]
+fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
+    let mut net = migrating(3, 1);
+    net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
+    talk(&mut net, 300, |_| 2);
+    assert_eq!(moves(&net, 1), 0, "an observer listens");
+    // It comes in, and everybody's word that they hold its join is lost.
+    let joined = Rc::new(Cell::new(false));
+    let seen_join = joined.clone();
+    net.filter(move |seen| {
+        seen_join.set(seen_join.get() || seen.has_join());
+        let says_so = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        if seen_join.get() && seen.to == 0 && says_so { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 2_000 * MS, |_| joined.get()), "the join is numbered");
+    talk(&mut net, 100, |_| 2);
+    assert_eq!(moves(&net, 1), 0, "the join is not accepted");
+    net.calm();
+    talk(&mut net, 300, |_| 2);
+    assert_eq!((orderer(&net, 1), net.size(1)), (2, 4));
+}
+
+// The event rides with the last numbers, and the new orderer's first ones with its first heartbeat: for two messages
+// under way the move costs no time at all.
+#[test]
+fn a_move_leaves_no_pause_behind() {
+    let mut net = migrating(3, 0);
+    let mut slowest = 0;
+    for _ in 0..300 {
+        let (begin, before) = (net.now, net.delivered(2));
+        net.send(2, b"x").expect("there is room");
+        assert!(net.run_until(LATENCY / 5, 100 * MS, |net| net.delivered(2) > before));
+        slowest = slowest.max(net.now - begin);
+        net.run(MS / 2);
+    }
+    assert_eq!(orderer(&net, 0), 2);
+    assert!(slowest <= 3 * LATENCY, "{slowest} ns");
+}

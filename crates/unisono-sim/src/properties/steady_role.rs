@@ -1,0 +1,159 @@
+//! The role of orderer moves only by the founder's choice ([`Migration`]), and where it follows the load it does not
+//! flap: whoever got it keeps it for a tenth of a second at least, unless its application gives it away, or it leaves, or
+//! there is a reset.
+
+use super::streams::{Streams, VIEW_CHANGES};
+use super::tables::Table;
+use super::{Property, Terms, Violation, found};
+use crate::record::{Epoch, Kind, Life, Record, What};
+use std::time::Duration;
+use unisono_core::{Migration, Seqno, Time};
+
+/// A tenth of a second, by a clock that runs one percent too fast.
+const TENURE_MIN: Duration = Duration::from_millis(99);
+
+/// Numbers given out by the event at `term`, and when.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    from: Seqno,
+    to: Seqno,
+    term: Seqno,
+    giver: Life,
+    at: Time,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Roles {
+    runs: Vec<Run>,
+    /// Places of role events that somebody was told of.
+    places: Vec<Seqno>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SteadyRole {
+    migration: Migration,
+    epochs: Table<Roles>,
+    streams: Streams,
+    /// Who asked that the role go to whom, and it has not.
+    asked: Vec<(Life, Life)>,
+    checked: u64,
+}
+
+impl SteadyRole {
+    pub(super) fn new(terms: &Terms) -> SteadyRole {
+        SteadyRole {
+            migration: terms.config.migration,
+            epochs: Table::default(),
+            streams: Streams::default(),
+            asked: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    /// The role moved to `successor` at a place; nobody was told before.
+    fn moved(&mut self, epoch: Epoch, seqno: Seqno, successor: Life) -> Option<String> {
+        if self.migration == Migration::Never {
+            return Some("here it never moves".into());
+        }
+        let runs = &self.epochs.at(epoch).runs;
+        let run_of = |place: Seqno| {
+            let run = runs.get(runs.partition_point(|run| run.to < place))?;
+            (run.from <= place).then_some(*run)
+        };
+        let run = run_of(seqno)?;
+        if let Some(place) = self.asked.iter().position(|asked| *asked == (run.giver, successor)) {
+            self.asked.remove(place);
+            return None;
+        }
+        if self.migration == Migration::OnRequest {
+            return Some(format!("{:?} gave it away, and was not asked to", run.giver));
+        }
+        // By leaves and resets an orderer gets it too.
+        let before = run_of(run.term).filter(|_| self.epochs.at(epoch).places.contains(&run.term))?;
+        let kept = run.at.since(before.at);
+        (kept < TENURE_MIN).then(|| format!("{:?} kept it for {kept:?} only", run.giver))
+    }
+}
+
+impl Property for SteadyRole {
+    fn name(&self) -> &'static str {
+        "steady_role"
+    }
+
+    fn interests(&self) -> u32 {
+        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::HandOverAsked.bit() | Kind::Numbered.bit()
+    }
+
+    #[inline(always)]
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Numbered { epoch, term, from, to } => {
+                self.epochs.at(epoch).runs.push(Run { from, to, term, giver: record.life, at: record.at });
+            }
+            What::HandOverAsked { successor } => self.asked.push((record.life, successor)),
+            _ => self.streams.follow(record),
+        }
+        let What::HandedOver { seqno, orderer } = record.what else { return Ok(()) };
+        let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+        if self.epochs.at(epoch).places.contains(&seqno) {
+            return Ok(());
+        }
+        self.checked += 1;
+        let fault = self.moved(epoch, seqno, orderer);
+        self.epochs.at(epoch).places.push(seqno);
+        found(self, record, fault)
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use unisono_core::GroupConfig;
+
+    /// The role goes to life 1 as it wishes, and from there to life 2 by itself, so much later.
+    fn story(migration: Migration, later: Duration) -> Story {
+        let mut story = Story::of(3, 1);
+        story.terms.config = GroupConfig { migration, ..story.terms.config.clone() };
+        story.hand_over(Life(1));
+        story.wait(later);
+        story.migrate(Life(2));
+        story.message(Life(2));
+        story
+    }
+
+    fn judge(story: &Story) -> SteadyRole {
+        SteadyRole::new(&story.terms)
+    }
+
+    #[test]
+    fn takes_what_was_asked_for_and_what_came_late_enough() {
+        let story = story(Migration::ByLoad, Duration::from_millis(100));
+        story.good(judge(&story));
+    }
+
+    #[test]
+    fn rejects_a_role_that_moves_too_soon() {
+        let story = story(Migration::ByLoad, Duration::from_millis(98));
+        story.bad(judge(&story));
+    }
+
+    #[test]
+    fn rejects_a_role_that_moves_by_itself_where_it_must_not() {
+        let story = story(Migration::OnRequest, Duration::from_millis(100));
+        story.bad(judge(&story));
+    }
+
+    #[test]
+    fn rejects_a_role_that_moves_where_it_never_moves() {
+        let mut story = Story::of(3, 1);
+        story.terms.config.migration = Migration::Never;
+        story.hand_over(Life(1));
+        story.bad(judge(&story));
+    }
+}
