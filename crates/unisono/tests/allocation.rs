@@ -1,0 +1,67 @@
+//! What a message costs the whole library in allocations, from `send` to its delivery at all members: a few small ones
+//! for each datagram, and none that grow with anything.
+//!
+//! Nothing is excepted: all threads of three members in one process are counted, timers included. What they allocate
+//! is the copy of each small datagram that arrives (a message that is kept must not keep a large buffer) with its
+//! reference count, the headers of a call that sends to several addresses, and the lists of whom to wake. The core
+//! itself allocates nothing for a message: see its own test of that.
+//!
+//! This is a program of its own because it counts every allocation that is made in it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use unisono::{Bytes, Event, Group, GroupConfig, Options};
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: everything is left to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised us.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised us.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const MEMBERS: usize = 3;
+const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
+const WARM_UP: usize = 20_000;
+const MESSAGES: usize = 10_000;
+/// For a message at three members, resilience 1: some eight datagrams, each sent and received.
+const ALLOCATIONS_MAX: f64 = 20.0;
+
+#[test]
+fn a_message_costs_a_few_small_allocations_in_the_whole_library() {
+    let name = format!("allocation-{}", std::process::id());
+    let open = |_| Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
+    let groups: Vec<Group> = (0..MEMBERS).map(open).collect();
+    let receive = |group: &Group| {
+        let (mut events, mut received) = (Vec::with_capacity(1024), 0);
+        while received < WARM_UP + MESSAGES {
+            group.receive_many(&mut events).unwrap();
+            received += events.drain(..).filter(|event| matches!(event, Event::Message { .. })).count();
+        }
+    };
+    std::thread::scope(|scope| {
+        groups.iter().for_each(|group| drop(scope.spawn(|| receive(group))));
+        let sender = &groups[MEMBERS - 1];
+        let send = |count| (0..count).for_each(|_| assert!(sender.send(MESSAGE).unwrap() > 0));
+        send(WARM_UP);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        send(MESSAGES);
+        let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / MESSAGES as f64;
+        let _ = writeln!(std::io::stderr(), "{each:.2} allocations for a message at {MEMBERS} members");
+        assert!(each < ALLOCATIONS_MAX, "{each}");
+    });
+}
