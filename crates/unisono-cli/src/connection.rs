@@ -25,7 +25,10 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     }
     if let Some(name) = name {
         options.name = Name::new(name).ok_or_else(|| {
-            Problem::usage(format!("--name has {} bytes; at most {} fit", name.len(), Name::BYTES_MAX))
+            let most = Name::BYTES_MAX;
+            Problem::usage(format!(
+                "--name takes at most {most} bytes without control characters, not '{name}'"
+            ))
         })?;
     }
     options.settings.transport = match settings.transport {

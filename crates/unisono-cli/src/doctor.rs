@@ -1,7 +1,7 @@
 //! `unisono doctor`: what stops people, checked one by one. Each line says good, or what to type.
 
 use crate::arguments::Common;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use anyhow::Context;
@@ -59,9 +59,10 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         };
         bad += u32::from(!good);
         let mark = if good { output.tone(Tone::Good, "good") } else { output.tone(Tone::Bad, "bad ") };
-        output.say(format_args!("{mark}  {name:10} {finding}"))?;
+        // Settings may come from somebody else's file.
+        output.say(format_args!("{mark}  {name:10} {}", visible(&finding)))?;
         if let Some(advice) = &advice {
-            output.say(format_args!("                 {advice}"))?;
+            output.say(format_args!("                 {}", visible(advice)))?;
         }
         output.object(&json!({"check": name, "good": good, "finding": finding, "advice": advice}))?;
     }

@@ -8,6 +8,8 @@ use crate::settings::Settings;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use unisono::Key;
 use unisono_core::wire::Explainer;
@@ -42,13 +44,13 @@ pub(crate) fn run(command: Explain, settings: &Settings, output: &Output) -> Res
     if !path.exists() {
         return Err(Problem::usage(format!("'{}' is neither hexadecimal digits nor a file", command.what)));
     }
-    let capture = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let datagrams = pcap::datagrams(&capture)
+    let capture = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let datagrams = pcap::datagrams(BufReader::new(capture))
         .map_err(|reason| Problem::failed(format!("{}: {reason}", path.display())))?;
     let mut count: u64 = 0;
     for found in datagrams {
         count += 1;
-        let words = explainer.explain(found.payload);
+        let words = explainer.explain(&found.payload);
         let (seconds, micros) = (found.time_ns / 1_000_000_000, found.time_ns / 1000 % 1_000_000);
         let cut = if found.cut_short { ", cut short by the capture" } else { "" };
         output.say(format_args!(

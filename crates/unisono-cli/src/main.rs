@@ -31,6 +31,7 @@ mod settings;
 mod signals;
 mod sim;
 mod standstill;
+mod text_file;
 mod trial;
 mod worker;
 

@@ -52,10 +52,9 @@ impl Output {
         if !self.json {
             return Ok(());
         }
-        let mut line = serde_json::to_vec(object).map_err(io::Error::other)?;
-        line.push(b'\n');
+        let line = serde_json::to_string(object).map_err(io::Error::other)?;
         let mut out = io::stdout().lock();
-        out.write_all(&line)?;
+        writeln!(out, "{}", visible_json(&line))?;
         out.flush()
     }
 
@@ -94,6 +93,15 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape).collect())
 }
 
+/// The same for JSON, where it changes nothing of what is meant: what steers a terminal stands in strings only.
+pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(steers) {
+        return Cow::Borrowed(json);
+    }
+    let escape = |c: char| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    Cow::Owned(json.chars().map(escape).collect())
+}
+
 /// Control characters, and those that end a line or turn its direction, so that another text is read than was written.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -113,6 +121,16 @@ mod tests {
         assert_eq!(visible("plain\ttext, ünïcode"), "plain\ttext, ünïcode");
         assert_eq!(visible("red \u{1b}[31m\r"), "red \\u{1b}[31m\\r");
         assert_eq!(visible("\u{9b}2J \u{202e}bob"), "\\u{9b}2J \\u{202e}bob");
+    }
+
+    #[test]
+    fn json_means_the_same_and_steers_nothing() {
+        let text = "tab\t \u{1b}[31m \u{9b}2J \u{7f}\u{202e}bob";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = visible_json(&json);
+        assert!(!shown.contains(steers), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        assert_eq!(visible_json("[1]"), "[1]");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! UDP payloads out of a packet capture: the classic pcap format, as `tcpdump -w` writes it.
 //!
 //! Only what is needed to get from a captured frame to a UDP payload: the link header is skipped, then IPv4 or
-//! IPv6, then UDP. Anything else in the capture is passed over; a capture that ends early gives what it has.
+//! IPv6, then UDP. Anything else in the capture is passed over; a capture that ends early gives what it has. It is read
+//! as it goes, a frame at a time, however long it is.
 
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A UDP datagram that was captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Captured<'a> {
+pub(crate) struct Captured {
     /// Time since 1970 in nanoseconds.
     pub(crate) time_ns: u64,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Vec<u8>,
     /// Fewer bytes were captured than were sent.
     pub(crate) cut_short: bool,
 }
@@ -45,11 +47,16 @@ impl std::fmt::Display for NotPcap {
 
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
+/// No capture has larger frames: tcpdump takes no more of one.
+const FRAME_BYTES_MAX: u64 = 256 << 10;
 const UDP: u8 = 17;
 
 /// The UDP datagrams of a capture, in the order in which they were captured.
-pub(crate) fn datagrams(file: &[u8]) -> Result<impl Iterator<Item = Captured<'_>>, NotPcap> {
-    let magic: [u8; 4] = file.get(..4).and_then(|m| m.try_into().ok()).ok_or(NotPcap::Unknown)?;
+pub(crate) fn datagrams(mut file: impl Read) -> Result<impl Iterator<Item = Captured>, NotPcap> {
+    let mut header = [0; FILE_HEADER_BYTES];
+    let (magic, rest) = header.split_at_mut(4);
+    file.read_exact(magic).map_err(|_| NotPcap::Unknown)?;
+    let magic: [u8; 4] = (&*magic).try_into().map_err(|_| NotPcap::Unknown)?;
     let (big_endian, nanoseconds) = match magic {
         [0xa1, 0xb2, 0xc3, 0xd4] => (true, false),
         [0xa1, 0xb2, 0x3c, 0x4d] => (true, true),
@@ -63,21 +70,27 @@ pub(crate) fn datagrams(file: &[u8]) -> Result<impl Iterator<Item = Captured<'_>
         Ok(bytes) => u32::from_le_bytes(bytes),
         Err(_) => 0,
     };
-    let link = word(file.get(20..24).ok_or(NotPcap::Unknown)?) & 0x0fff_ffff;
+    file.read_exact(rest).map_err(|_| NotPcap::Unknown)?;
+    let link = word(&header[20..24]) & 0x0fff_ffff;
     if !matches!(link, 0 | 1 | 12 | 101 | 113 | 276) {
         return Err(NotPcap::LinkType(link));
     }
-    let mut rest = &file[FILE_HEADER_BYTES..];
+    let mut frame = Vec::new();
     Ok(std::iter::from_fn(move || {
         loop {
-            let (header, behind) = rest.split_at_checked(RECORD_HEADER_BYTES)?;
-            let captured = word(&header[8..12]) as usize;
-            let (frame, behind) = behind.split_at_checked(captured)?;
-            rest = behind;
+            let mut header = [0; RECORD_HEADER_BYTES];
+            file.read_exact(&mut header).ok()?;
+            let captured = Some(u64::from(word(&header[8..12]))).filter(|bytes| *bytes <= FRAME_BYTES_MAX)?;
+            frame.clear();
+            let read = file.by_ref().take(captured).read_to_end(&mut frame).ok()?;
+            if (read as u64) < captured {
+                return None;
+            }
             let fraction = u64::from(word(&header[4..8])) * if nanoseconds { 1 } else { 1000 };
             let time_ns = u64::from(word(&header[..4])) * 1_000_000_000 + fraction;
-            if let Some((source, destination, payload, cut_short)) = past_link(link, frame).and_then(past_ip)
+            if let Some((source, destination, payload, cut_short)) = past_link(link, &frame).and_then(past_ip)
             {
+                let payload = payload.to_vec();
                 return Some(Captured { time_ns, source, destination, payload, cut_short });
             }
         }
@@ -174,7 +187,7 @@ mod tests {
     #[test]
     fn a_datagram_is_found() {
         let file = capture(&frame(UDP, 0, b"hello"));
-        let found: Vec<_> = datagrams(&file).unwrap().collect();
+        let found: Vec<_> = datagrams(&file[..]).unwrap().collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].payload, b"hello");
         assert_eq!(found[0].source, "192.0.2.1:8000".parse().unwrap());
@@ -186,7 +199,7 @@ mod tests {
     #[test]
     fn what_is_not_udp_or_not_whole_is_passed_over() {
         for frame in [frame(6, 0, b"tcp"), frame(UDP, 0x2000, b"piece"), vec![0; 20], Vec::new()] {
-            assert_eq!(datagrams(&capture(&frame)).unwrap().count(), 0);
+            assert_eq!(datagrams(&capture(&frame)[..]).unwrap().count(), 0);
         }
     }
 
@@ -201,7 +214,7 @@ mod tests {
         let mut cut = frame(UDP, 0, b"hello");
         cut.truncate(cut.len() - 2);
         let cut = capture(&cut);
-        assert!(datagrams(&cut).unwrap().all(|found| found.cut_short && found.payload == b"hel"));
+        assert!(datagrams(&cut[..]).unwrap().all(|found| found.cut_short && found.payload == b"hel"));
     }
 
     #[test]
@@ -211,7 +224,7 @@ mod tests {
             for byte in 0..=u8::MAX {
                 let mut changed = whole.clone();
                 changed[at] = byte;
-                if let Ok(found) = datagrams(&changed) {
+                if let Ok(found) = datagrams(&changed[..]) {
                     assert!(found.count() <= 1);
                 }
             }
@@ -219,11 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_is_read_a_frame_at_a_time_and_no_frame_is_taken_for_larger_than_any_is() {
+        let (whole, endless) = (capture(&frame(UDP, 0, b"hello")), std::io::repeat(0xff));
+        let found: Vec<_> = datagrams((&whole[..]).chain(endless)).unwrap().collect();
+        assert_eq!(found.len(), 1);
+    }
+
+    #[test]
     fn other_files_are_refused_with_a_reason() {
-        assert_eq!(datagrams(b"GIF89a").err(), Some(NotPcap::Unknown));
-        assert_eq!(datagrams(&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0]).err(), Some(NotPcap::Pcapng));
+        assert_eq!(datagrams(&b"GIF89a"[..]).err(), Some(NotPcap::Unknown));
+        assert_eq!(datagrams(&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0][..]).err(), Some(NotPcap::Pcapng));
         let mut strange = capture(b"");
         strange[20] = 105;
-        assert_eq!(datagrams(&strange).err(), Some(NotPcap::LinkType(105)));
+        assert_eq!(datagrams(&strange[..]).err(), Some(NotPcap::LinkType(105)));
     }
 }

@@ -1,6 +1,6 @@
 //! Events as lines, in words or as objects, each message with the view in which it was delivered.
 
-use crate::output::{Output, hex, visible};
+use crate::output::{Output, hex, visible, visible_json};
 use crate::roster::Roster;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -51,7 +51,11 @@ impl Printer {
 
     fn line(&self, text: &mut String, (object, words): (Value, String)) {
         // Writing to a string cannot fail.
-        let _ = if self.json { writeln!(text, "{object}") } else { writeln!(text, "{words}") };
+        let _ = if self.json {
+            writeln!(text, "{}", visible_json(&object.to_string()))
+        } else {
+            writeln!(text, "{words}")
+        };
     }
 
     fn describe_view(&self, seqno: u64) -> (Value, String) {

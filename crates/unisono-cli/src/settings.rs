@@ -3,9 +3,13 @@
 
 use crate::arguments::{Common, Transport};
 use crate::problem::Problem;
+use crate::text_file;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+/// Longer files are none of settings.
+const BYTES_MAX: u64 = 64 << 10;
 
 /// What a command goes by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,7 +66,7 @@ impl Settings {
 
 impl File {
     fn read(path: &Path) -> Result<File, Problem> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = text_file::read(path, BYTES_MAX).map_err(|error| {
             Problem::usage(format!("cannot read the settings in {}: {error}", path.display()))
         })?;
         let file: File = toml::from_str(&text).map_err(|error| {

@@ -4,6 +4,7 @@ use crate::arguments::Common;
 use crate::output::{Output, Tone};
 use crate::problem::Problem;
 use crate::progress;
+use crate::text_file;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -273,9 +274,12 @@ fn scenarios(command: &Scenarios, output: &Output) -> Result<(), Problem> {
     }
 }
 
+/// Longer files are no scripts.
+const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+
 /// Where a script's course differs from what it expects, and what its processes were told.
 fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
-    let text = std::fs::read_to_string(path)
+    let text = text_file::read(path, SCENARIO_BYTES_MAX)
         .map_err(|error| Problem::usage(format!("cannot read {}: {error}", path.display())))?;
     let scenario: Scenario =
         text.parse().map_err(|error| Problem::usage(format!("{}: {error}", path.display())))?;

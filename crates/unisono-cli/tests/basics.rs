@@ -52,6 +52,9 @@ fn bad_usage_and_bad_configuration_are_status_2() {
     let config = folder.path().join("unisono.toml");
     std::fs::write(&config, "sedes = ['a']").unwrap();
     let config = config.to_str().unwrap();
+    let large = folder.path().join("large.toml");
+    std::fs::write(&large, "# settings\n".repeat(10_000)).unwrap();
+    let large = large.to_str().unwrap();
     let key = folder.path().join("absent.key");
     let key = key.to_str().unwrap();
     for arguments in [
@@ -66,6 +69,13 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--config", "absent.toml"],
         &["listen", "x", "--key", key],
         &["listen", "x", "--bind", "nonsense"],
+        &["listen", "x\u{1b}[31m"],
+        &["status", "two\nlines"],
+        &["listen", "x", "--name", "a\u{7}"],
+        &["listen", "x", "--config", "/dev/zero"],
+        &["listen", "x", "--config", large],
+        &["listen", "x", "--key", "/dev/zero"],
+        &["sim", "scenario", "/dev/zero"],
         &["explain", "no-such-file"],
         &["sim", "run", "--seeds", "9..1"],
         &["sim", "replay", "1", "--profile", "unheard-of"],
@@ -155,6 +165,8 @@ fn datagrams_are_explained_and_bad_ones_too() {
     let output = unisono(["explain", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no UDP datagram"));
+    // Nothing is read further than it must be.
+    assert_eq!(unisono(["explain", "/dev/zero"]).status.code(), Some(1));
 }
 
 /// The first datagram of somebody who asks for a group, as hexadecimal digits.

@@ -108,7 +108,7 @@ pub struct Ballot {
     pub coordinator: Uid,
 }
 
-/// What a person calls a member: at most [`Name::BYTES_MAX`] bytes of text.
+/// What a person calls a member: at most [`Name::BYTES_MAX`] bytes of text, without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -116,9 +116,11 @@ impl Name {
     /// The most bytes a name may have.
     pub const BYTES_MAX: usize = 64;
 
-    /// A name, or nothing if the text is longer than [`Name::BYTES_MAX`] bytes.
+    /// A name, or nothing if the text is longer than [`Name::BYTES_MAX`] bytes or has control characters: names are
+    /// shown to people, and are none that could move their cursors.
     pub fn new(text: &str) -> Option<Name> {
-        (text.len() <= Name::BYTES_MAX).then(|| Name(text.to_string()))
+        let fits = text.len() <= Name::BYTES_MAX && !text.contains(char::is_control);
+        fits.then(|| Name(text.to_string()))
     }
 
     /// The text.
@@ -149,4 +151,19 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
     x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_visible() {
+        for name in ["", "Ann", "left hand", "ünïcode", &"x".repeat(Name::BYTES_MAX)] {
+            assert_eq!(Name::new(name).unwrap().as_str(), name);
+        }
+        for not in ["a\nb", "\u{1b}[31m", "\u{9b}2J", "\0", &"x".repeat(Name::BYTES_MAX + 1)] {
+            assert_eq!(Name::new(not), None, "{not:?}");
+        }
+    }
 }

@@ -10,7 +10,10 @@ use unisono::{Event, Group, GroupConfig, Member, Name, Options, Uid};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let me = std::env::args().nth(1).unwrap_or_else(|| "somebody".into());
-    let options = Options { name: Name::new(&me).ok_or("that name is too long")?, ..Options::default() };
+    let options = Options {
+        name: Name::new(&me).ok_or("that name is too long, or not visible")?,
+        ..Options::default()
+    };
     let group = Group::join_or_create("chat", GroupConfig::default(), me, &options)?;
 
     // One thread prints what comes, this one sends what is typed; both use the same handle.

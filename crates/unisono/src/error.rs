@@ -11,6 +11,12 @@ use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// Nobody could type such a name, or tell it from others on sight.
+    #[error("a group's name has at least one character, and no control characters: {name:?} will not do")]
+    GroupName {
+        /// As given.
+        name: String,
+    },
     /// Without a key nothing leaves this machine.
     #[error(
         "{} is not on this machine's loopback, and without a key anyone could read and forge what \

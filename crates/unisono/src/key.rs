@@ -8,7 +8,7 @@ use crate::sealed::Sealed;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use unisono_core::wire::Protection;
@@ -91,7 +91,11 @@ impl Key {
         let path = path.as_ref();
         let failed = |source| KeyError::File { path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+            return Err(KeyError::NotAKey { path: path.into() });
+        }
+        let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed { path: path.into(), mode });
         }
@@ -181,6 +185,8 @@ mod tests {
             good.replace('f', "g").into_bytes(),
             good.repeat(2).into_bytes(),
         ];
+        let device = Key::load("/dev/zero");
+        assert!(matches!(device, Err(KeyError::NotAKey { .. })), "{device:?}");
         for (number, text) in bad.iter().enumerate() {
             let path = directory.path().join(number.to_string());
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();

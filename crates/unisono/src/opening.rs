@@ -4,7 +4,7 @@
 use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::options::Options;
-use crate::reach::{Place, Seeds};
+use crate::reach::{Place, Seeds, port};
 use crate::sealed::Sealed;
 use bytes::Bytes;
 use std::io;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::wire::{Checksum, Protection};
-use unisono_core::{Entry, Group, Member, Port, Random, Uid};
+use unisono_core::{Entry, Group, Member, Random, Uid};
 
 /// How long the last handle of a blocking program waits for its leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ impl Opening<'_> {
         };
         let options = self.options;
         let place = Place::choose(options, &known)?;
-        let port = Port::from_name(self.name);
+        let port = port(self.name)?;
         let uid = Uid(u64::from_ne_bytes(random()?));
         let random = Random::from_seed(random()?);
         let needs_multicast = seeds.is_empty() && !matches!(self.entry, Entry::Found(_));

@@ -6,7 +6,7 @@
 use crate::error::{LookError, OpenError};
 use crate::opening::{protection, random};
 use crate::options::Options;
-use crate::reach::{Place, Seeds, multicast_address};
+use crate::reach::{Place, Seeds, multicast_address, port};
 use bytes::BytesMut;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
@@ -14,7 +14,7 @@ use unisono_core::wire::{
     Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, Writer, decode_report, open,
     seal,
 };
-use unisono_core::{EpochTag, GroupTag, Instance, Port, Uid};
+use unisono_core::{EpochTag, GroupTag, Instance, Uid};
 use unisono_udp::{Receiver, Socket, wait};
 
 /// How long to wait for an answer before the question is asked again.
@@ -31,7 +31,7 @@ pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, 
     let address = (place.bind.ip(), 0).into();
     let socket =
         Socket::bind(address).map_err(|source| OpenError::Socket { what: "open a socket", source })?;
-    let tag = Port::from_name(name).tag();
+    let tag = port(name)?.tag();
     let destinations = if seeds.is_empty() {
         let multicast = place.interface.map_or(Ok(()), |interface| socket.send_multicast_by(interface, 1));
         multicast.map_err(|source| OpenError::NoMulticast { address: socket.address(), source })?;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, ToSocketAdd
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use unisono_core::GroupTag;
+use unisono_core::{GroupTag, Port};
 use unisono_udp::address_toward;
 
 /// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those
@@ -19,6 +19,14 @@ const MULTICAST_ADDRESSES: u64 = 32;
 const FAR_AWAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// How soon a name is looked up again.
 const NAME_FRESH: Duration = Duration::from_secs(1);
+
+/// The address of the group of this name.
+pub(crate) fn port(name: &str) -> Result<Port, OpenError> {
+    match name.is_empty() || name.contains(char::is_control) {
+        true => Err(OpenError::GroupName { name: name.into() }),
+        false => Ok(Port::from_name(name)),
+    }
+}
 
 /// Where all members of a group listen, and where a joiner looks for it.
 pub(crate) fn multicast_address(tag: GroupTag) -> SocketAddrV4 {
@@ -271,6 +279,18 @@ mod tests {
         assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
         let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]);
         assert_eq!(partly.resolve().unwrap(), ["127.0.0.1:9".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_group_has_a_name_that_can_be_read() {
+        for good in ["kitchen", "a b", "ünïcode"] {
+            port(good).unwrap();
+        }
+        for bad in ["", "two\nlines", "\u{1b}[31m"] {
+            let refused = port(bad);
+            assert!(matches!(refused, Err(OpenError::GroupName { .. })), "{refused:?}");
+            assert!(!refused.unwrap_err().to_string().contains(char::is_control));
+        }
     }
 
     #[test]

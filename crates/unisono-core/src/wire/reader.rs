@@ -51,8 +51,8 @@ pub enum Fault {
         /// What it says.
         value: u64,
     },
-    /// A name is not UTF-8.
-    #[error("the name is not UTF-8")]
+    /// A name is not UTF-8, or has control characters.
+    #[error("the name is not text of visible characters")]
     Text,
     /// It is too small for a question that is padded so that its answer is never longer.
     #[error("it is padded to {0} bytes only")]

@@ -335,7 +335,8 @@ fn member() -> impl Strategy<Value = Member> {
 
 fn name() -> impl Strategy<Value = Name> {
     // At most 16 characters of at most four bytes.
-    vec(any::<char>(), 0..=16).prop_map(|text| Name::new(&text.iter().collect::<String>()).unwrap())
+    let visible = any::<char>().prop_filter("visible", |c| !c.is_control());
+    vec(visible, 0..=16).prop_map(|text| Name::new(&text.iter().collect::<String>()).unwrap())
 }
 
 fn greeting() -> impl Strategy<Value = bytes::Bytes> {
