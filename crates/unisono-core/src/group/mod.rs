@@ -105,7 +105,6 @@ pub struct Group {
     parcel_id: u32,
     /// Parcels from outside of any epoch, and whose they are.
     outside_parcels: (Uid, crate::wire::Assembler),
-    header_bytes: Vec<u8>,
     audience: Audience,
     pub(crate) audience_is_stale: bool,
     /// The application took events since the last input.
@@ -189,7 +188,6 @@ impl Group {
             packet_number: 0,
             parcel_id: 0,
             outside_parcels: (Uid(0), crate::wire::Assembler::new()),
-            header_bytes: Vec::new(),
             audience: Audience::default(),
             audience_is_stale: true,
             took_events: false,

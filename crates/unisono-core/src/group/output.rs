@@ -141,9 +141,7 @@ impl Group {
             sender: self.me.uid,
             number: self.packet_number,
         };
-        self.header_bytes.clear();
-        header.write(&mut self.header_bytes);
-        out[..HEADER_BYTES].copy_from_slice(&self.header_bytes);
+        out[..HEADER_BYTES].copy_from_slice(&header.bytes());
         let instance = if under == EpochTag::OUTSIDE { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: self.me.uid };
         seal(out, &header, &context, &mut *self.protection);

@@ -20,19 +20,18 @@ type Result<T> = core::result::Result<T, FrameError>;
 /// The frames of an opened datagram, one after the other. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    payload: Bytes,
-    position: usize,
+    from: Reader,
 }
 
 impl Decoder {
     /// Reads what follows a datagram's header.
     pub fn new(payload: Bytes) -> Decoder {
-        Decoder { payload, position: 0 }
+        Decoder { from: Reader::new(payload) }
     }
 
     /// Where the next frame begins, in bytes from the first one's first.
     pub fn position(&self) -> usize {
-        self.position
+        self.from.position()
     }
 }
 
@@ -40,12 +39,13 @@ impl Iterator for Decoder {
     type Item = Result<Frame>;
 
     fn next(&mut self) -> Option<Result<Frame>> {
-        if self.position == self.payload.len() {
+        if !self.from.begin() {
             return None;
         }
-        let mut from = Reader::new(&self.payload, self.position);
-        let frame = read_frame(&mut from);
-        self.position = if frame.is_ok() { from.position() } else { self.payload.len() };
+        let frame = read_frame(&mut self.from);
+        if frame.is_err() {
+            self.from.give_up();
+        }
         Some(frame)
     }
 }
@@ -71,7 +71,7 @@ impl Frame {
 
     /// Reads what [`Frame::encode_alone`] wrote. Parcels in parcels are refused.
     pub fn decode_alone(bytes: &Bytes) -> Result<Frame> {
-        let mut from = Reader::new(bytes, 0);
+        let mut from = Reader::new(bytes.clone());
         let kind = read_kind(&mut from)?;
         if kind == FrameKind::Parcel {
             return Err(from.error(Fault::Kind(kind as u8)));
@@ -80,14 +80,14 @@ impl Frame {
     }
 }
 
-fn read_frame(from: &mut Reader<'_>) -> Result<Frame> {
+fn read_frame(from: &mut Reader) -> Result<Frame> {
     let kind = read_kind(from)?;
     let length = usize::from(from.u16("body length")?);
     from.stop_after(length, "body")?;
     read_body(from, kind)
 }
 
-fn read_kind(from: &mut Reader<'_>) -> Result<FrameKind> {
+fn read_kind(from: &mut Reader) -> Result<FrameKind> {
     let number = from.u8("kind")?;
     let kind = FrameKind::from_number(number).ok_or_else(|| from.error(Fault::Kind(number)))?;
     from.set_kind(kind);
@@ -95,7 +95,7 @@ fn read_kind(from: &mut Reader<'_>) -> Result<FrameKind> {
 }
 
 /// Reads a body, which has to end where `from` does.
-fn read_body(from: &mut Reader<'_>, kind: FrameKind) -> Result<Frame> {
+fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     let frame = match kind {
         FrameKind::Data => {
             let data = Data {
@@ -479,7 +479,7 @@ pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
     }
 }
 
-fn read_method(from: &mut Reader<'_>) -> Result<Method> {
+fn read_method(from: &mut Reader) -> Result<Method> {
     match from.u8("method")? {
         1 => Ok(Method::Pb),
         2 => Ok(Method::Bb),
@@ -488,7 +488,7 @@ fn read_method(from: &mut Reader<'_>) -> Result<Method> {
 }
 
 /// The last place or message number of a run is one that can be.
-fn check_run(from: &Reader<'_>, first: u64, count: u16) -> Result<()> {
+fn check_run(from: &Reader, first: u64, count: u16) -> Result<()> {
     // Neither can overflow: `first` is at most PLACE_MAX.
     if first + u64::from(count) - 1 <= PLACE_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
 }
@@ -512,7 +512,7 @@ fn write_change(out: &mut Body<'_>, change: &Change) {
     }
 }
 
-fn read_change(from: &mut Reader<'_>) -> Result<Change> {
+fn read_change(from: &mut Reader) -> Result<Change> {
     match from.u8("change")? {
         1 => Ok(Change::Join { member: read_member(from)?, hello: read_greeting(from)? }),
         2 => Ok(Change::Leave { uid: read_uid(from)?, goodbye: read_greeting(from)? }),
@@ -522,7 +522,7 @@ fn read_change(from: &mut Reader<'_>) -> Result<Change> {
 }
 
 /// Ranges that are in order and do not overlap.
-fn read_ranges(from: &mut Reader<'_>) -> Result<Vec<(Seqno, Seqno)>> {
+fn read_ranges(from: &mut Reader) -> Result<Vec<(Seqno, Seqno)>> {
     let count = from.count("range count", 1..=NACK_RANGES_MAX, 16)?;
     let mut ranges = Vec::with_capacity(count);
     let mut before = 0;
@@ -538,7 +538,7 @@ fn read_ranges(from: &mut Reader<'_>) -> Result<Vec<(Seqno, Seqno)>> {
 }
 
 /// The last place or message number of a range that begins with `first`.
-fn read_to(from: &mut Reader<'_>, first: u64) -> Result<u64> {
+fn read_to(from: &mut Reader, first: u64) -> Result<u64> {
     match from.place("to")? {
         to if to >= first => Ok(to),
         to => Err(from.out_of_range("to", to)),
@@ -553,7 +553,7 @@ fn condition_number(condition: Condition) -> u8 {
     }
 }
 
-fn read_condition(from: &mut Reader<'_>) -> Result<Condition> {
+fn read_condition(from: &mut Reader) -> Result<Condition> {
     match from.u8("condition")? {
         0 => Ok(Condition::Open),
         1 => Ok(Condition::Pristine),
@@ -571,7 +571,7 @@ fn refusal_number(reason: Refusal) -> u8 {
     }
 }
 
-fn read_refusal(from: &mut Reader<'_>) -> Result<Refusal> {
+fn read_refusal(from: &mut Reader) -> Result<Refusal> {
     match from.u8("reason")? {
         1 => Ok(Refusal::Full),
         2 => Ok(Refusal::Name),
@@ -600,7 +600,7 @@ fn write_room(out: &mut Body<'_>, begun: usize, room: u32) {
 }
 
 /// A question is as long as it has to be. To be called before any field is read.
-fn check_padding(from: &Reader<'_>) -> Result<()> {
+fn check_padding(from: &Reader) -> Result<()> {
     match FRAME_HEAD_BYTES + from.left() {
         bytes if bytes >= PADDED_BYTES_MIN => Ok(()),
         bytes => Err(from.error(Fault::Padding(bytes))),

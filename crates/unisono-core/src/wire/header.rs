@@ -78,12 +78,19 @@ impl Header {
 
     /// Appends the header to `out`, with a tag of zeros that [`seal`] fills in when the frames are complete.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, self.protection as u8]);
-        for word in [self.group.0, self.epoch.0, self.sender.0, self.number] {
-            out.extend_from_slice(&word.to_be_bytes());
+        out.extend_from_slice(&self.bytes());
+    }
+
+    /// The header, with a tag of zeros.
+    pub(crate) fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..2].copy_from_slice(&MAGIC);
+        (bytes[2], bytes[3]) = (VERSION, self.protection as u8);
+        let words = [self.group.0, self.epoch.0, self.sender.0, self.number];
+        for (place, word) in bytes[4..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
-        out.extend_from_slice(&[0; TAG_BYTES]);
+        bytes
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn write_address(out: &mut Body<'_>, address: &SocketAddr) {
     out.u16(address.port());
 }
 
-pub(super) fn read_address(from: &mut Reader<'_>) -> Result<SocketAddr> {
+pub(super) fn read_address(from: &mut Reader) -> Result<SocketAddr> {
     let ip = match from.u8("address family")? {
         4 => IpAddr::V4(Ipv4Addr::from_bits(from.u32("address")?)),
         6 => IpAddr::V6(Ipv6Addr::from_bits(from.u128("address")?)),
@@ -47,13 +47,14 @@ pub(super) fn write_name(out: &mut Body<'_>, name: &Name) {
     out.bytes(text);
 }
 
-pub(super) fn read_name(from: &mut Reader<'_>) -> Result<Name> {
+pub(super) fn read_name(from: &mut Reader) -> Result<Name> {
     let length = from.u8("name length")?;
     if usize::from(length) > Name::BYTES_MAX {
         return Err(from.out_of_range("name length", length));
     }
     let text = from.slice(usize::from(length), "name")?;
-    core::str::from_utf8(text).ok().and_then(Name::new).ok_or_else(|| from.error(Fault::Text))
+    let name = core::str::from_utf8(text).ok().and_then(Name::new);
+    name.ok_or_else(|| from.error(Fault::Text))
 }
 
 pub(super) fn write_greeting(out: &mut Body<'_>, words: &[u8]) {
@@ -61,7 +62,7 @@ pub(super) fn write_greeting(out: &mut Body<'_>, words: &[u8]) {
     out.bytes(words);
 }
 
-pub(super) fn read_greeting(from: &mut Reader<'_>) -> Result<Bytes> {
+pub(super) fn read_greeting(from: &mut Reader) -> Result<Bytes> {
     let length = from.count("greeting length", 0..=GREETING_BYTES_MAX, 1)?;
     from.bytes(length, "greeting")
 }
@@ -72,7 +73,7 @@ pub(super) fn write_member(out: &mut Body<'_>, member: &Member) {
     write_address(out, &member.address);
 }
 
-pub(super) fn read_member(from: &mut Reader<'_>) -> Result<Member> {
+pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
     Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
 }
 
@@ -84,12 +85,12 @@ fn write_members(out: &mut Body<'_>, members: &[Member]) {
     }
 }
 
-fn read_members(from: &mut Reader<'_>) -> Result<Vec<Member>> {
+fn read_members(from: &mut Reader) -> Result<Vec<Member>> {
     let count = from.count("member count", 1..=MEMBERS_MAX, MEMBER_BYTES_MIN)?;
     (0..count).map(|_| read_member(from)).collect()
 }
 
-pub(super) fn read_uid(from: &mut Reader<'_>) -> Result<Uid> {
+pub(super) fn read_uid(from: &mut Reader) -> Result<Uid> {
     from.u64("uid").map(Uid)
 }
 
@@ -101,7 +102,7 @@ pub(super) fn write_uids(out: &mut Body<'_>, uids: &[Uid]) {
     }
 }
 
-pub(super) fn read_uids(from: &mut Reader<'_>) -> Result<Vec<Uid>> {
+pub(super) fn read_uids(from: &mut Reader) -> Result<Vec<Uid>> {
     let count = from.count("member count", 1..=MEMBERS_MAX, 8)?;
     (0..count).map(|_| read_uid(from)).collect()
 }
@@ -112,7 +113,7 @@ pub(super) fn write_epoch(out: &mut Body<'_>, epoch: &EpochId) {
     out.u64(epoch.nonce);
 }
 
-pub(super) fn read_epoch(from: &mut Reader<'_>) -> Result<EpochId> {
+pub(super) fn read_epoch(from: &mut Reader) -> Result<EpochId> {
     Ok(EpochId {
         counter: from.mark("epoch counter")?,
         coordinator: read_uid(from)?,
@@ -125,7 +126,7 @@ pub(super) fn write_ballot(out: &mut Body<'_>, ballot: &Ballot) {
     out.u64(ballot.coordinator.0);
 }
 
-pub(super) fn read_ballot(from: &mut Reader<'_>) -> Result<Ballot> {
+pub(super) fn read_ballot(from: &mut Reader) -> Result<Ballot> {
     Ok(Ballot { round: from.u32("round")?, coordinator: read_uid(from)? })
 }
 
@@ -136,7 +137,7 @@ pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
     write_uids(out, &proposal.members);
 }
 
-pub(super) fn read_proposal(from: &mut Reader<'_>) -> Result<Proposal> {
+pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     Ok(Proposal {
         epoch: read_epoch(from)?,
         start: from.place("start")?,
@@ -150,7 +151,7 @@ pub(super) fn write_duration(out: &mut Body<'_>, duration: Duration) {
     out.u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }
 
-pub(super) fn read_duration(from: &mut Reader<'_>) -> Result<Duration> {
+pub(super) fn read_duration(from: &mut Reader) -> Result<Duration> {
     from.u64("duration").map(Duration::from_nanos)
 }
 
@@ -190,8 +191,8 @@ pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     }
 }
 
-pub(super) fn read_config(from: &mut Reader<'_>) -> Result<GroupConfig> {
-    fn within(from: &Reader<'_>, what: &'static str, value: u64, range: RangeInclusive<u64>) -> Result<()> {
+pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
+    fn within(from: &Reader, what: &'static str, value: u64, range: RangeInclusive<u64>) -> Result<()> {
         if range.contains(&value) { Ok(()) } else { Err(from.out_of_range(what, value)) }
     }
     let resilience = from.u8("resilience")?;
@@ -262,7 +263,7 @@ pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
     }
 }
 
-pub(super) fn read_log_base(from: &mut Reader<'_>) -> Result<LogBase> {
+pub(super) fn read_log_base(from: &mut Reader) -> Result<LogBase> {
     let seqno = from.mark("seqno")?;
     let term = (from.mark("term")?, read_uid(from)?);
     let members = read_members(from)?;
@@ -279,7 +280,7 @@ pub(super) fn write_founding(out: &mut Body<'_>, founding: &Founding) {
     write_members(out, &founding.members);
 }
 
-pub(super) fn read_founding(from: &mut Reader<'_>) -> Result<Founding> {
+pub(super) fn read_founding(from: &mut Reader) -> Result<Founding> {
     Ok(Founding {
         instance: from.u128("instance").map(Instance)?,
         epoch: read_epoch(from)?,

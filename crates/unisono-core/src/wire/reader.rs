@@ -6,7 +6,7 @@
 use super::frame::{PIECE_BYTES_MAX, Pieces};
 use super::kind::FrameKind;
 use super::{MORE, PLACE_MAX};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use core::fmt;
 use core::ops::RangeInclusive;
 use thiserror::Error;
@@ -60,8 +60,11 @@ pub enum Fault {
 }
 
 /// Reads fields one after the other, up to an end.
-pub(super) struct Reader<'a> {
-    whole: &'a Bytes,
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    /// Empty when its last bytes were given away with what was read.
+    whole: Bytes,
+    length: usize,
     position: usize,
     end: usize,
     kind: Option<FrameKind>,
@@ -71,10 +74,22 @@ pub(super) struct Reader<'a> {
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-impl<'a> Reader<'a> {
-    /// Reads `whole` from `position` on.
-    pub(super) fn new(whole: &'a Bytes, position: usize) -> Reader<'a> {
-        Reader { whole, position, end: whole.len(), kind: None, field: position }
+impl Reader {
+    /// Reads `whole` from its first byte on.
+    pub(super) fn new(whole: Bytes) -> Reader {
+        let length = whole.len();
+        Reader { whole, length, position: 0, end: length, kind: None, field: 0 }
+    }
+
+    /// Another frame begins here; false if nothing is left.
+    pub(super) fn begin(&mut self) -> bool {
+        (self.end, self.kind, self.field) = (self.length, None, self.position);
+        self.position < self.length
+    }
+
+    /// Reads no further.
+    pub(super) fn give_up(&mut self) {
+        self.position = self.length;
     }
 
     /// Whose frame this is: what errors say from here on.
@@ -111,7 +126,7 @@ impl<'a> Reader<'a> {
         self.error(Fault::Range { field, value: value.try_into().unwrap_or(u64::MAX) })
     }
 
-    fn take(&mut self, bytes: usize, what: &'static str) -> Result<&'a [u8]> {
+    fn take(&mut self, bytes: usize, what: &'static str) -> Result<&[u8]> {
         self.field = self.position;
         if bytes > self.left() {
             return Err(self.error(Fault::Short(what)));
@@ -196,7 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     /// So many bytes, borrowed.
-    pub(super) fn slice(&mut self, bytes: usize, what: &'static str) -> Result<&'a [u8]> {
+    pub(super) fn slice(&mut self, bytes: usize, what: &'static str) -> Result<&[u8]> {
         self.take(bytes, what)
     }
 
@@ -208,7 +223,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count, and so many pieces of messages. They are checked here, so that nobody who walks over them meets an
-    /// error.
+    /// error. Nothing may be read after them.
     pub(super) fn pieces(&mut self) -> Result<Pieces> {
         let count = self.u16("count")?;
         if count == 0 {
@@ -222,7 +237,18 @@ impl<'a> Reader<'a> {
             }
             self.take(length, "piece")?;
         }
-        Ok(Pieces { bytes: self.whole.slice(begin..self.position), count })
+        Ok(Pieces { bytes: self.cut_out(begin), count })
+    }
+
+    /// What was read from `begin` on. The last bytes of all take the memory along: most datagrams end with a message,
+    /// and are of no further use.
+    fn cut_out(&mut self, begin: usize) -> Bytes {
+        if self.position < self.length {
+            return self.whole.slice(begin..self.position);
+        }
+        let mut bytes = core::mem::take(&mut self.whole);
+        bytes.advance(begin);
+        bytes
     }
 
     /// Nothing is left.

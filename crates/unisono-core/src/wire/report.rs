@@ -64,7 +64,7 @@ pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
 
 /// Reads what [`encode_report`] wrote, with lists that may have been cut. Errors count their offset from the report's first byte.
 pub fn decode_report(report: &Bytes) -> Result<Report> {
-    let mut from = Reader::new(report, 0);
+    let mut from = Reader::new(report.clone());
     from.set_kind(FrameKind::Tell);
     let mut report = read_fixed(&mut from)?;
 
@@ -104,7 +104,7 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     counters(&report.counters).into_iter().for_each(|counter| out.u64(counter));
 }
 
-fn read_fixed(from: &mut Reader<'_>) -> Result<Report> {
+fn read_fixed(from: &mut Reader) -> Result<Report> {
     Ok(Report {
         epoch: read_epoch(from)?,
         primary: from.flag("primary")?,
@@ -146,7 +146,7 @@ fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
     });
 }
 
-fn read_last_reset(from: &mut Reader<'_>) -> Result<Option<LastReset>> {
+fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
     let there = from.flag("reset known")?;
     let (seqno, excluded) = (from.mark("seqno")?, from.u16("excluded")?);
     let degraded = from.flag("degraded")?;
@@ -199,7 +199,7 @@ fn counters(counters: &Counters) -> [u64; 12] {
     ]
 }
 
-fn read_counters(from: &mut Reader<'_>) -> Result<Counters> {
+fn read_counters(from: &mut Reader) -> Result<Counters> {
     Ok(Counters {
         datagrams_sent: from.u64("datagrams sent")?,
         datagrams_received: from.u64("datagrams received")?,
@@ -240,7 +240,7 @@ fn write_member_report(out: &mut Body<'_>, member: &MemberReport) {
     write_duration(out, member.silent);
 }
 
-fn read_member_report(from: &mut Reader<'_>) -> Result<MemberReport> {
+fn read_member_report(from: &mut Reader) -> Result<MemberReport> {
     Ok(MemberReport {
         member: read_member(from)?,
         received: from.mark("received")?,
@@ -267,7 +267,7 @@ fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
     write_duration(out, waiting.since);
 }
 
-fn read_waiting(from: &mut Reader<'_>) -> Result<Waiting> {
+fn read_waiting(from: &mut Reader) -> Result<Waiting> {
     let who = read_uid(from)?;
     let reason = match from.u8("reason")? {
         1 => WaitReason::Ack,
