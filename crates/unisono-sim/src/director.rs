@@ -77,7 +77,7 @@ impl Director {
         let mut recorder = Recorder::new(judge, trace);
         recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
-            world: World::new(plan.places, network, recorder, fork()),
+            world: World::new(plan.places, plan.config.history_messages, network, recorder, fork()),
             whims: fork(),
             fates: fork(),
             ongoing: Vec::new(),

@@ -185,27 +185,16 @@ impl Network {
         self.links[from * self.size + to].clogged_until = until;
     }
 
-    /// An empty datagram, to be filled by [`Network::bytes_mut`]; [`Network::release`] it when all its copies are
-    /// posted.
-    pub(crate) fn blank(&mut self, from: usize) -> DatagramId {
+    /// Takes a datagram that begins its way, and leaves another buffer in its place; [`Network::release`] it when all
+    /// its copies are posted.
+    pub(crate) fn store(&mut self, from: usize, bytes: &mut Vec<u8>) -> DatagramId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.datagrams.push(Datagram { bytes: Vec::new(), from: 0, holders: 0 });
             (self.datagrams.len() - 1) as DatagramId
         });
         let datagram = &mut self.datagrams[id as usize];
-        datagram.bytes.clear();
+        std::mem::swap(&mut datagram.bytes, bytes);
         (datagram.from, datagram.holders) = (from as u16, 1);
-        id
-    }
-
-    /// What a datagram is going to say.
-    pub(crate) fn bytes_mut(&mut self, id: DatagramId) -> &mut Vec<u8> {
-        &mut self.datagrams[id as usize].bytes
-    }
-
-    fn store(&mut self, from: usize, bytes: &[u8]) -> DatagramId {
-        let id = self.blank(from);
-        self.bytes_mut(id).extend_from_slice(bytes);
         id
     }
 
@@ -324,13 +313,13 @@ impl Network {
             return false;
         }
         let recording = &self.recordings[self.random.below(self.recordings.len() as u64) as usize];
-        let (from, path, bytes) = (recording.from as usize, recording.path, recording.bytes.clone());
+        let (from, path, mut bytes) = (recording.from as usize, recording.path, recording.bytes.clone());
         let to = if self.random.chance(0.5) {
             recording.to as usize
         } else {
             self.random.below(self.size as u64) as usize
         };
-        let id = self.store(from, &bytes);
+        let id = self.store(from, &mut bytes);
         self.launch(queue, now, id, from, to, path);
         self.release(id);
         true
@@ -354,7 +343,7 @@ impl Network {
         if bytes == *original && !bytes.is_empty() {
             bytes[place] ^= 1 << self.random.below(8);
         }
-        self.store(from, &bytes)
+        self.store(from, &mut bytes)
     }
 }
 
@@ -380,6 +369,10 @@ mod tests {
         (Network::new(3, weather, Random::from_u64(1)), Queue::new())
     }
 
+    fn store(network: &mut Network, from: usize, bytes: &[u8]) -> DatagramId {
+        network.store(from, &mut bytes.to_vec())
+    }
+
     fn arrivals(queue: &mut Queue<Happening>) -> Vec<(u64, u16)> {
         core::iter::from_fn(|| queue.pop())
             .map(|(time, happening)| match happening {
@@ -400,7 +393,7 @@ mod tests {
     fn a_cut_link_carries_nothing_one_way() {
         let (mut network, mut queue) = network(Weather::calm());
         network.set_cut(0, 1, cut::PARTITION, true);
-        let (there, back) = (network.store(0, b"there"), network.store(1, b"back"));
+        let (there, back) = (store(&mut network, 0, b"there"), store(&mut network, 1, b"back"));
         assert_eq!(network.post(&mut queue, 0, there, 1, Path::Unicast), Fate::Lost("cut"));
         assert_eq!(network.post(&mut queue, 0, back, 0, Path::Unicast), Fate::Sent);
         network.clear_cuts(cut::PARTITION);
@@ -412,7 +405,7 @@ mod tests {
         for reorders in [false, true] {
             let (mut network, mut queue) =
                 network(Weather { delay_mean: 1_000_000, reorders, ..Weather::calm() });
-            let ids: Vec<_> = (0..50u8).map(|i| network.store(0, &[i])).collect();
+            let ids: Vec<_> = (0..50u8).map(|i| store(&mut network, 0, &[i])).collect();
             for (i, id) in ids.iter().enumerate() {
                 network.post(&mut queue, i as u64, *id, 1, Path::Unicast);
             }
@@ -428,7 +421,7 @@ mod tests {
     fn a_clogged_link_bursts_when_it_opens() {
         let (mut network, mut queue) = network(Weather::calm());
         network.clog(0, 1, 5_000_000);
-        let id = network.store(0, b"x");
+        let id = store(&mut network, 0, b"x");
         for _ in 0..3 {
             network.post(&mut queue, 0, id, 1, Path::Multicast);
         }
@@ -439,7 +432,7 @@ mod tests {
     fn damaged_copies_differ_and_leave_the_original_alone() {
         let (mut network, mut queue) = network(Weather { corruption: 1.0, ..Weather::calm() });
         let text = [7_u8; 64];
-        let (id, _) = (network.store(0, &text), network.store(1, &[9; 80]));
+        let (id, _) = (store(&mut network, 0, &text), store(&mut network, 1, &[9; 80]));
         for _ in 0..100 {
             assert_eq!(network.post(&mut queue, 0, id, 2, Path::Unicast), Fate::Damaged);
         }
@@ -452,7 +445,7 @@ mod tests {
     #[test]
     fn loss_and_duplication_come_at_their_rates() {
         let (mut network, mut queue) = network(Weather { loss: 0.2, duplication: 0.5, ..Weather::calm() });
-        let id = network.store(0, b"x");
+        let id = store(&mut network, 0, b"x");
         let lost = (0..10_000).filter(|_| {
             let fate = network.post(&mut queue, 0, id, 1, Path::Unicast);
             network.links[1].in_flight = 0;
@@ -474,7 +467,7 @@ mod tests {
     #[test]
     fn what_was_recorded_comes_again() {
         let (mut network, mut queue) = network(Weather { recording: 1.0, ..Weather::calm() });
-        let id = network.store(0, b"once");
+        let id = store(&mut network, 0, b"once");
         network.post(&mut queue, 0, id, 1, Path::Unicast);
         network.release(id);
         assert!(network.replay(&mut queue, 60_000_000_000));

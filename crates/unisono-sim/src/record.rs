@@ -116,18 +116,21 @@ impl Names {
         }
     }
 
-    /// What the application was told, as a record says it. `hash` is of the payload ([`hash`]).
+    /// A message that was delivered, as a record says it.
+    #[inline]
+    pub fn delivered(&mut self, seqno: Seqno, sender: Uid, number: MessageNumber, payload: &[u8]) -> What {
+        What::Delivered { seqno, sender: self.life(sender), number, hash: hash(payload) }
+    }
+
+    /// What the application was told, as a record says it.
     pub fn event(&mut self, event: &Event) -> What {
         match event {
             Event::Entered { seqno, view } => {
                 What::Entered { seqno: *seqno, view: Box::new(self.view(view)) }
             }
-            Event::Message { seqno, sender, number, payload } => What::Delivered {
-                seqno: *seqno,
-                sender: self.life(*sender),
-                number: *number,
-                hash: hash(payload),
-            },
+            Event::Message { seqno, sender, number, payload } => {
+                self.delivered(*seqno, *sender, *number, payload)
+            }
             Event::Joined { seqno, member, members, .. } => {
                 What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
             }
@@ -343,7 +346,8 @@ pub enum What {
         /// The end.
         through: Seqno,
     },
-    /// Its history now has more entries than ever in this life.
+    /// Its history now has more entries than ever in this life; or more than a moment ago, and than messages may
+    /// take.
     HistoryUsed {
         /// How many.
         entries: u32,
@@ -495,51 +499,59 @@ pub struct Standing {
     pub events: usize,
 }
 
+/// Takes records of one kind after the other.
+pub(crate) trait Listener {
+    /// Something happened.
+    fn tell(&mut self, what: What);
+}
+
 /// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
 /// `after`, `next` of what it has prepared. Kept beside the records because it says what they mean.
-#[inline]
-pub fn mark_changes(
+///
+/// Inlined, as is what it tells: each place then knows what kind of record it makes.
+#[inline(always)]
+pub(crate) fn mark_changes(
     before: &Marks,
     after: &Marks,
     epoch: Epoch,
     next: Option<Epoch>,
-    mut tell: impl FnMut(What),
+    listener: &mut impl Listener,
 ) {
     let same_epoch = before.epoch == after.epoch;
     if !same_epoch {
-        tell(What::EpochBegun { epoch });
+        listener.tell(What::EpochBegun { epoch });
     }
     if !same_epoch || before.received != after.received {
-        tell(What::Stored { epoch, through: after.received });
+        listener.tell(What::Stored { epoch, through: after.received });
     }
     let told = if same_epoch { before.acknowledged } else { 0 };
     if after.acknowledged > told {
-        tell(What::Acknowledged { epoch, through: after.acknowledged });
+        listener.tell(What::Acknowledged { epoch, through: after.acknowledged });
     }
     if !same_epoch || before.accepted != after.accepted {
-        tell(What::Accepted { epoch, through: after.accepted });
+        listener.tell(What::Accepted { epoch, through: after.accepted });
     }
     let (known, now) = (before.numbered, after.numbered);
     let from = if same_epoch && known.term == now.term { known.through.max(now.after) } else { now.after };
     if now.through > from {
-        tell(What::Numbered { epoch, term: now.term, from: from + 1, to: now.through });
+        listener.tell(What::Numbered { epoch, term: now.term, from: from + 1, to: now.through });
     }
     if same_epoch && before.purged != after.purged {
-        tell(What::Purged { epoch, through: after.purged });
+        listener.tell(What::Purged { epoch, through: after.purged });
     }
     if let Some(ballot) = after.promised
         && !(same_epoch && before.promised == after.promised)
     {
-        tell(What::Promised { epoch, ballot });
+        listener.tell(What::Promised { epoch, ballot });
     }
     if let (Some(prepared), Some(next)) = (after.prepared, next)
         && !(same_epoch && before.prepared == after.prepared)
     {
         let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
-        tell(What::Prepared { epoch, preparation: Box::new(preparation) });
+        listener.tell(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
     if after.history > before.history {
-        tell(What::HistoryUsed { entries: after.history as u32 });
+        listener.tell(What::HistoryUsed { entries: after.history as u32 });
     }
 }
 
@@ -547,9 +559,15 @@ pub fn mark_changes(
 mod tests {
     use super::*;
 
+    impl Listener for Vec<What> {
+        fn tell(&mut self, what: What) {
+            self.push(what);
+        }
+    }
+
     fn changes(before: Marks, after: Marks) -> Vec<What> {
         let mut told = Vec::new();
-        mark_changes(&before, &after, Epoch(0), None, |what| told.push(what));
+        mark_changes(&before, &after, Epoch(0), None, &mut told);
         told
     }
 

@@ -231,7 +231,9 @@ impl Scenario {
         let mut fork = || Random::from_u64(random.next_u64());
         let judge = Judge::new(properties::all(&Terms { config: self.config.clone() }));
         let network = Network::new(self.places, Weather::calm(), fork());
-        let mut world = World::new(self.places, network, Recorder::new(judge, trace), fork());
+        let history_messages = self.config.history_messages;
+        let recorder = Recorder::new(judge, trace);
+        let mut world = World::new(self.places, history_messages, network, recorder, fork());
         world.diary = Some(Default::default());
         let mut stage = Stage { scenario: self, world, counted_from: 0, problems: Vec::new() };
         if stage.form_group() {

@@ -294,8 +294,8 @@ impl Group {
         self.moved || !self.sent.is_empty()
     }
 
-    /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; what was delivered
-    /// aside. Cheap enough to ask after every call.
+    /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; aside from what was
+    /// delivered, and a history that got shorter. Cheap enough to ask after every call.
     #[inline]
     pub fn has_moved_from(&mut self, marks: &Marks) -> bool {
         core::mem::take(&mut self.moved) && !self.stands_at(marks)
@@ -305,7 +305,7 @@ impl Group {
         self.history.received() == marks.received
             && self.accepted == marks.accepted
             && self.history.base() == marks.purged
-            && self.history.len() == marks.history
+            && self.history.len() <= marks.history
             && self.acknowledging.acknowledged() == marks.acknowledged
             && self.epoch_tag == marks.epoch
             && self.order.numbered_by_us() == marks.numbered

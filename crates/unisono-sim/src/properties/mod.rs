@@ -167,7 +167,7 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
 /// Records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
 pub struct Pile {
     records: Vec<Record>,
-    places: Vec<Places>,
+    places: Box<[Places; KINDS]>,
     /// The kinds of which there are some.
     kinds: u32,
 }
@@ -175,19 +175,21 @@ pub struct Pile {
 /// A bit for each record of a pile.
 type Places = [u64; PILE / 64];
 
+const KINDS: usize = Kind::ALL.len();
+
 /// So many records are judged in one go.
 const PILE: usize = 256;
 
 impl Pile {
     fn new() -> Pile {
-        Pile { records: Vec::with_capacity(PILE), places: vec![Places::default(); Kind::ALL.len()], kinds: 0 }
+        Pile { records: Vec::with_capacity(PILE), places: Box::new([Places::default(); KINDS]), kinds: 0 }
     }
 
     #[inline(always)]
     fn push(&mut self, record: Record) {
         let (kind, index) = (record.what.kind(), self.records.len());
         self.kinds |= kind.bit();
-        self.places[kind as usize][index / 64] |= 1 << (index % 64);
+        self.places[kind as usize][index / 64 % (PILE / 64)] |= 1 << (index % 64);
         self.records.push(record);
     }
 

@@ -90,6 +90,10 @@ pub(crate) struct World {
     port: Port,
     random: Random,
     arena: Arena,
+    /// What a member has just given to be sent.
+    outgoing: Vec<u8>,
+    /// What messages may take of a history: no bound depends on whether it holds less.
+    history_messages: usize,
     /// Timers that came due without time going on.
     spins: u32,
 }
@@ -98,7 +102,14 @@ pub(crate) struct World {
 const SPINS_MAX: u32 = 10_000;
 
 impl World {
-    pub(crate) fn new(size: usize, network: Network, recorder: Recorder, random: Random) -> World {
+    /// A world of `size` places for members of a group in which messages may take so much of a history.
+    pub(crate) fn new(
+        size: usize,
+        history_messages: u32,
+        network: Network,
+        recorder: Recorder,
+        random: Random,
+    ) -> World {
         World {
             now: 0,
             queue: Queue::new(),
@@ -111,6 +122,8 @@ impl World {
             port: Port::from_name("simulated"),
             random,
             arena: Arena::default(),
+            outgoing: Vec::new(),
+            history_messages: history_messages as usize,
             spins: 0,
         }
     }

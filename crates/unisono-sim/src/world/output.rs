@@ -5,16 +5,81 @@
 
 use super::{Cue, Happening, Tidings, World};
 use crate::network::{DatagramId, Fate, Path};
-use crate::record::{Life, What, mark_changes};
+use crate::process::Resident;
+use crate::record::{Kind, Life, Listener, What, mark_changes};
+use crate::recorder::Recorder;
 use crate::trap::{Deed, FrameSet};
 use crate::words;
-use unisono_core::{Destination, EpochTag, Event, MessageNumber, Outcome};
+use unisono_core::{Destination, EpochTag, Event, Marks, MessageNumber, Outcome};
 
 /// What a member's driver found when it took what the member had to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Alive,
     Crashed,
+}
+
+/// Notes what it is told of one life.
+struct Witness<'a> {
+    recorder: &'a mut Recorder,
+    now: u64,
+    process: usize,
+    life: Life,
+}
+
+/// Marks that hardly ever move.
+const RARE: u32 =
+    Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
+
+impl Listener for Witness<'_> {
+    #[inline(always)]
+    fn tell(&mut self, what: What) {
+        if what.kind().bit() & RARE == 0 {
+            self.recorder.note(self.now, self.process, self.life, what);
+        } else {
+            self.tell_rare(what);
+        }
+    }
+}
+
+impl Witness<'_> {
+    #[inline(never)]
+    fn tell_rare(&mut self, what: What) {
+        self.recorder.note(self.now, self.process, self.life, what);
+    }
+}
+
+/// Notes an event that is no message. What its application may want to answer is returned.
+#[inline(never)]
+fn note_change(
+    recorder: &mut Recorder,
+    now: u64,
+    process: usize,
+    resident: &mut Resident,
+    event: &Event,
+) -> Option<Tidings> {
+    recorder.latest_view.change(resident.counter, event);
+    match event {
+        Event::Entered { view, .. } | Event::Reset { view, .. } => {
+            resident.view = view.members.iter().map(|member| member.uid).collect();
+        }
+        Event::Joined { member, .. } => resident.view.push(member.uid),
+        Event::Left { member, .. } => resident.view.retain(|uid| *uid != member.uid),
+        // Its join may be in the order: for those who wait for it, it is as good as dead.
+        Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
+        _ => {}
+    }
+    let what = recorder.names.event(event);
+    recorder.note(now, process, resident.life, what);
+    match event {
+        Event::Entered { .. } => Some(Tidings::Entered),
+        Event::Suspected { .. } => Some(Tidings::Suspected),
+        Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
+            resident.is_over = true;
+            Some(Tidings::Over)
+        }
+        _ => None,
+    }
 }
 
 /// More datagrams than this after one input, and something floods.
@@ -84,10 +149,12 @@ impl World {
             }
             let (life, epoch, now) = (resident.life, resident.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
-            let tell = |what| self.recorder.note(now, process, life, what);
-            mark_changes(&resident.marks, &marks, epoch, next, tell);
+            let recorder = &mut self.recorder;
+            let mut witness = Witness { recorder, now, process, life };
+            mark_changes(&resident.marks, &marks, epoch, next, &mut witness);
         }
-        resident.marks = marks;
+        let history = marks.history.max(resident.marks.history.min(self.history_messages));
+        resident.marks = Marks { history, ..marks };
     }
 
     #[inline]
@@ -117,33 +184,17 @@ impl World {
         let mut took = false;
         while let Some(event) = resident.group.poll_event() {
             took = true;
-            self.recorder.latest_view.change(resident.counter, &event);
-            match &event {
-                Event::Entered { view, .. } | Event::Reset { view, .. } => {
-                    resident.view = view.members.iter().map(|member| member.uid).collect();
-                }
-                Event::Joined { member, .. } => resident.view.push(member.uid),
-                Event::Left { member, .. } => resident.view.retain(|uid| *uid != member.uid),
-                // Its join may be in the order: for those who wait for it, it is as good as dead.
-                Event::JoinFailed { .. } => self.recorder.crashed.push(resident.uid),
-                _ => {}
-            }
             if let Some(diary) = &mut self.diary {
                 diary.event(process, &event);
             }
-            let what = self.recorder.names.event(&event);
-            self.recorder.note(self.now, process, resident.life, what);
-            let tidings = match event {
-                Event::Entered { .. } => Tidings::Entered,
-                Event::Suspected { .. } => Tidings::Suspected,
-                Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
-                    resident.is_over = true;
-                    Tidings::Over
-                }
-                _ => continue,
-            };
-            let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
-            self.queue.push(self.now, Happening::Cue(cue));
+            if let Event::Message { seqno, sender, number, payload } = event {
+                let what = self.recorder.names.delivered(seqno, sender, number, &payload);
+                self.recorder.note(self.now, process, resident.life, what);
+            } else if let Some(tidings) = note_change(&mut self.recorder, self.now, process, resident, &event)
+            {
+                let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
+                self.queue.push(self.now, Happening::Cue(cue));
+            }
         }
         took
     }
@@ -154,11 +205,10 @@ impl World {
         loop {
             let Some(resident) = &mut self.processes[from].resident else { return Drained::Crashed };
             let local = resident.clock.read(self.now);
-            let id = self.network.blank(from);
-            let Some(destination) = resident.group.poll_transmit(local, self.network.bytes_mut(id)) else {
-                self.network.release(id);
+            let Some(destination) = resident.group.poll_transmit(local, &mut self.outgoing) else {
                 return Drained::Alive;
             };
+            let id = self.network.store(from, &mut self.outgoing);
             // What the application has just taken may have made room for more: then the marks move only here.
             self.note_marks(from);
             self.recorder.totals.datagrams += 1;
