@@ -330,6 +330,13 @@ impl Group {
         true
     }
 
+    /// What has no number yet may get one as soon as the history has room, or an application has caught up.
+    pub(crate) fn somebody_waits_for_room(&self) -> bool {
+        self.order.shut_since.is_some()
+            || self.history.len() as u64 > u64::from(self.config.history_messages)
+            || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
+    }
+
     fn slowest_received(&self) -> Uid {
         let view = self.history.view();
         let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received);

@@ -245,14 +245,28 @@ impl Group {
     /// What follows by itself from what the application took: places that it has may leave the history, and one that
     /// was full has room.
     pub(crate) fn settle_events(&mut self, now: Time) {
-        if self.order.is_acting() || self.audience_is_stale {
+        if self.audience_is_stale || (self.order.is_acting() && self.somebody_waits_for_room()) {
             self.settle(now);
             return;
         }
-        (self.took_events, self.moved) = (false, true);
+        self.took_events = false;
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
+            let before = self.history.base();
             self.purge();
+            self.moved |= self.history.base() != before;
         }
+    }
+
+    /// Something may follow from the events that were taken: datagrams, or marks that move. Otherwise it is no use to
+    /// drain again before the next input.
+    #[inline]
+    pub fn events_matter(&self) -> bool {
+        let may_purge = || {
+            let base = self.history.base();
+            self.accepted.min(self.delivered) > base
+                && (self.order.is_acting() || self.acknowledging.stable_hint > base)
+        };
+        self.took_events && (self.acknowledging.due || self.audience_is_stale || may_purge())
     }
 
     fn next_wake(&self) -> Option<(Time, Reason)> {

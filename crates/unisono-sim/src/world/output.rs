@@ -107,10 +107,15 @@ impl World {
             None => u32::MAX,
         };
         self.note_state(process);
-        let took_events = events_first && self.take_events(process);
+        if events_first {
+            self.take_events(process);
+        }
         let mut drained = self.transmit(process, copies_max);
         self.note_state(process);
-        if drained == Drained::Alive && (took_events || (!events_first && self.take_events(process))) {
+        if drained == Drained::Alive && !events_first {
+            self.take_events(process);
+        }
+        if drained == Drained::Alive && self.events_matter(process) {
             // What the application took moves a watermark, which may be worth telling.
             drained = self.transmit(process, copies_max);
             self.note_state(process);
@@ -175,15 +180,16 @@ impl World {
         self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
     }
 
-    /// True if there was something to take.
-    fn take_events(&mut self, process: usize) -> bool {
-        let Some(resident) = &mut self.processes[process].resident else { return false };
+    fn events_matter(&self, process: usize) -> bool {
+        self.processes[process].resident.as_ref().is_some_and(|resident| resident.group.events_matter())
+    }
+
+    fn take_events(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
         if resident.takes_events_from > self.now {
-            return false;
+            return;
         }
-        let mut took = false;
         while let Some(event) = resident.group.poll_event() {
-            took = true;
             if let Some(diary) = &mut self.diary {
                 diary.event(process, &event);
             }
@@ -196,7 +202,6 @@ impl World {
                 self.queue.push(self.now, Happening::Cue(cue));
             }
         }
-        took
     }
 
     /// Sends what a member has to send, at most so many copies.
