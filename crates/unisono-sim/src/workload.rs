@@ -106,7 +106,11 @@ impl Director {
             return;
         }
         self.world.reset(process, 1);
-        if self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Resetting) {
+        // A process that stands still asks when it goes on.
+        let is_paused = self.world.is_paused(process);
+        if is_paused
+            || self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Resetting)
+        {
             self.world.cue(500 * MILLISECOND, Cue::ResetAgain { process: process as u16, life });
         }
     }

@@ -3,11 +3,12 @@
 //! resilience covers.
 //!
 //! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum. So it is with one
-//! whose sender was told that the group went on without it, and where.
+//! whose sender was told that the group went on without it, and where; under *at least n* that binds only those who
+//! went on so.
 
 use super::keeping::{Hold, Keeping};
 use super::quorum::Rule;
-use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, VIEW_CHANGES, Views};
+use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, Unaided, VIEW_CHANGES, Views};
 use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
@@ -38,9 +39,12 @@ pub(super) struct AcknowledgedDurable {
     views: Views,
     marks: MarkTable,
     epochs: Epochs,
+    unaided: Unaided,
     rule: Rule,
     /// By the epoch that is to begin, who prepared it, under which ballot, and when.
     prepared: Table<Vec<(Ballot, Life, Time)>>,
+    /// When somebody first was in each epoch.
+    begun: Table<Option<Time>>,
     /// Epochs that somebody prepared or entered, and of whose beginning no application was told yet.
     unplaced: Vec<Epoch>,
     lives: u32,
@@ -63,8 +67,10 @@ impl AcknowledgedDurable {
             views: Views::default(),
             marks: MarkTable::default(),
             epochs: Epochs::default(),
+            unaided: Unaided::default(),
             rule: Rule::new(terms.config.quorum.clone()),
             prepared: Table::default(),
+            begun: Table::default(),
             unplaced: Vec::new(),
             lives: 0,
             early: Vec::new(),
@@ -97,6 +103,9 @@ impl AcknowledgedDurable {
                 holders.filter(|life| self.marks.held(*life, epoch, seqno, &self.lineage)).collect();
             self.doubts.push(Doubt { record: record.clone(), epoch, seqno, resilience, holders });
         }
+        if !self.rule.intersects() && !self.unaided.accepted(record.life, epoch, seqno) {
+            return Ok(());
+        }
         let members = self.views.at(epoch, seqno).map_or(1, <[Life]>::len);
         let hold = Hold::Resilience(resilience.min(members.saturating_sub(1) as u8));
         match self.keeping.seen(epoch, seqno, hold) {
@@ -116,6 +125,9 @@ impl AcknowledgedDurable {
     fn decreed(&self, epoch: Epoch, seqno: Seqno, record: &Record) -> bool {
         let keep = |next: &&Epoch| self.lineage.keeps(**next, epoch, seqno);
         self.lineage.children(epoch).iter().filter(keep).any(|next| {
+            if self.begun.get(*next).copied().flatten().is_some_and(|at| at <= record.at) {
+                return true;
+            }
             let start = self.lineage.start(*next).unwrap_or(0);
             let Some(view) = self.views.at(epoch, start.saturating_sub(1)) else { return true };
             let prepared = self.prepared.get(*next).map_or(&[][..], Vec::as_slice);
@@ -165,6 +177,7 @@ impl Property for AcknowledgedDurable {
             | Kind::EpochBegun.bit()
             | Kind::Prepared.bit()
             | Kind::Started.bit()
+            | if self.rule.intersects() { 0 } else { Unaided::KINDS }
     }
 
     #[inline(always)]
@@ -212,8 +225,10 @@ impl Property for AcknowledgedDurable {
                 prepared.push((preparation.ballot, record.life, record.at));
                 self.expect(preparation.next);
             }
+            What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::EpochBegun { epoch } => {
                 self.epochs.follow(record);
+                self.begun.at(*epoch).get_or_insert(record.at);
                 self.expect(*epoch);
             }
             What::Reset(reset) => {
@@ -261,8 +276,9 @@ impl Property for AcknowledgedDurable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::story::{Story, reset_of};
     use crate::properties::streams::PLACED;
+    use unisono_core::Quorum;
 
     fn judge(story: &Story) -> Result<u64, Violation> {
         story.judge(AcknowledgedDurable::new(&story.terms))
@@ -312,6 +328,47 @@ mod tests {
         let promise = story.position(|record| matches!(record.what, What::Promised { .. }));
         told.at = story.records[promise].at;
         story.records.insert(promise, told);
+        assert!(judge(&story).is_err());
+    }
+
+    /// Life 1 learns that a reset without it keeps its message, by a decision that life 0 took within one input.
+    fn kept_by_a_decision_of_one() -> Story {
+        let mut story = Story::found(2, Quorum::AtLeast(1));
+        (0..2).for_each(|_| _ = story.join());
+        let number = story.send(Life(1));
+        let seqno = story.order(Life(1), number);
+        story.store(Life(1), seqno);
+        story.reset(&[Life(0)]);
+        story.records.retain(|record| record.what.kind() != Kind::Prepared);
+        let told =
+            story.last(|record| record.life == Life(1) && matches!(record.what, What::SendResult { .. }));
+        told.what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
+        story
+    }
+
+    #[test]
+    fn takes_what_an_epoch_keeps_that_somebody_has_entered() {
+        let mut story = kept_by_a_decision_of_one();
+        assert!(judge(&story).is_ok());
+        let begun = |record: &Record| record.what == What::EpochBegun { epoch: Epoch(1) };
+        let begun = story.position(begun);
+        story.records.remove(begun);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn under_at_least_a_decision_binds_its_own_line_only() {
+        let mut story = kept_by_a_decision_of_one();
+        let seqno = story.end() - 1;
+        let What::Reset(mut reset) = story.last(reset_of(Life(0))).what.clone() else { unreachable!() };
+        (reset.seqno, reset.view.epoch, reset.view.members) = (seqno, Epoch(2), vec![Life(2)]);
+        story.tell(Life(2), What::Reset(reset));
+        assert!(judge(&story).is_ok());
+        // Had life 1 known before that it is accepted, life 2 could not go on without it.
+        let promise = story.position(|record| matches!(record.what, What::Promised { .. }));
+        let accepted = What::Accepted { epoch: Epoch(0), through: seqno };
+        let accepted = Record { life: Life(1), what: accepted, ..story.records[promise].clone() };
+        story.records.insert(promise, accepted);
         assert!(judge(&story).is_err());
     }
 

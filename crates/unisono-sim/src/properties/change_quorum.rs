@@ -5,7 +5,7 @@
 //! Under *at least n* quorums need not meet, and only the second half is checked.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
 use super::tables::Table;
 use super::{Property, Terms, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
@@ -32,7 +32,6 @@ pub(super) struct ChangeQuorum {
     epochs: Table<Changes>,
     streams: Streams,
     lineage: Lineage,
-    views: Views,
     marks: MarkTable,
     checked: u64,
 }
@@ -44,20 +43,24 @@ impl ChangeQuorum {
             epochs: Table::default(),
             streams: Streams::default(),
             lineage: Lineage::default(),
-            views: Views::default(),
             marks: MarkTable::default(),
             checked: 0,
         }
     }
 
-    /// A change is told for the first time, by a member that still is in its epoch.
-    fn too_few(&self, epoch: Epoch, seqno: Seqno, joiner: Option<Life>) -> Option<String> {
+    /// A change between these views is told for the first time, by a member that still is in its epoch.
+    fn too_few(
+        &self,
+        epoch: Epoch,
+        seqno: Seqno,
+        joiner: Option<Life>,
+        sides: [&[Life]; 2],
+    ) -> Option<String> {
         let holds = |life: Life| self.marks.held(life, epoch, seqno, &self.lineage);
         if let Some(joiner) = joiner.filter(|joiner| !holds(*joiner)) {
             return Some(format!("{joiner:?} does not hold its own join"));
         }
-        let sides = [self.views.at(epoch, seqno - 1), self.views.at(epoch, seqno)];
-        sides.into_iter().flatten().filter(|view| !view.is_empty()).find_map(|view| {
+        sides.into_iter().filter(|view| !view.is_empty()).find_map(|view| {
             let holders: Vec<_> = view.iter().copied().filter(|life| holds(*life)).collect();
             let few = !self.rule.met(&holders, view);
             few.then(|| format!("of {view:?} only {holders:?} hold it"))
@@ -108,15 +111,21 @@ impl Property for ChangeQuorum {
             }
             _ => {
                 self.lineage.follow(record, &mut self.streams);
+                // Nobody else may have been told yet of what lies just below a joiner's join.
+                let before = match &record.what {
+                    What::Entered { view, .. } => {
+                        view.members.iter().copied().filter(|member| *member != record.life).collect()
+                    }
+                    _ => self.streams.of(record.life).view.clone(),
+                };
                 self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
                 let joiner = match record.what {
                     What::Joined { member, .. } => Some(member),
                     What::Entered { seqno, .. } if seqno > 0 => Some(record.life),
                     What::Left { .. } => None,
                     _ => return Ok(()),
                 };
-                let stream = self.streams.of(record.life);
+                let stream = self.streams.of(record.life).clone();
                 let (Some(epoch), seqno) = (stream.epoch, stream.last) else { return Ok(()) };
                 let places = &mut self.epochs.at(epoch).places;
                 if places.contains(&seqno) {
@@ -129,7 +138,7 @@ impl Property for ChangeQuorum {
                 let few = if decided || !self.rule.intersects() {
                     None
                 } else {
-                    self.too_few(epoch, seqno, joiner)
+                    self.too_few(epoch, seqno, joiner, [&before, &stream.view])
                 };
                 if let Some(fault) = few.or_else(|| self.too_early(epoch, seqno)) {
                     return broken(self, record, || fault);

@@ -133,7 +133,7 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::<virtual_synchrony::VirtualSynchrony>::default(),
         Box::<sending_view::SendingView>::default(),
         Box::<old_epoch_silence::OldEpochSilence>::default(),
-        Box::<ordered_changes::OrderedChanges>::default(),
+        Box::new(ordered_changes::OrderedChanges::new(terms)),
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
         Box::<single_orderer::SingleOrderer>::default(),

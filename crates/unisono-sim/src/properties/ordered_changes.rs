@@ -1,34 +1,49 @@
 //! G19, ordered changes: a member's stream begins with its entering and, if it leaves, ends with its own leave (and
 //! *gone*, when nobody needs it). Whoever is said to join had begun, whoever is said to leave had asked to, and each
-//! does so at one place, for everybody.
+//! does so at one place, for everybody. Under *at least n* lines part: who goes on without its own leave leaves again,
+//! once in each line.
 
-use super::streams::{PLACED, Streams};
+use super::streams::{Lineage, PLACED, Streams};
 use super::tables::Table;
-use super::{Property, Violation, broken, found};
+use super::{Property, Terms, Violation, broken, found};
 use crate::record::{Epoch, Kind, Life, Record, What};
-use unisono_core::Seqno;
+use unisono_core::{Quorum, Seqno};
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     started: bool,
     leave_asked: bool,
     entered: bool,
     has_left: bool,
     joined_at: Option<(Epoch, Seqno)>,
-    left_at: Option<(Epoch, Seqno)>,
+    /// In lines that parted there may be several.
+    left_at: Vec<(Epoch, Seqno)>,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OrderedChanges {
+    /// There is one line of views.
+    is_single: bool,
     states: Table<State>,
     streams: Streams,
+    lineage: Lineage,
     checked: u64,
 }
 
 impl OrderedChanges {
+    pub(super) fn new(terms: &Terms) -> OrderedChanges {
+        OrderedChanges {
+            is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
+            states: Table::default(),
+            streams: Streams::default(),
+            lineage: Lineage::default(),
+            checked: 0,
+        }
+    }
+
     /// What is wrong with an event of a stream that stands so.
-    fn out_of_turn(&self, what: &What, state: State, founded_alone: bool) -> Option<&'static str> {
+    fn out_of_turn(what: &What, state: &State, founded_alone: bool) -> Option<&'static str> {
         match what {
             What::Entered { .. } if state.entered && !founded_alone => Some("it had entered before"),
             What::Entered { .. } => None,
@@ -43,11 +58,20 @@ impl OrderedChanges {
     /// A join or leave of `member` at a place.
     fn change(&mut self, member: Life, place: (Epoch, Seqno), leave: bool) -> Option<String> {
         let state = self.states.at(member);
-        let (begun, known) = match leave {
-            true => (state.leave_asked, &mut state.left_at),
-            false => (state.started, &mut state.joined_at),
+        let (begun, known) = if leave {
+            let one_line = |&(epoch, seqno): &(Epoch, Seqno)| {
+                self.is_single
+                    || self.lineage.keeps(place.0, epoch, seqno)
+                    || self.lineage.keeps(epoch, place.0, place.1)
+            };
+            let known = state.left_at.iter().copied().find(one_line);
+            if known.is_none() {
+                state.left_at.push(place);
+            }
+            (state.leave_asked, known.unwrap_or(place))
+        } else {
+            (state.started, *state.joined_at.get_or_insert(place))
         };
-        let known = *known.get_or_insert(place);
         if known != place {
             Some(format!("{member:?} did so at {known:?} already"))
         } else if !begun {
@@ -85,8 +109,7 @@ impl Property for OrderedChanges {
         let stream = self.streams.of(record.life);
         let founded_alone = stream.entered == 0 && stream.last == 0 && stream.view.len() == 1;
         let epoch = stream.epoch;
-        let state = *state;
-        if let Some(fault) = self.out_of_turn(&record.what, state, founded_alone) {
+        if let Some(fault) = Self::out_of_turn(&record.what, state, founded_alone) {
             return broken(self, record, || fault.into());
         }
         let change = match (&record.what, epoch) {
@@ -101,6 +124,7 @@ impl Property for OrderedChanges {
             }
             _ => None,
         };
+        self.lineage.follow(record, &mut self.streams);
         self.streams.follow(record);
         let fault = change.and_then(|(member, place, leave)| self.change(member, place, leave));
         found(self, record, fault)
@@ -126,14 +150,52 @@ mod tests {
 
     #[test]
     fn takes_joins_and_leaves_in_their_places() {
-        good().good(OrderedChanges::default());
+        let story = good();
+        story.good(OrderedChanges::new(&story.terms));
+    }
+
+    /// Life 0 numbers life 1's leave; life 1 goes on alone without it, and leaves there.
+    fn left_in_two_lines(quorum: Quorum) -> Story {
+        let mut story = Story::found(1, quorum);
+        (0..2).for_each(|_| _ = story.join());
+        let mut other = story.clone();
+        let common = story.records.len();
+        story.leave(Life(1));
+        story.records.retain(|record| {
+            record.life != Life(1)
+                || record.what == What::LeaveAsked
+                || record.at <= other.records[common - 1].at
+        });
+        other.reset(&[Life(1)]);
+        other.leave(Life(1));
+        let alone = other.records.drain(common..).filter(|record| record.life == Life(1));
+        story.records.extend(alone.filter(|record| record.what != What::LeaveAsked));
+        story
+    }
+
+    #[test]
+    fn under_at_least_a_life_leaves_in_each_line() {
+        let story = left_in_two_lines(Quorum::AtLeast(1));
+        story.good(OrderedChanges::new(&story.terms));
+        let story = left_in_two_lines(Quorum::MajorityOfView);
+        story.bad(OrderedChanges::new(&story.terms));
+        // Not twice in one.
+        let mut story = Story::found(1, Quorum::AtLeast(1));
+        (0..2).for_each(|_| _ = story.join());
+        story.leave(Life(1));
+        if let What::Left { seqno, .. } =
+            &mut story.last(|r| r.life == Life(2) && matches!(r.what, What::Left { .. })).what
+        {
+            *seqno += 1;
+        }
+        story.bad(OrderedChanges::new(&story.terms));
     }
 
     #[test]
     fn rejects_events_before_entering() {
         let mut story = good();
         story.records.retain(|r| !(r.life == Life(2) && matches!(r.what, What::Entered { .. })));
-        story.bad(OrderedChanges::default());
+        story.bad(OrderedChanges::new(&story.terms));
     }
 
     #[test]
@@ -142,14 +204,14 @@ mod tests {
         let record = Record { life: Life(1), ..story.last(delivery(Life(2))).clone() };
         let gone = story.position(|r| r.what == What::Gone);
         story.records.insert(gone, record);
-        story.bad(OrderedChanges::default());
+        story.bad(OrderedChanges::new(&story.terms));
     }
 
     #[test]
     fn rejects_leaves_that_nobody_asked_for() {
         let mut story = good();
         story.records.retain(|record| record.what != What::LeaveAsked);
-        story.bad(OrderedChanges::default());
+        story.bad(OrderedChanges::new(&story.terms));
     }
 
     #[test]
@@ -159,7 +221,7 @@ mod tests {
         if let What::Entered { seqno, .. } = &mut story.last(entered).what {
             *seqno += 1;
         }
-        story.bad(OrderedChanges::default());
+        story.bad(OrderedChanges::new(&story.terms));
     }
 
     #[test]
@@ -167,6 +229,6 @@ mod tests {
         let mut story = Story::of(3, 1);
         story.message(Life(1));
         story.tell(Life(2), What::Gone);
-        story.bad(OrderedChanges::default());
+        story.bad(OrderedChanges::new(&story.terms));
     }
 }

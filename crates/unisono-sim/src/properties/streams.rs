@@ -266,6 +266,40 @@ impl Epochs {
     }
 }
 
+/// How far each life knew its epochs to be accepted before it promised a ballot there. What it takes for accepted later
+/// it learned from a decision.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unaided {
+    /// In which epoch each life promised last.
+    promised: Table<Option<Epoch>>,
+    accepted: Table<Vec<(Epoch, Seqno)>>,
+}
+
+impl Unaided {
+    /// The kinds to be followed.
+    pub(super) const KINDS: u32 = Kind::Accepted.bit() | Kind::Promised.bit();
+
+    pub(super) fn accepted(&self, life: Life, epoch: Epoch, seqno: Seqno) -> bool {
+        let known = self.accepted.get(life).map_or(&[][..], Vec::as_slice);
+        known.iter().any(|(when, through)| *when == epoch && *through >= seqno)
+    }
+
+    /// Takes note of a promise or an acceptance; of other records, nothing.
+    pub(super) fn follow(&mut self, record: &Record) {
+        match record.what {
+            What::Promised { epoch, .. } => *self.promised.at(record.life) = Some(epoch),
+            What::Accepted { epoch, through } if *self.promised.at(record.life) != Some(epoch) => {
+                let known = self.accepted.at(record.life);
+                match known.last_mut() {
+                    Some((when, most)) if *when == epoch => *most = through,
+                    _ => known.push((epoch, through)),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// How far the marks of a life are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {

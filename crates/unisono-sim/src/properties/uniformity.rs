@@ -4,14 +4,13 @@
 //!
 //! Who is missing counts against the view at the end of the log with which the next epoch begins. Under *at least n*
 //! below a majority quorums need not meet: joins and leaves are kept as messages are, and what a member learns from
-//! the decision of its own line binds no other.
+//! the decision of one line, as one that goes on or as a leaver, binds no other.
 
 use super::keeping::{Hold, Keeping};
-use super::streams::{Epochs, Messages, PLACED, Streams};
-use super::tables::Table;
+use super::streams::{Messages, PLACED, Streams, Unaided};
 use super::{Property, Terms, Violation, broken};
 use crate::record::{Kind, Record, What};
-use unisono_core::{Quorum, Seqno};
+use unisono_core::Quorum;
 
 /// See the module.
 #[derive(Debug)]
@@ -20,9 +19,7 @@ pub(super) struct Uniformity {
     changes: Hold,
     /// There is one line of views.
     is_single: bool,
-    /// What each life knew to be accepted before its present epoch began.
-    accepted: Table<(Seqno, Seqno)>,
-    epochs: Epochs,
+    unaided: Unaided,
     /// What each message asks for.
     asked: Messages<u8>,
     keeping: Keeping,
@@ -41,8 +38,7 @@ impl Uniformity {
             resilience,
             changes,
             is_single: changes == Hold::Quorum,
-            accepted: Table::default(),
-            epochs: Epochs::default(),
+            unaided: Unaided::default(),
             asked: Messages::default(),
             keeping: Keeping::default(),
             streams: Streams::default(),
@@ -63,8 +59,7 @@ impl Uniformity {
         self.checked += 1;
         let stream = self.streams.of(record.life);
         let Some(epoch) = stream.epoch else { return Ok(()) };
-        let (_, accepted_before) = *self.accepted.at(record.life);
-        if !self.is_single && self.epochs.of(record.life) != Some(epoch) && seqno > accepted_before {
+        if !self.is_single && !self.unaided.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
         let hold = match hold {
@@ -87,19 +82,13 @@ impl Property for Uniformity {
     }
 
     fn interests(&self) -> u32 {
-        let marks = Kind::Accepted.bit() | Kind::EpochBegun.bit();
-        PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { marks }
+        PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { Unaided::KINDS }
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
-            What::EpochBegun { .. } => {
-                self.epochs.follow(record);
-                let (now, before) = self.accepted.at(record.life);
-                *before = *now;
-            }
-            What::Accepted { through, .. } => self.accepted.at(record.life).0 = *through,
+            What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::Sent { number, resilience, .. } => {
                 if *resilience > 0
                     && let Some(asked) = self.asked.at(record.life, *number)
@@ -146,6 +135,7 @@ mod tests {
     use super::*;
     use crate::properties::story::{Story, change_reset, reset_of};
     use crate::record::{Epoch, Life};
+    use unisono_core::{Ballot, Uid};
 
     /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then `gone` crash.
     fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Story {
@@ -197,6 +187,27 @@ mod tests {
             story.tell(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
             story.tell(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
             assert_eq!(judge(&story).is_err(), is_accepted_before);
+        }
+    }
+
+    #[test]
+    fn under_at_least_what_a_leaver_learns_from_a_decision_binds_its_own_line_only() {
+        for knows_from_decision in [true, false] {
+            let mut story = Story::found(1, Quorum::AtLeast(1));
+            (0..2).for_each(|_| _ = story.join());
+            let number = story.send(Life(0));
+            let seqno = story.order(Life(0), number);
+            let mut apart = story.clone();
+            story.reset(&[Life(1), Life(2)]);
+            // Life 0 is about to leave in the other line, and was told what that keeps.
+            if knows_from_decision {
+                let ballot = Ballot { round: 1, coordinator: Uid(0) };
+                story.tell(Life(0), What::Promised { epoch: Epoch(0), ballot });
+            }
+            let known = apart.records.len();
+            apart.accept(Life(0), seqno);
+            story.records.extend(apart.records.drain(known..));
+            assert_eq!(judge(&story).is_ok(), knows_from_decision);
         }
     }
 

@@ -303,6 +303,11 @@ impl World {
         if place.is_paused { None } else { place.resident.as_mut() }
     }
 
+    /// The process stands still.
+    pub(crate) fn is_paused(&self, process: usize) -> bool {
+        self.processes[process].is_paused
+    }
+
     // --- what applications do ---
 
     /// The application sends `bytes` bytes; true if they were taken.
