@@ -277,10 +277,7 @@ impl Group {
             self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if next.1.more
-            && !mark.open
-            && self.door.somebody_is_ready(&self.peers, &self.history, self.told_stable())
-        {
+        if next.1.more && !mark.open && self.somebody_may_join() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }

@@ -186,6 +186,8 @@ named! {
         CoordinatorReplaced,
         /// Somebody who missed the decision was told.
         DecisionTold,
+        /// Nobody of its epoch answered a member, which asked everybody where the group is.
+        LeftBehind,
         /// A member learned that it was excluded.
         Excluded,
         /// A reset had no quorum and waited.

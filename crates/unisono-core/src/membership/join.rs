@@ -168,11 +168,6 @@ impl Door {
         self.leave_requests.clear();
         self.seek = None;
     }
-
-    /// An observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_is_ready(&self, peers: &Peers, history: &History, told_stable: Seqno) -> bool {
-        peers.iter().any(|peer| is_ready(peer, history, told_stable))
-    }
 }
 
 /// It lacks little, and nothing that is not kept any more.
@@ -397,6 +392,7 @@ impl Group {
             joining.give_up_at = joining.give_up_at.max(choose_at);
             return;
         }
+        self.note_found(from, &here);
         if self.door.seek.is_some_and(|(_, _, nonce)| nonce == here.nonce) && here.instance != self.instance {
             self.meet_other_group(now, from, here);
         }
@@ -664,13 +660,27 @@ impl Group {
         None
     }
 
-    /// The join to be numbered next, if one may be: its joiner has caught up, and no message is unfinished.
+    /// Every member of the view was heard in this epoch. Somebody new has nothing for those who still are in the epoch
+    /// before, and may come to be all that they have to turn to.
+    fn all_have_entered(&self) -> bool {
+        let entered = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.entered);
+        self.history.view().iter().all(|member| member.uid == self.me.uid || entered(member.uid))
+    }
+
+    /// An observer has caught up and waits for its JOIN.
+    pub(crate) fn somebody_may_join(&self) -> bool {
+        let stable = self.told_stable();
+        self.peers.iter().any(|peer| is_ready(peer, &self.history, stable)) && self.all_have_entered()
+    }
+
+    /// The join to be numbered next, if one may be: its joiner has caught up, all members are there to be joined, and no
+    /// message is unfinished.
     pub(crate) fn next_join(&mut self, now: Time) -> Option<Change> {
         if !self.peers.iter().any(Peer::is_observer) {
             return None;
         }
         self.forget_stale_observers(now);
-        if self.history.inside_a_message() {
+        if self.history.inside_a_message() || !self.all_have_entered() {
             return None;
         }
         let stable = self.told_stable();

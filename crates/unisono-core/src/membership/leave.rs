@@ -23,6 +23,8 @@ const ASK_EVERY: Duration = Duration::from_millis(40);
 const FORGET: Duration = Duration::from_millis(400);
 /// So many times it asks for its leave before it asks what became of its epoch as well, each time somebody else.
 const ASKS_PER_INQUIRY: u32 = 4;
+/// With every so many questions, if it hears nobody meanwhile, it asks everybody where the group is.
+const ASKS_PER_SEARCH: u32 = 10;
 /// A leaver whose farewell does not come, or that hears nobody, goes by itself after this: everybody who needed it is
 /// long gone.
 const LINGER: Duration = Duration::from_secs(60);
@@ -68,8 +70,8 @@ impl Group {
             self.ask_for_farewell(now, goodbye);
             return;
         }
-        let heard = self.peers.iter().map(|peer| peer.last_heard).max();
-        if now.since(heard.unwrap_or(Time::ZERO).max(leaving.since)) >= LINGER {
+        let silence = now.since(self.last_heard().max(leaving.since));
+        if silence >= LINGER {
             self.go_without_leave();
             return;
         }
@@ -79,6 +81,9 @@ impl Group {
         }
         // The epoch may be long over, and whoever ordered in it gone.
         let inquires = asked.is_multiple_of(ASKS_PER_INQUIRY);
+        if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= ASK_EVERY * ASKS_PER_SEARCH {
+            self.search();
+        }
         let Some(whom) = (if inquires { self.anybody() } else { Some(self.named()) }) else { return };
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         let ready = self.outbox.all_numbered() || self.broken(Planted::LeaveOvertakesMessages);
@@ -90,12 +95,22 @@ impl Group {
         }
     }
 
+    /// When this member last heard anybody.
+    fn last_heard(&self) -> Time {
+        self.peers.iter().map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
+    }
+
     /// Left, and not told that it may go: whoever numbered its leave may be gone itself, so it asks anybody.
     fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
         let somebody = self.anybody();
         let marks = self.watermarks(now);
+        let silence = now.since(self.last_heard());
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY * 4);
+            leaving.asked = leaving.asked.saturating_add(1);
+            if leaving.asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= ASK_EVERY * ASKS_PER_SEARCH {
+                self.search();
+            }
         }
         if let Some(uid) = somebody {
             self.post(uid, Frame::Watermarks(marks));

@@ -182,3 +182,31 @@ fn a_member_votes_for_a_coordinator_that_it_never_heard_of() {
     assert_eq!((net.phase(2), net.phase(joiner)), (Phase::Member, Phase::Member));
     assert_eq!((net.size(2), net.epoch(2)), (2, 1));
 }
+
+// All that m2 knew have left when it comes back, and those who stay never knew it: neither side can name the other. Unless
+// it asks where the group is, it calls a reset for ever.
+#[test]
+fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
+    for wants_to_leave in [false, true] {
+        let mut net = group_of(3, 1);
+        net.cut_off(2);
+        net.run(3_000 * MS);
+        for _ in 0..2 {
+            net.add(Entry::Join, unicast());
+            net.run(500 * MS);
+        }
+        if wants_to_leave {
+            net.leave(2);
+        }
+        for leaver in [0, 1] {
+            net.leave(leaver);
+            net.run(1_000 * MS);
+            assert_eq!(net.phase(leaver), Phase::Gone, "the case was not reached");
+        }
+        net.calm();
+        net.run(5_000 * MS);
+        net.show("five calm seconds");
+        assert_eq!(net.phase(2), Phase::Gone, "m2 is never told");
+        assert!(matches!(net.events[2].last(), Some(Event::Excluded { epoch: Some(_) })));
+    }
+}

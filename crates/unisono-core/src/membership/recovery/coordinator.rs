@@ -5,7 +5,7 @@
 //! decided. Nobody waits for all of the new view: whoever votes later in the new epoch has entered it, so nothing in
 //! it can be lost.
 
-use super::{REPEAT_EVERY, ROUND_MAX};
+use super::{BALLOTS_PER_SEARCH, REPEAT_EVERY, ROUND_MAX};
 use crate::config::Quorum;
 use crate::event::Suspicion;
 use crate::group::Group;
@@ -65,7 +65,10 @@ impl Group {
         let ballot = Ballot { round: self.recovery.round.saturating_add(1), coordinator: self.me.uid };
         self.promise(now, ballot);
         self.recovery.begin_at = None;
-        self.recovery.attempts += 1;
+        self.recovery.attempts = self.recovery.attempts.saturating_add(1);
+        if self.recovery.attempts.is_multiple_of(BALLOTS_PER_SEARCH) {
+            self.search();
+        }
         let (before, after) = self.sides(self.accepted);
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
         let mut votes = Table::default();

@@ -16,7 +16,7 @@ use crate::identity::{Ballot, Member, Name, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
-use crate::wire::{Frame, Prepare, Proposal, Vote};
+use crate::wire::{Frame, HereIs, Prepare, Proposal, Vote};
 use coordinator::Coordination;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -31,6 +31,8 @@ const HOLD_OFF: Duration = Duration::from_millis(60);
 const TAKE_OVER: Duration = Duration::from_millis(180);
 /// An inviter must have shown within this time that it hears us.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
+/// So many ballots in vain, and everybody is asked where the group is: those who are known may all be gone.
+const BALLOTS_PER_SEARCH: u32 = 4;
 /// No honest coordinator tries so often.
 const ROUND_MAX: u32 = 1 << 30;
 
@@ -52,6 +54,8 @@ pub(crate) struct Recovery {
     begin_at: Option<Time>,
     round: u32,
     attempts: u32,
+    /// Under which nonce this member asked where the group is.
+    search: Option<u64>,
     /// At least so many members, says the application.
     floor: usize,
     since: Option<Time>,
@@ -289,6 +293,25 @@ impl Group {
             self.note_prepared(now, me, ballot);
         } else {
             self.post(from, Frame::Prepared { ballot });
+        }
+    }
+
+    // --- left behind ---
+
+    /// Nobody of this epoch answers: asks everybody where the group is.
+    pub(crate) fn search(&mut self) {
+        self.probe(Probe::LeftBehind);
+        let nonce = self.random.next_u64();
+        self.recovery.search = Some(nonce);
+        self.post_to_rendezvous(Frame::Locate { nonce });
+    }
+
+    /// The group was found. If it has gone on without this member, whoever answered says so.
+    pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
+        let has_gone_on = here.instance == self.instance && here.epoch_counter > self.epoch.counter;
+        if self.recovery.search == Some(here.nonce) && has_gone_on {
+            self.recovery.search = None;
+            self.post_under(from, self.epoch_tag, Frame::Inquiry);
         }
     }
 
