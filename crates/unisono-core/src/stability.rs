@@ -255,7 +255,21 @@ impl Group {
 
     /// A message gets a number only while the history has room: what lies that far below it all members hold.
     pub(crate) fn note_room_below(&mut self, seqno: Seqno) {
-        let stable = seqno.saturating_sub(u64::from(self.config.history_messages));
+        self.note_shown_stable(seqno.saturating_sub(u64::from(self.config.history_messages)));
+    }
+
+    /// A change may get one beyond that, but not beyond the slots that stand beside the history for it. If it is the
+    /// next place it was numbered in the view that is known here.
+    pub(crate) fn note_room_beside(&mut self, seqno: Seqno) {
+        if seqno == self.history.received() + 1 {
+            let members = self.history.view().len() as u64;
+            self.note_shown_stable(
+                (seqno - 1).saturating_sub(u64::from(self.config.history_messages) + members),
+            );
+        }
+    }
+
+    fn note_shown_stable(&mut self, stable: Seqno) {
         if stable > self.acknowledging.stable_hint && !self.order.is_acting() {
             self.acknowledging.stable_hint = stable;
         }

@@ -316,8 +316,9 @@ impl Group {
 
     fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
         if self.takes(seqno, level) {
-            if matches!(entry, Entry::Message(_)) {
-                self.note_room_below(seqno);
+            match entry {
+                Entry::Message(_) => self.note_room_below(seqno),
+                _ => self.note_room_beside(seqno),
             }
             let reach = self.reach(seqno);
             self.history.file(seqno, entry, reach);

@@ -161,3 +161,31 @@ fn busy_members_of_a_multicast_group_spare_the_orderer_their_bytes() {
     assert_eq!(net.delivered(4), 103);
     assert!(copied.get() < 10, "the orderer sends {} of a hundred messages once more", copied.get());
 }
+
+// The history of m1 is full to the last slot when the epoch begins, and the first to order in it gives its role away
+// before it has told anybody what all hold. The place of that change tells it: it was numbered because there was room.
+#[test]
+fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
+    let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
+    let mut net = group_with(6, config, unicast());
+    net.run(500 * MS);
+    net.asleep[1] = true;
+    (0..16).for_each(|_| _ = net.send(0, b"x").unwrap());
+    net.run(200 * MS);
+    for leaver in [5, 4, 3] {
+        net.leave(leaver);
+        net.run(300 * MS);
+    }
+    let acting = |frame: &Frame| matches!(frame, Frame::Heartbeat(heartbeat) if heartbeat.acting);
+    net.filter(move |seen| if seen.to == 1 && seen.has(acting) { LOST } else { PROMPT });
+    net.crash(2);
+    let both = |net: &Net| net.epoch(0) == 1 && net.epoch(1) == 1;
+    assert!(net.run_until(MS / 20, 5_000 * MS, both), "the case was not reached");
+    net.hand_over(0, 1);
+    assert_eq!(net.group(1).marks().history, 16 + 3 + 1, "the case was not reached");
+    net.asleep[1] = false;
+    net.calm();
+    net.run(2_000 * MS);
+    net.show("two calm seconds");
+    assert!(net.group(1).marks().acting, "m1 cannot take the role");
+}
