@@ -63,7 +63,7 @@ pub(crate) struct Why {
 
 const STATS_HELP: &str = "\
 What is counted, since each member began:
-  datagrams sent, received   a multicast counts once
+  datagrams sent, received   a multicast counts once, otherwise each copy
   malformed                  dropped: not ours, damaged, or sealed with another key
   replayed                   dropped: came before
   stale                      dropped: of another epoch, or from a stranger

@@ -344,6 +344,22 @@ fn latency_is_measured_beside_its_floor() {
 }
 
 #[test]
+fn every_copy_of_a_datagram_is_counted() {
+    let _alone = alone();
+    for (transport, copies) in [("unicast", 3.0), ("multicast", 2.0)] {
+        let run =
+            ["bench", "latency", "--members", "3", "--messages", "500", "--json", "--transport", transport];
+        let output = unisono(run);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let summary = json(&output);
+        // To the orderer, and from there to the two others; now and then a heartbeat.
+        let datagrams = summary["datagrams_per_message"].as_f64().unwrap();
+        assert!((copies..copies + 0.2).contains(&datagrams), "{summary}");
+        assert_eq!(summary["transport"], transport, "the floor goes the same way: {summary}");
+    }
+}
+
+#[test]
 fn throughput_is_measured_beside_its_floor() {
     let _alone = alone();
     let run = [

@@ -130,7 +130,7 @@ pub enum WaitReason {
 /// What a member has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams sent (a multicast counts once).
+    /// Datagrams sent: a multicast counts once, and otherwise each copy (a question to all seeds counts once).
     pub datagrams_sent: u64,
     /// Datagrams taken.
     pub datagrams_received: u64,

@@ -256,6 +256,7 @@ impl Group {
             me: self.me.uid,
             rank: members.iter().position(|member| member.uid == self.me.uid),
             orderer: self.named(),
+            by_multicast: self.audience.multicast,
             expected: self.delivered + 1,
             unstable: self.history.received() + 1,
             accepted: self.accepted,

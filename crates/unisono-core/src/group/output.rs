@@ -90,8 +90,18 @@ impl Group {
         out.clear();
         let (to, under) = self.pack(now, out)?;
         self.finish(under, out);
-        self.counters.datagrams_sent += 1;
+        self.counters.datagrams_sent += self.copies(to);
         Some(to)
+    }
+
+    /// How often a datagram leaves that goes there: by multicast once, and once for each who is not reached by it.
+    fn copies(&self, to: Destination) -> u64 {
+        match to {
+            Destination::Everyone => {
+                u64::from(self.audience.multicast) + self.audience.addresses.len() as u64
+            }
+            Destination::Address(_) | Destination::Multicast | Destination::Rendezvous => 1,
+        }
     }
 
     fn pack(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {

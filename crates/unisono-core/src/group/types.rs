@@ -85,6 +85,8 @@ pub struct Info {
     pub rank: Option<usize>,
     /// Who orders.
     pub orderer: Uid,
+    /// What this member sends to all goes by multicast, to those who hear it.
+    pub by_multicast: bool,
     /// The next place to be given to the application.
     pub expected: Seqno,
     /// The next place to be acknowledged: one past what is held without a gap.

@@ -51,10 +51,10 @@ pub(crate) enum Report {
 pub(crate) struct Usage {
     /// Processor time in nanoseconds.
     pub(crate) processor_ns: u64,
-    /// Datagrams sent; a multicast counts once.
+    /// Datagrams sent; a multicast counts once, and otherwise each copy.
     pub(crate) datagrams: u64,
-    /// Members that it reaches by multicast.
-    pub(crate) by_multicast: usize,
+    /// It orders, and what it sends to all goes by multicast.
+    pub(crate) by_multicast: bool,
 }
 
 /// The life of a measured member.
@@ -127,9 +127,10 @@ fn await_own(group: &Group, own: u64) -> anyhow::Result<()> {
 }
 
 fn usage(group: &Group) -> Usage {
+    let info = group.info();
     Usage {
         processor_ns: processes::processor_ns(),
         datagrams: group.counters().datagrams_sent,
-        by_multicast: group.report().members.iter().filter(|member| member.multicast).count(),
+        by_multicast: info.by_multicast && info.me == info.orderer,
     }
 }

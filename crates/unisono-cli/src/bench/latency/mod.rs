@@ -102,7 +102,7 @@ fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     };
     // What the group was seen to do, the floor does.
     group.measure(UNTIMED)?;
-    let multicast = group.usage()?.by_multicast > 0;
+    let multicast = group.usage()?.by_multicast;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
     let mut floor = Floor::start(&locations, bytes, address)?;
@@ -260,7 +260,7 @@ impl Measured {
             if let Report::Usage(usage) = self.report("a member's counters")? {
                 sum.processor_ns += usage.processor_ns;
                 sum.datagrams += usage.datagrams;
-                sum.by_multicast += usage.by_multicast;
+                sum.by_multicast |= usage.by_multicast;
             }
         }
         Ok(sum)

@@ -95,7 +95,7 @@ impl Loaded {
     pub(crate) fn by_multicast(&mut self) -> Result<bool, Problem> {
         self.crew.order(0, &Order::Transport)?;
         match self.report("the transport")? {
-            Report::ByMulticast(members) => Ok(members > 0),
+            Report::ByMulticast(is_so) => Ok(is_so),
             other => Err(Problem::failed(format!("a member answered {other:?}"))),
         }
     }

@@ -43,7 +43,7 @@ pub(crate) struct Role {
 pub(crate) enum Order {
     /// Load the group until `to_ns`, and count from `from_ns` on: both on the machine's monotonic clock.
     Load { from_ns: u64, to_ns: u64 },
-    /// Say how many members are reached by multicast.
+    /// Say whether what it sends to all goes by multicast.
     Transport,
 }
 
@@ -54,8 +54,8 @@ pub(crate) enum Report {
     Entered,
     /// A block is over.
     Tally(Tally),
-    /// So many members are reached by multicast.
-    ByMulticast(usize),
+    /// What it sends to all goes by multicast, or not.
+    ByMulticast(bool),
     /// Something is wrong with it.
     Trouble(String),
 }
@@ -67,7 +67,7 @@ pub(crate) struct Tally {
     pub(crate) delivered: u64,
     /// Processor time in nanoseconds.
     pub(crate) processor_ns: u64,
-    /// Datagrams sent; a multicast counts once.
+    /// Datagrams sent; a multicast counts once, and otherwise each copy.
     pub(crate) datagrams: u64,
     /// Nanoseconds from submission to delivery of its own messages, and how often each.
     pub(crate) took: Vec<(u64, u64)>,
@@ -88,10 +88,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
                 Ok(tally) => Report::Tally(tally),
                 Err(error) => Report::Trouble(format!("{error:#}")),
             },
-            Order::Transport => {
-                let report = member.group.report();
-                Report::ByMulticast(report.members.iter().filter(|member| member.multicast).count())
-            }
+            Order::Transport => Report::ByMulticast(member.group.info().by_multicast),
         })?;
     }
     Ok(())
