@@ -106,8 +106,7 @@ fn retire(retired: &mut VecDeque<BytesMut>, mut spent: BytesMut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::time::Duration;
 
     fn pair() -> (Socket, Socket) {
@@ -126,10 +125,23 @@ mod tests {
     fn an_empty_datagram_is_a_datagram() {
         let (sender, socket) = pair();
         rustix::net::sendto(&sender, &[], rustix::net::SendFlags::empty(), &socket.address()).unwrap();
-        assert!(wait(&[&socket], None, Some(Duration::from_secs(1))).any());
+        assert!(socket.wait(Some(Duration::from_secs(1))));
         let mut lengths = Vec::new();
         Receiver::new().receive(&socket, |_, datagram| lengths.push(datagram.len())).unwrap();
         assert_eq!(lengths, [0]);
+    }
+
+    #[test]
+    fn the_kernel_tells_nothing_that_nobody_asked_for() {
+        for here in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            let Ok(socket) = Socket::bind((here, 0).into()) else { continue };
+            socket.send(b"x", 1, &[socket.address()]);
+            assert!(socket.wait(Some(Duration::from_secs(1))));
+            let mut receiver = Receiver::new();
+            receiver.receive(&socket, |_, _| {}).unwrap();
+            let told = receiver.meta[0];
+            assert_eq!((told.timestamp, told.dst_ip, told.interface_index), (None, None, None));
+        }
     }
 
     #[test]
@@ -143,7 +155,7 @@ mod tests {
             mine[0] = round;
             sender.send(&mine, 1400, &[socket.address()]);
             let mut taken = 0;
-            while taken < 46 && wait(&[&socket], None, Some(Duration::from_secs(1))).any() {
+            while taken < 46 && socket.wait(Some(Duration::from_secs(1))) {
                 receiver
                     .receive(&socket, |_, datagram| {
                         taken += 1;
@@ -177,7 +189,7 @@ mod tests {
         }
         let mut receiver = Receiver::new();
         let (mut calls, mut taken) = (0, 0);
-        while taken < 40 && wait(&[&socket], None, Some(Duration::from_secs(1))).any() {
+        while taken < 40 && socket.wait(Some(Duration::from_secs(1))) {
             calls += 1;
             receiver.receive(&socket, |_, _| taken += 1).unwrap();
         }

@@ -3,119 +3,148 @@
 use crate::socket::Socket;
 use quinn_udp::{Transmit, UdpSockRef};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sendto};
-use std::io::{self, IoSlice};
+use rustix::net::{SendFlags, sendto};
+use std::io;
 use std::net::SocketAddr;
 
 /// Most datagrams that one call carries.
 const CALL_DATAGRAMS_MAX: usize = 64;
 /// Most bytes of a run that crosses the stack as one packet.
 const SEGMENTED_BYTES_MAX: usize = 65_000;
-/// How long a sender waits for room in a full send buffer before the datagram counts as lost.
+/// How long [`Socket::send`] waits for room in a full send buffer before what it sends counts as lost.
 const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-impl Socket {
-    /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to
-    /// each of `destinations`. Returns how many the system refused: to the protocol above these are losses
+/// How far a run has been sent, to go on from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that went to every destination.
+    bytes: usize,
+    /// Destinations to which the part after these went too.
+    destinations: usize,
+    refused: usize,
+}
+
+impl Progress {
+    /// Datagrams, counted for each destination, that the system refused so far: to the protocol above these are losses
     /// like any other.
-    pub fn send(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
-        if bytes.is_empty() || segment_bytes == 0 {
-            return 0;
-        }
-        if bytes.len() <= segment_bytes {
-            return match destinations {
-                [] => 0,
-                [one] if self.source.is_none() => self.send_one(bytes, *one),
-                many => self.send_each(bytes, segment_bytes, many),
-            };
-        }
-        let per_call = CALL_DATAGRAMS_MAX.min(SEGMENTED_BYTES_MAX / segment_bytes).max(1) * segment_bytes;
-        let mut refused = 0;
-        for part in bytes.chunks(per_call) {
-            for destination in destinations {
-                if !self.segments() || !self.send_segmented(part, segment_bytes, *destination) {
-                    refused += self.send_each(part, segment_bytes, &[*destination]);
-                }
-            }
-        }
-        refused
-    }
-
-    fn send_one(&self, bytes: &[u8], destination: SocketAddr) -> usize {
-        let sent =
-            self.persist(|| sendto(&self.inner, bytes, SendFlags::empty(), &destination).map_err(Into::into));
-        usize::from(sent.is_err())
-    }
-
-    /// One packet through the stack, split at the very end. False if the system does not do that here.
-    fn send_segmented(&self, bytes: &[u8], segment_bytes: usize, destination: SocketAddr) -> bool {
-        self.transmit(bytes, Some(segment_bytes), destination)
-    }
-
-    fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> bool {
-        let transmit =
-            Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip: self.source };
-        self.persist(|| self.state.try_send(UdpSockRef::from(&self.inner), &transmit)).is_ok()
-    }
-
-    /// One call for many datagrams, each a packet of its own; one call for each if they have a chosen source.
-    fn send_each(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
-        if self.source.is_some() {
-            let datagrams = || bytes.chunks(segment_bytes);
-            let each = destinations.iter().flat_map(|to| datagrams().map(move |datagram| (datagram, *to)));
-            return each.filter(|(datagram, to)| !self.transmit(datagram, None, *to)).count();
-        }
-        let addresses: Vec<SocketAddrAny> = destinations.iter().map(|address| (*address).into()).collect();
-        let slices: Vec<[IoSlice<'_>; 1]> =
-            bytes.chunks(segment_bytes).map(|datagram| [IoSlice::new(datagram)]).collect();
-        let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> = Vec::new();
-        controls.resize_with(addresses.len() * slices.len(), Default::default);
-        let mut messages: Vec<MMsgHdr<'_>> = addresses
-            .iter()
-            .flat_map(|address| slices.iter().map(move |slice| (address, slice)))
-            .zip(&mut controls)
-            .map(|((address, slice), control)| MMsgHdr::new_with_addr(address, slice, control))
-            .collect();
-        let mut refused = 0;
-        let mut rest = messages.as_mut_slice();
-        while !rest.is_empty() {
-            let now = rest.len().min(CALL_DATAGRAMS_MAX);
-            let sent = self
-                .persist(|| sendmmsg(&self.inner, &mut rest[..now], SendFlags::empty()).map_err(Into::into));
-            let done = sent.unwrap_or_else(|_| {
-                // The first of the rest is the one that was refused.
-                refused += 1;
-                1
-            });
-            rest = &mut rest[done..];
-        }
-        refused
-    }
-
-    /// Repeats a call that was interrupted; waits a little, once, for room in the send buffer.
-    fn persist<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        let mut patient = true;
-        loop {
-            match call() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if patient && lacks_room(&error) => {
-                    patient = false;
-                    let _ = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&ROOM_WAIT));
-                }
-                result => return result,
-            }
-        }
+    pub fn refused(self) -> usize {
+        self.refused
     }
 }
 
-fn lacks_room(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error())
+/// The send buffer is full.
+struct Full;
+
+impl Socket {
+    /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to
+    /// each of `destinations`, from `progress` on. False if the send buffer was full before the end: when there is
+    /// room ([`Watch::await_room`](crate::Watch::await_room)), call it again with the same. Never waits.
+    pub fn send_on(
+        &self,
+        bytes: &[u8],
+        segment_bytes: usize,
+        destinations: &[SocketAddr],
+        progress: &mut Progress,
+    ) -> bool {
+        loop {
+            let part = self.part(bytes, segment_bytes, *progress);
+            if part.is_empty() {
+                return true;
+            }
+            while let Some(destination) = destinations.get(progress.destinations) {
+                match self.send_part(part, segment_bytes, *destination) {
+                    Ok(refused) => progress.refused += refused,
+                    Err(Full) => return false,
+                }
+                progress.destinations += 1;
+            }
+            *progress = Progress { bytes: progress.bytes + part.len(), destinations: 0, ..*progress };
+        }
+    }
+
+    /// As [`Socket::send_on`], for those who can wait: a little, for room in the send buffer. Returns how many
+    /// datagrams, counted for each destination, were lost.
+    pub fn send(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
+        let mut progress = Progress::default();
+        let mut waited_at = None;
+        while !self.send_on(bytes, segment_bytes, destinations, &mut progress) {
+            if waited_at == Some(progress) {
+                progress.destinations += 1;
+                progress.refused += self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
+            } else {
+                waited_at = Some(progress);
+                let _ = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&ROOM_WAIT));
+            }
+        }
+        progress.refused
+    }
+
+    /// What goes next in one call.
+    fn part<'a>(&self, bytes: &'a [u8], segment_bytes: usize, progress: Progress) -> &'a [u8] {
+        if segment_bytes == 0 {
+            return &[];
+        }
+        let datagrams = match self.segments() {
+            true => CALL_DATAGRAMS_MAX.min(SEGMENTED_BYTES_MAX / segment_bytes).max(1),
+            false => 1,
+        };
+        let rest = &bytes[progress.bytes..];
+        &rest[..rest.len().min(datagrams * segment_bytes)]
+    }
+
+    /// Returns how many datagrams the system refused.
+    fn send_part(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
+        if part.len() <= segment_bytes {
+            return self.send_one(part, destination).map(usize::from);
+        }
+        // One packet through the stack, split at the very end.
+        match self.transmit(part, Some(segment_bytes), destination) {
+            Ok(()) => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),
+            // The system does not do that here.
+            Err(_) => self.send_each(part, segment_bytes, destination),
+        }
+    }
+
+    /// Each datagram by itself; if the buffer is full in the middle, the beginning goes again later.
+    fn send_each(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
+        part.chunks(segment_bytes)
+            .try_fold(0, |refused, datagram| Ok(refused + usize::from(self.send_one(datagram, destination)?)))
+    }
+
+    /// Returns whether the system refused it.
+    fn send_one(&self, datagram: &[u8], destination: SocketAddr) -> Result<bool, Full> {
+        let sent = match self.source {
+            Some(_) => self.transmit(datagram, None, destination),
+            None => uninterrupted(|| {
+                Ok(sendto(&self.inner, datagram, SendFlags::empty(), &destination).map(drop)?)
+            }),
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),
+            sent => Ok(sent.is_err()),
+        }
+    }
+
+    fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> io::Result<()> {
+        let transmit =
+            Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip: self.source };
+        uninterrupted(|| self.state.try_send(UdpSockRef::from(&self.inner), &transmit))
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Receiver, Socket, wait};
+    use crate::{Receiver, Socket};
     use std::net::{Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
@@ -126,7 +155,7 @@ mod tests {
     fn take(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
         let mut receiver = Receiver::new();
         let mut taken = Vec::new();
-        while taken.len() < count && wait(&[socket], None, Some(Duration::from_secs(1))).any() {
+        while taken.len() < count && socket.wait(Some(Duration::from_secs(1))) {
             receiver.receive(socket, |_, datagram| taken.push(datagram.to_vec())).unwrap();
         }
         taken
@@ -160,7 +189,7 @@ mod tests {
     fn without_segmentation_a_run_arrives_all_the_same() {
         let (sender, listener) = (bind(), bind());
         let run: Vec<u8> = (0..70u8).flat_map(|n| [n; 100]).collect();
-        assert_eq!(sender.send_each(&run, 100, &[listener.address()]), 0);
+        assert!(matches!(sender.send_each(&run, 100, listener.address()), Ok(0)));
         let taken = take(&listener, 70);
         assert_eq!(taken.len(), 70);
         assert!(taken.iter().enumerate().all(|(n, datagram)| *datagram == [n as u8; 100]));

@@ -1,5 +1,6 @@
 //! Making sockets.
 
+use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
@@ -52,8 +53,7 @@ impl Socket {
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
-        // Told with every datagram otherwise, and of no use here.
-        let _ = inner.set_recv_tos_v4(false);
+        untold(&inner);
         let address = inner
             .local_addr()?
             .as_socket()
@@ -97,6 +97,16 @@ impl Socket {
     }
 }
 
+/// Switches off what the kernel would tell with each datagram and nobody here needs: its type of service, when it came
+/// and to which address. Where that fails it costs a little time.
+fn untold(socket: &socket2::Socket) {
+    let _ = socket.set_recv_tos_v4(false);
+    let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &false);
+    let _ = setsockopt(socket, sockopt::Ipv4PacketInfo, &false);
+    let _ = setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &false);
+    let _ = socket.set_recv_tclass_v6(false);
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.as_fd()
@@ -136,7 +146,7 @@ pub fn address_toward(destination: SocketAddr) -> io::Result<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Receiver, wait};
+    use crate::Receiver;
     use std::time::Duration;
 
     const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -161,7 +171,7 @@ mod tests {
     fn take(socket: &Socket, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut receiver = Receiver::new();
         let mut taken = Vec::new();
-        while taken.len() < count && wait(&[socket], None, Some(Duration::from_secs(1))).any() {
+        while taken.len() < count && socket.wait(Some(Duration::from_secs(1))) {
             receiver.receive(socket, |from, datagram| taken.push((from, datagram.to_vec()))).unwrap();
         }
         taken
@@ -191,7 +201,7 @@ mod tests {
         for listener in &listeners {
             assert_eq!(take(listener, 1), [(sender.address(), b"to all".to_vec())]);
         }
-        assert!(!wait(&[&stranger], None, Some(Duration::ZERO)).any());
+        assert!(!stranger.wait(Some(Duration::ZERO)));
     }
 
     #[test]

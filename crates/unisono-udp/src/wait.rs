@@ -1,66 +1,121 @@
 //! Sleeping until there is something to do, and waking another thread that sleeps so.
 
 use crate::socket::Socket;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The most sockets that can be waited for at once.
-pub const SOCKETS_MAX: usize = 63;
+/// What is ready beyond this many at once is told by the next wait.
+const READY_MAX: usize = 16;
+/// The key of a watch's own timer.
+const TIMER: u64 = u64::MAX;
 
-/// What was there when a wait ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Any number of sockets and bells, waited for together.
+///
+/// The set is prepared once, so that a wait is one system call, however large the set is. The deadline is a timer of
+/// the set's, left as it is while it rings early enough.
+#[derive(Debug)]
+pub struct Watch {
+    set: OwnedFd,
+    timer: Alarm,
+    /// When the timer rings.
+    rings_at: Option<Instant>,
+}
+
+impl Watch {
+    /// A watch over nothing yet.
+    pub fn new() -> io::Result<Watch> {
+        let watch = Watch { set: epoll::create(CreateFlags::CLOEXEC)?, timer: Alarm::new()?, rings_at: None };
+        watch.add(watch.timer.bell(), TIMER)?;
+        Ok(watch)
+    }
+
+    /// From now on a wait ends too when this has something to receive, or was rung. `key` names it then, and is to be
+    /// less than `u64::MAX`. May be called while another thread waits.
+    pub fn add(&self, what: &impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.set, what, EventData::new_u64(key), EventFlags::IN)?)
+    }
+
+    /// It does not from now on.
+    pub fn remove(&self, what: &impl AsFd) {
+        // Fails only for what was never added.
+        let _ = epoll::delete(&self.set, what);
+    }
+
+    /// From now on a wait ends too, or does not, when this socket, which was added with this key, has room to send.
+    pub fn await_room(&self, socket: &Socket, key: u64, awaited: bool) {
+        let flags = if awaited { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        // Fails only for what was never added.
+        let _ = epoll::modify(&self.set, socket, EventData::new_u64(key), flags);
+    }
+
+    /// What is ready now.
+    pub fn look(&mut self) -> Ready {
+        self.ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
+    /// Sleeps until something is ready, or until then; without a deadline, for as long as it takes. May wake earlier
+    /// without a reason.
+    pub fn wait(&mut self, until: Option<Instant>) -> Ready {
+        if let Some(until) = until
+            && self.rings_at.is_none_or(|rings_at| until < rings_at)
+        {
+            self.timer.set(until.saturating_duration_since(Instant::now()));
+            self.rings_at = Some(until);
+        }
+        self.ready(None)
+    }
+
+    fn ready(&mut self, timeout: Option<&Timespec>) -> Ready {
+        let mut room = [const { MaybeUninit::uninit() }; READY_MAX];
+        let mut ready = Ready { keys: [0; READY_MAX], count: 0 };
+        // The only errors are an interruption, which is a wake without a reason, and mistakes of ours.
+        let Ok((events, _)) = epoll::wait(&self.set, &mut room, timeout) else { return ready };
+        for event in events {
+            if event.data.u64() == TIMER {
+                self.rings_at = None;
+                self.timer.bell().silence();
+                continue;
+            }
+            ready.keys[ready.count] = event.data.u64();
+            ready.count += 1;
+        }
+        ready
+    }
+}
+
+/// What was there when a wait ended, the deadline not counted.
+#[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    sockets: u64,
-    bell: bool,
+    keys: [u64; READY_MAX],
+    count: usize,
 }
 
 impl Ready {
-    /// Something was, the deadline not counted.
-    pub fn any(self) -> bool {
-        self.sockets != 0 || self.bell
-    }
-
-    /// The socket of this index has something to receive.
-    pub fn socket(self, index: usize) -> bool {
-        index < SOCKETS_MAX && self.sockets >> index & 1 == 1
-    }
-
-    /// The bell was rung, or the alarm went off.
-    pub fn bell(self) -> bool {
-        self.bell
+    /// The keys of what is ready.
+    pub fn keys(&self) -> &[u64] {
+        &self.keys[..self.count]
     }
 }
 
-/// Sleeps until one of `sockets` (the first [`SOCKETS_MAX`]) has something to receive, the `bell` is rung or
-/// `timeout` has passed; without a timeout, for as long as it takes. May wake without a reason.
-pub fn wait(sockets: &[&Socket], bell: Option<&Bell>, timeout: Option<Duration>) -> Ready {
-    let Some(filler) = bell.map(AsFd::as_fd).or_else(|| sockets.first().map(|socket| socket.as_fd())) else {
-        std::thread::sleep(timeout.unwrap_or(Duration::MAX));
-        return Ready::default();
-    };
-    let sockets = &sockets[..sockets.len().min(SOCKETS_MAX)];
-    let mut polled: [PollFd<'_>; SOCKETS_MAX + 1] = std::array::from_fn(|index| {
-        let fd = sockets.get(index).map_or(filler, |socket| socket.as_fd());
-        PollFd::from_borrowed_fd(fd, PollFlags::IN)
-    });
-    let count = sockets.len() + usize::from(bell.is_some());
+impl Socket {
+    /// Sleeps until there is something to receive here, or until `timeout` has passed; without one, for as long as it
+    /// takes. Returns whether there is. May wake without a reason.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        sleep_for(self.as_fd(), timeout)
+    }
+}
+
+fn sleep_for(what: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(timespec);
-    // The only errors are an interruption, which is a wake without a reason, and mistakes of ours.
-    if !matches!(poll(&mut polled[..count], timeout.as_ref()), Ok(1..)) {
-        return Ready::default();
-    }
-    let mut ready = Ready::default();
-    for (index, fd) in polled[..sockets.len()].iter().enumerate() {
-        ready.sockets |= u64::from(!fd.revents().is_empty()) << index;
-    }
-    ready.bell = bell.is_some() && !polled[sockets.len()].revents().is_empty();
-    ready
+    matches!(poll(&mut [PollFd::from_borrowed_fd(what, PollFlags::IN)], timeout.as_ref()), Ok(1..))
 }
 
 fn timespec(duration: Duration) -> Timespec {
@@ -90,6 +145,11 @@ impl Bell {
     pub fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
+
+    /// Sleeps until the bell is rung, unless it still is. May wake without a reason.
+    pub fn wait(&self) {
+        sleep_for(self.as_fd(), None);
+    }
 }
 
 impl AsFd for Bell {
@@ -114,7 +174,7 @@ impl Alarm {
         self.program(timespec(after.max(Duration::from_nanos(1))));
     }
 
-    /// What to hand to [`wait`], and to silence.
+    /// What to wait for, and to silence.
     pub fn bell(&self) -> &Bell {
         &self.0
     }
@@ -129,53 +189,112 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
     use std::sync::Arc;
-    use std::time::Instant;
+
+    fn bind() -> Socket {
+        Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    }
+
+    fn in_a_minute() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(60))
+    }
 
     #[test]
     fn a_bell_rung_before_the_wait_ends_it_until_silenced() {
-        let bell = Bell::new().unwrap();
-        assert!(!wait(&[], Some(&bell), Some(Duration::ZERO)).any());
+        let (mut watch, bell) = (Watch::new().unwrap(), Bell::new().unwrap());
+        watch.add(&bell, 3).unwrap();
+        assert!(watch.look().keys().is_empty());
         bell.ring();
         bell.ring();
-        assert!(wait(&[], Some(&bell), None).bell());
-        assert!(wait(&[], Some(&bell), None).bell());
+        bell.wait();
+        assert_eq!(watch.wait(None).keys(), [3]);
+        assert_eq!(watch.wait(None).keys(), [3]);
         bell.silence();
-        assert!(!wait(&[], Some(&bell), Some(Duration::ZERO)).any());
+        assert!(watch.look().keys().is_empty());
     }
 
     #[test]
     fn a_bell_wakes_another_thread() {
-        let bell = Arc::new(Bell::new().unwrap());
-        let theirs = bell.clone();
-        let sleeper = std::thread::spawn(move || wait(&[], Some(&theirs), Some(Duration::from_secs(60))));
+        let (mut watch, bell) = (Watch::new().unwrap(), Arc::new(Bell::new().unwrap()));
+        watch.add(&*bell, 1).unwrap();
+        let sleeper = std::thread::spawn(move || watch.wait(in_a_minute()).keys().to_vec());
         bell.ring();
-        assert!(sleeper.join().unwrap().bell());
+        assert_eq!(sleeper.join().unwrap(), [1]);
     }
 
     #[test]
-    fn the_right_one_of_several_sockets_is_named() {
-        let sockets: Vec<Socket> =
-            (0..5).map(|_| Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap()).collect();
-        let all: Vec<&Socket> = sockets.iter().collect();
-        sockets[0].send(b"x", 1, &[sockets[3].address()]);
-        let ready = wait(&all, None, Some(Duration::from_secs(1)));
-        assert_eq!((0..5).filter(|index| ready.socket(*index)).collect::<Vec<_>>(), [3]);
-        assert!(!ready.bell());
+    fn of_hundreds_of_sockets_those_with_something_are_named_and_others_join_while_one_sleeps() {
+        let sockets: Vec<Socket> = (0..200).map(|_| bind()).collect();
+        let mut watch = Watch::new().unwrap();
+        for (key, socket) in sockets.iter().enumerate() {
+            watch.add(socket, key as u64).unwrap();
+        }
+        sockets[0].send(b"x", 1, &[sockets[150].address()]);
+        assert_eq!(watch.wait(in_a_minute()).keys(), [150]);
+        watch.remove(&sockets[150]);
+        assert!(watch.look().keys().is_empty());
+
+        // More than one wait can tell: none is forgotten.
+        let all: Vec<_> = sockets[..40].iter().map(Socket::address).collect();
+        sockets[0].send(b"x", 1, &all);
+        let mut named = std::collections::BTreeSet::new();
+        while named.len() < 40 {
+            named.extend(watch.wait(in_a_minute()).keys().iter().copied());
+        }
+        assert!(named.into_iter().eq(0..40));
     }
 
     #[test]
-    fn a_wait_ends_at_its_deadline_and_an_alarm_rings_at_its_time() {
+    fn a_wait_ends_at_its_deadline_whichever_came_before() {
+        let mut watch = Watch::new().unwrap();
+        let begin = Instant::now();
+        for after in [50, 20, 30, 90] {
+            let until = begin + Duration::from_micros(100 * after);
+            while Instant::now() < until {
+                assert!(watch.wait(Some(until)).keys().is_empty());
+            }
+            assert!(begin.elapsed() < Duration::from_secs(50));
+        }
+        // The timer of an earlier deadline is left alone, and ends a wait for a later one without a reason.
+        let bell = Bell::new().unwrap();
+        watch.add(&bell, 1).unwrap();
+        bell.ring();
+        assert_eq!(watch.wait(Some(Instant::now() + Duration::from_millis(2))).keys(), [1]);
+        bell.silence();
+        let rings_at = watch.rings_at;
+        assert!(rings_at.is_some() && watch.wait(in_a_minute()).keys().is_empty());
+        assert!(rings_at < Some(Instant::now()) && watch.rings_at.is_none());
+    }
+
+    #[test]
+    fn room_to_send_is_waited_for_only_while_it_is_asked_for() {
+        let (socket, mut watch) = (bind(), Watch::new().unwrap());
+        watch.add(&socket, 0).unwrap();
+        assert!(watch.look().keys().is_empty());
+        watch.await_room(&socket, 0, true);
+        assert_eq!(watch.wait(in_a_minute()).keys(), [0]);
+        watch.await_room(&socket, 0, false);
+        assert!(watch.look().keys().is_empty());
+    }
+
+    #[test]
+    fn an_alarm_rings_at_its_time() {
         let alarm = Alarm::new().unwrap();
         let begin = Instant::now();
-        assert!(!wait(&[], Some(alarm.bell()), Some(Duration::from_micros(300))).any());
-        assert!(begin.elapsed() >= Duration::from_micros(300));
         alarm.set(Duration::from_millis(2));
-        assert!(wait(&[], Some(alarm.bell()), Some(Duration::from_secs(60))).bell());
+        alarm.bell().wait();
         assert!(begin.elapsed() >= Duration::from_millis(2));
-        alarm.set(Duration::ZERO);
-        assert!(wait(&[], Some(alarm.bell()), Some(Duration::from_secs(60))).bell());
         alarm.bell().silence();
-        assert!(!wait(&[], Some(alarm.bell()), Some(Duration::ZERO)).any());
+        alarm.set(Duration::ZERO);
+        alarm.bell().wait();
+    }
+
+    #[test]
+    fn a_socket_is_waited_for_by_itself() {
+        let socket = bind();
+        assert!(!socket.wait(Some(Duration::from_micros(300))));
+        socket.send(b"x", 1, &[socket.address()]);
+        assert!(socket.wait(None));
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn enter(slot: &mut Slot) -> Attempt<Result<(), OpenError>> {
 /// Waits for an event.
 pub(crate) fn receive(slot: &mut Slot) -> Attempt<Result<Event, Ended>> {
     match (slot.event(), slot.end()) {
-        (Some(event), _) => Attempt::Done(Ok(event)),
+        (Some(event), _) => Attempt::Taken(Ok(event)),
         (None, Some(ended)) => Attempt::Done(Err(ended)),
         (None, None) => Attempt::Wait(Interest::Event),
     }
@@ -38,7 +38,7 @@ pub(crate) fn receive_many(slot: &mut Slot, events: &mut Vec<Event>) -> Attempt<
     match (events.len() - before, slot.end()) {
         (0, Some(ended)) => Attempt::Done(Err(ended)),
         (0, None) => Attempt::Wait(Interest::Event),
-        (count, _) => Attempt::Done(Ok(count)),
+        (count, _) => Attempt::Taken(Ok(count)),
     }
 }
 
@@ -97,20 +97,20 @@ impl Message {
         now: Time,
         number: &mut Option<MessageNumber>,
     ) -> Attempt<Result<Seqno, SendFailure>> {
-        let known = match *number {
-            Some(number) => number,
-            None => match self.give(slot, now) {
-                Err(error) if passes(error) => return Attempt::Wait(Interest::Progress),
-                Err(error) => return Attempt::Done(Err(error.into())),
-                Ok(given) => {
-                    slot.outcomes.expect(given);
-                    *number.insert(given)
-                }
-            },
-        };
-        match outcome(slot, known) {
-            Attempt::Done(outcome) | Attempt::Gathered(outcome) => Attempt::Done(place(outcome)),
-            Attempt::Wait(interest) => Attempt::Wait(interest),
+        if let Some(number) = *number {
+            return match slot.outcomes.take(number) {
+                Some(outcome) => Attempt::Taken(place(outcome)),
+                None => Attempt::Wait(Interest::Outcome(number)),
+            };
+        }
+        match self.give(slot, now) {
+            Err(error) if passes(error) => Attempt::Wait(Interest::Progress),
+            Err(error) => Attempt::Done(Err(error.into())),
+            Ok(given) => {
+                slot.outcomes.expect(given);
+                *number = Some(given);
+                Attempt::Given
+            }
         }
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn submit_all(
         match message.give(slot, now) {
             Err(error) if passes(error) => {
                 *next = Some(message);
-                break Attempt::Wait(Interest::Progress);
+                break if numbers.is_empty() { Attempt::Wait(Interest::Progress) } else { Attempt::Given };
             }
             Err(error) => break Attempt::Done(Err(error)),
             Ok(number) => numbers.push(number),
@@ -151,7 +151,7 @@ pub(crate) fn submit_all(
 /// Waits until it is known what became of the messages that end with this number.
 pub(crate) fn outcome(slot: &mut Slot, last: MessageNumber) -> Attempt<BatchOutcome> {
     match slot.outcomes.take(last) {
-        Some(outcome) => Attempt::Done(outcome),
+        Some(outcome) => Attempt::Taken(outcome),
         None => Attempt::Wait(Interest::Outcome(last)),
     }
 }
@@ -170,7 +170,10 @@ pub(crate) fn leave(
 ) -> Attempt<Result<(), LeaveFailure>> {
     if !*begun {
         match slot.leave(now, goodbye.clone()) {
-            Ok(()) => *begun = true,
+            Ok(()) => {
+                *begun = true;
+                return Attempt::Given;
+            }
             Err(LeaveError::NotMember) => return Attempt::Wait(Interest::Progress),
             Err(error) => return Attempt::Done(Err(error.into())),
         }

@@ -15,7 +15,7 @@ use unisono_core::wire::{
     seal,
 };
 use unisono_core::{EpochTag, GroupTag, Instance, Uid};
-use unisono_udp::{Receiver, Socket, wait};
+use unisono_udp::{Receiver, Socket};
 
 /// How long to wait for an answer before the question is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, 
         let asked = Instant::now();
         while answer.is_none() && asked.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
             let left = ASK_AGAIN.saturating_sub(asked.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
-            if wait(&[&socket], None, Some(left)).any() {
+            if socket.wait(Some(left)) {
                 // An error is one datagram's.
                 let _ = receiver.receive(&socket, |_, datagram| {
                     if answer.is_none() {

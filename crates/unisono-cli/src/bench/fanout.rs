@@ -12,7 +12,7 @@ use crate::worker;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
-use unisono_udp::{Receiver, Socket, wait};
+use unisono_udp::{Receiver, Socket};
 
 /// The most bytes of a datagram: what members use where they do not know that the path carries more.
 const DATAGRAM_BYTES: usize = 1472;
@@ -194,7 +194,7 @@ fn receive(own: &Socket, from: &Socket, source: SocketAddr, pace: Pace) -> std::
     let mut receiver = Receiver::new();
     let (mut highest, mut told, mut read) = (0, 0, 0);
     loop {
-        wait(&[from], None, None);
+        from.wait(None);
         while receiver.receive(from, |_, datagram| {
             highest = number(&datagram).max(highest);
             read += 1;
@@ -262,8 +262,7 @@ impl Source {
                     datagram[..NUMBER_BYTES].copy_from_slice(&self.sent.to_be_bytes());
                 }
                 self.socket.send(&run, bytes, to);
-            } else if !wait(&[&self.socket], None, Some(Duration::from_millis(self.pace.lost_after_ms))).any()
-            {
+            } else if !self.socket.wait(Some(Duration::from_millis(self.pace.lost_after_ms))) {
                 written_off = self.sent;
             }
             self.listen()?;

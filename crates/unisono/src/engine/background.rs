@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_udp::wait;
 
 /// How late the kernel may wake this thread, so that it can wake it together with others; by default 50,000.
 const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
@@ -22,7 +21,7 @@ fn run(engine: &Engine) {
     // Where this is refused, timers are a little later.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
     loop {
-        wait(&[], Some(engine.alarm.bell()), None);
+        engine.alarm.bell().wait();
         engine.alarm.bell().silence();
         let Some(mut state) = engine.lock_unless_broken() else { return };
         let mut now = engine.now();
@@ -43,10 +42,10 @@ fn run(engine: &Engine) {
                 state.turn.leave(now, sitting);
                 break;
             }
-            let Some(risen) = engine.sit(state, &mut sitting, Time::NEVER, Duration::ZERO) else { return };
-            state = risen;
+            let risen = engine.sit(state, &mut sitting, now, Time::NEVER, Duration::ZERO);
+            let Some(risen) = risen else { return };
+            (state, now) = risen;
             seat = Some(sitting);
-            now = engine.now();
         }
         engine.arrange(&mut state, now, true);
         engine.unlock(state);

@@ -58,6 +58,11 @@ pub(crate) struct Engine {
     origin: Instant,
 }
 
+/// When an engine begins, by its own clock.
+const BEGINNING: Time = Time::from_nanos(1);
+/// How often it is tried at least whether there is room to send again.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
+
 /// The engines of this process.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -67,6 +72,10 @@ pub(crate) enum Attempt<T> {
     Done(T),
     /// That is it, and what it gave the core may wait for more to go along.
     Gathered(T),
+    /// That is it, and the core was given nothing: what follows from having taken it may wait a moment.
+    Taken(T),
+    /// The core was given something, and it is to be tried again at once.
+    Given,
     /// Try again when there is this.
     Wait(Interest),
 }
@@ -132,10 +141,12 @@ impl Engine {
             // Where this fails, listening does too, and says so.
             let _ = unicast.send_multicast_by(interface, 1);
         }
+        let bell = Bell::new().map_err(|source| socket_error("make an event counter", source))?;
+        let seat = Seat::new(&bell).map_err(|source| socket_error("prepare to wait for sockets", source))?;
         Ok(Engine {
             address: unicast.address(),
-            state: Mutex::new(State::new(Arc::new(unicast))),
-            bell: Bell::new().map_err(|source| socket_error("make an event counter", source))?,
+            state: Mutex::new(State::new(Arc::new(unicast), seat)),
+            bell,
             alarm: Alarm::new().map_err(|source| socket_error("make a timer", source))?,
             place,
             origin: Instant::now(),
@@ -172,7 +183,7 @@ impl Engine {
 
     /// Nanoseconds since a little before the engine began.
     fn now(&self) -> Time {
-        Time::from_nanos(1) + self.origin.elapsed()
+        BEGINNING + self.origin.elapsed()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -221,27 +232,32 @@ impl Engine {
     }
 
     /// Sleeps on the seat until something comes, until a timer is due, or until then; and takes in what came.
-    /// Nothing if another thread broke the engine meanwhile.
+    /// Returns when that was, too; nothing if another thread broke the engine meanwhile.
     fn sit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         seat: &mut Seat,
+        now: Time,
         until: Time,
         spin: Duration,
-    ) -> Option<MutexGuard<'a, State>> {
-        let until = state.deadline().min(until);
-        let sockets = state.sockets.clone();
-        state.turn.sleep(seat, &sockets, until);
+    ) -> Option<(MutexGuard<'a, State>, Time)> {
+        let mut until = state.deadline().min(until);
+        if state.lacks_room() {
+            // What could not be sent may leave a timer due all the while.
+            until = until.max(now + ROOM_LOOK);
+        }
+        state.sit_down(seat, until);
         self.unlock(state);
-        let rang = seat.wait(&self.bell, self.timeout(until), spin);
+        let rang = seat.wait(self.instant(until), spin);
         let mut state = self.lock_unless_broken()?;
+        let now = self.now();
         if rang {
             self.bell.silence();
             state.rung = false;
         }
         state.turn.rise();
-        state.take_in(self.now(), &mut seat.inbox);
-        Some(state)
+        state.take_in(now, &mut seat.inbox);
+        Some((state, now))
     }
 
     /// Sleeps until woken or until then, while somebody else sits.
@@ -251,7 +267,7 @@ impl Engine {
         index: usize,
         interest: Interest,
         until: Time,
-    ) -> Option<MutexGuard<'a, State>> {
+    ) -> Option<(MutexGuard<'a, State>, Time)> {
         let (parker, waker) = Parker::mine();
         state.slot(index).register(interest, &waker);
         state.turn.claim(parker.clone());
@@ -259,39 +275,55 @@ impl Engine {
             self.ring(&mut state);
         }
         self.unlock(state);
-        parker.park(self.timeout(until));
+        parker.park(self.instant(until));
         let mut state = self.lock_unless_broken()?;
         state.turn.unclaim(&parker);
-        Some(state)
+        Some((state, self.now()))
     }
 
-    fn timeout(&self, until: Time) -> Option<Duration> {
-        (until != Time::NEVER).then(|| until.since(self.now()))
+    /// The same time on the system's clock.
+    fn instant(&self, time: Time) -> Option<Instant> {
+        if time == Time::NEVER { None } else { self.origin.checked_add(time.since(BEGINNING)) }
     }
 
-    /// Tries once, and once more after the core was served, which may have brought what was lacking.
+    /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
+    /// the calling thread has the seat, and leaves it when it is done; whoever sits next is soon enough then for what
+    /// follows from events that were taken.
     fn attempt<T>(
         &self,
         state: &mut State,
         index: usize,
         now: Time,
+        leaves: bool,
         attempt: &mut impl FnMut(&mut Slot, Time) -> Attempt<T>,
     ) -> Result<T, Interest> {
-        self.settle(state, now);
-        let mut tried = attempt(state.slot(index), now);
-        state.touch(index);
-        if let Attempt::Gathered(done) = tried {
-            return Ok(done);
-        }
-        self.settle(state, now);
-        if let Attempt::Wait(_) = tried {
-            tried = attempt(state.slot(index), now);
-            state.touch(index);
+        loop {
             self.settle(state, now);
-        }
-        match tried {
-            Attempt::Done(done) | Attempt::Gathered(done) => Ok(done),
-            Attempt::Wait(interest) => Err(interest),
+            let tried = attempt(state.slot(index), now);
+            match tried {
+                Attempt::Wait(interest) => {
+                    if !state.touch_if_events_matter(index) || state.lacks_room() {
+                        return Err(interest);
+                    }
+                }
+                Attempt::Given => state.touch(index),
+                Attempt::Gathered(done) => {
+                    state.touch(index);
+                    return Ok(done);
+                }
+                Attempt::Taken(done) => {
+                    let soon = (leaves || state.turn.is_vacant()) && !state.turn.claimed();
+                    if state.touch_if_events_matter(index) && !soon {
+                        self.settle(state, now);
+                    }
+                    return Ok(done);
+                }
+                Attempt::Done(done) => {
+                    state.touch(index);
+                    self.settle(state, now);
+                    return Ok(done);
+                }
+            }
         }
     }
 
@@ -323,17 +355,16 @@ impl Shared {
         let mut state = engine.lock();
         let mut seat = None;
         let result = loop {
-            match engine.attempt(&mut state, self.index, now, &mut attempt) {
+            match engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt) {
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
                 Err(interest) => {
                     seat = seat.or_else(|| state.turn.take(now, false));
                     let risen = match &mut seat {
-                        Some(seat) => engine.sit(state, seat, until, self.spin),
+                        Some(seat) => engine.sit(state, seat, now, until, self.spin),
                         None => engine.stand(state, self.index, interest, until),
                     };
-                    state = risen.unwrap_or_else(|| engine.lock());
-                    now = engine.now();
+                    (state, now) = risen.unwrap_or_else(|| (engine.lock(), engine.now()));
                 }
             }
         };
@@ -354,7 +385,7 @@ impl Shared {
         let engine = &*self.engine;
         let now = engine.now();
         let mut state = engine.lock();
-        let polled = match engine.attempt(&mut state, self.index, now, &mut attempt) {
+        let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
                 state.slot(self.index).register(interest, context.waker());

@@ -1,10 +1,14 @@
 //! From the core's datagrams to the socket: what goes to one place is collected and sent as one run.
+//!
+//! Nobody waits for room in the socket's send buffer here, as the engine's lock is held. When that is full, what was
+//! taken from the core (a run, and the beginning of another) waits to be sent on, and everything else stays in the cores.
 
 use crate::reach::Seeds;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use unisono_core::{Destination, Group, Time};
-use unisono_udp::Socket;
+use unisono_udp::{Progress, Socket};
 
 /// Most bytes of a run.
 const RUN_BYTES_MAX: usize = 60_000;
@@ -30,8 +34,17 @@ pub(crate) struct Outbox {
     /// The last one was shorter: the run is complete.
     complete: bool,
     addresses: Vec<SocketAddr>,
-    /// Datagrams that the system refused to send.
-    refused: u64,
+    /// What waits for room, at most two.
+    unsent: VecDeque<Unsent>,
+}
+
+/// A run on its way.
+#[derive(Debug)]
+struct Unsent {
+    run: Vec<u8>,
+    segment_bytes: usize,
+    addresses: Vec<SocketAddr>,
+    progress: Progress,
 }
 
 impl Outbox {
@@ -43,14 +56,16 @@ impl Outbox {
             segment_bytes: 0,
             complete: false,
             addresses: Vec::new(),
-            refused: 0,
+            unsent: VecDeque::new(),
         }
     }
 
-    /// Sends everything that `group` has to send now. Returns whether that was anything.
-    pub(crate) fn drain(&mut self, group: &mut Group, reach: &Reach, now: Time) -> bool {
+    /// Sends everything that `group` has to send now, as far as there is room.
+    pub(crate) fn drain(&mut self, group: &mut Group, reach: &Reach, now: Time) {
         let mut destination = None;
-        while let Some(next) = group.poll_transmit(now, &mut self.datagram) {
+        while self.unsent.is_empty()
+            && let Some(next) = group.poll_transmit(now, &mut self.datagram)
+        {
             if destination != Some(next) || !self.takes() {
                 self.send(destination, group, reach);
                 destination = Some(next);
@@ -60,7 +75,22 @@ impl Outbox {
             self.run.extend_from_slice(&self.datagram);
         }
         self.send(destination, group, reach);
-        destination.is_some()
+    }
+
+    /// There is no room to send.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends on what waits for room. Returns whether there is room again.
+    pub(crate) fn send_on(&mut self) -> bool {
+        while let Some(Unsent { run, segment_bytes, addresses, progress }) = self.unsent.front_mut() {
+            if !self.socket.send_on(run, *segment_bytes, addresses, progress) {
+                return false;
+            }
+            self.unsent.pop_front();
+        }
+        true
     }
 
     /// The datagram can be added to the run.
@@ -88,7 +118,12 @@ impl Outbox {
                 self.addresses.retain(|address| *address != own);
             }
         }
-        self.refused += self.socket.send(&self.run, self.segment_bytes, &self.addresses) as u64;
+        let mut progress = Progress::default();
+        let segment_bytes = self.segment_bytes;
+        if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {
+            let (run, addresses) = (std::mem::take(&mut self.run), std::mem::take(&mut self.addresses));
+            self.unsent.push_back(Unsent { run, segment_bytes, addresses, progress });
+        }
         self.run.clear();
         self.complete = false;
     }

@@ -36,11 +36,10 @@ impl Parker {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// Sleeps until woken or until `timeout` has passed. To be called by its own thread.
-    pub(crate) fn park(&self, timeout: Option<Duration>) {
-        let begin = Instant::now();
+    /// Sleeps until woken or until then. To be called by its own thread.
+    pub(crate) fn park(&self, until: Option<Instant>) {
         while !self.woken() {
-            match timeout.map(|timeout| timeout.saturating_sub(begin.elapsed())) {
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => thread::park(),
                 Some(Duration::ZERO) => return,
                 Some(rest) => thread::park_timeout(rest),
@@ -89,7 +88,7 @@ mod tests {
     #[test]
     fn a_parked_thread_sleeps_until_woken_and_no_longer_than_told() {
         let (parker, waker) = Parker::mine();
-        parker.park(Some(Duration::from_millis(1)));
+        parker.park(Some(Instant::now() + Duration::from_millis(1)));
         assert!(!parker.woken());
         let other = thread::spawn(move || waker.wake());
         parker.park(None);

@@ -1,10 +1,10 @@
 //! What an engine knows, behind its lock: the members, their timers, and who sits.
 
 use super::outbox::{Outbox, Reach};
-use super::seat::{Received, Seat};
+use super::seat::{LISTENERS, Received, Seat, Sockets, UNICAST};
 use super::slot::Slot;
 use super::turn::Turn;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,7 +14,7 @@ use unisono_udp::Socket;
 /// See the module.
 pub(crate) struct State {
     slots: Vec<Option<Slot>>,
-    by_tag: HashMap<GroupTag, usize>,
+    by_tag: BTreeMap<GroupTag, usize>,
     /// Never later than the deadline of the slot; found out when it is over.
     timers: BTreeSet<(Time, usize)>,
     dirty: Vec<usize>,
@@ -23,8 +23,10 @@ pub(crate) struct State {
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// Who must be woken once the lock is released.
     pub(crate) wakes: Vec<Waker>,
-    /// All sockets, the unicast one first; replaced when one comes or goes.
-    pub(crate) sockets: Arc<[Arc<Socket>]>,
+    /// All sockets; replaced when one comes or goes.
+    pub(crate) sockets: Arc<Sockets>,
+    /// The key of the next listener.
+    next_key: u64,
     /// Who sits.
     pub(crate) turn: Turn,
     /// The bell was rung and nobody has silenced it yet.
@@ -36,24 +38,24 @@ pub(crate) struct State {
 }
 
 struct Listener {
-    socket: Arc<Socket>,
+    key: u64,
     groups: usize,
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>) -> State {
-        let sockets: Arc<[Arc<Socket>]> = Arc::new([unicast.clone()]);
+    pub(crate) fn new(unicast: Arc<Socket>, seat: Seat) -> State {
         State {
+            sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
+            next_key: LISTENERS,
             slots: Vec::new(),
-            by_tag: HashMap::new(),
+            by_tag: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             own_address: unicast.address(),
             outbox: Outbox::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
-            turn: Turn::new(Seat::new(sockets.clone())),
-            sockets,
+            turn: Turn::new(seat),
             rung: false,
             members: 0,
             closed: false,
@@ -71,7 +73,9 @@ impl State {
 
     /// Whoever sits has to look at this again before it would by itself.
     pub(crate) fn calls(&self) -> bool {
-        self.is_empty() || self.turn.sleeps_past(self.deadline()) || self.turn.lacks(&self.sockets)
+        self.is_empty()
+            || self.turn.sleeps_past(self.deadline())
+            || self.turn.lacks(&self.sockets, self.lacks_room())
     }
 
     /// Listens to the address for one group more.
@@ -84,9 +88,10 @@ impl State {
             SocketAddr::V4(own) => Some(own),
             SocketAddr::V6(_) => None,
         };
-        let socket = Arc::new(Socket::listen(address, interface, own)?);
-        self.listeners.insert(*address.ip(), Listener { socket, groups: 1 });
-        self.renew_sockets();
+        let (socket, key) = (Socket::listen(address, interface, own)?, self.next_key);
+        self.next_key += 1;
+        self.listeners.insert(*address.ip(), Listener { key, groups: 1 });
+        Arc::make_mut(&mut self.sockets).insert(key, Arc::new(socket));
         Ok(())
     }
 
@@ -95,16 +100,9 @@ impl State {
         let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
         listener.groups -= 1;
         if listener.groups == 0 {
+            Arc::make_mut(&mut self.sockets).remove(&listener.key);
             self.listeners.remove(address.ip());
-            self.renew_sockets();
         }
-    }
-
-    fn renew_sockets(&mut self) {
-        let unicast = self.sockets[0].clone();
-        self.sockets = std::iter::once(unicast)
-            .chain(self.listeners.values().map(|listener| listener.socket.clone()))
-            .collect();
     }
 
     /// Takes a member in; returns its index.
@@ -126,6 +124,16 @@ impl State {
         self.slots[index].as_mut().unwrap_or_else(|| unreachable!("a handle keeps its slot"))
     }
 
+    /// Events were taken, or passed over, from which something may follow as soon as the slot is served. Returns
+    /// whether.
+    pub(crate) fn touch_if_events_matter(&mut self, index: usize) -> bool {
+        let matters = self.slot(index).group.events_matter();
+        if matters {
+            self.touch(index);
+        }
+        matters
+    }
+
     /// Its core was given something: it has to be served.
     pub(crate) fn touch(&mut self, index: usize) {
         if let Some(slot) = &mut self.slots[index]
@@ -134,6 +142,12 @@ impl State {
             slot.dirty = true;
             self.dirty.push(index);
         }
+    }
+
+    /// The one who sits goes to sleep, at the latest until then.
+    pub(crate) fn sit_down(&mut self, seat: &mut Seat, until: Time) {
+        let lacks_room = self.lacks_room();
+        self.turn.sleep(seat, &self.sockets, lacks_room, until);
     }
 
     /// Gives each datagram to the member it is for.
@@ -158,6 +172,10 @@ impl State {
 
     /// Lets due timers run and serves everybody who was touched.
     pub(crate) fn settle(&mut self, now: Time) {
+        if self.outbox.is_full() && self.outbox.send_on() {
+            // Whoever it was that could not send.
+            (0..self.slots.len()).for_each(|index| self.touch(index));
+        }
         while let Some((time, index)) = self.timers.first().copied()
             && time <= now
         {
@@ -210,5 +228,10 @@ impl State {
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |(time, _)| *time)
+    }
+
+    /// There is no room to send.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.outbox.is_full()
     }
 }

@@ -1,12 +1,11 @@
 //! Whose turn it is to sit: the rules by which the seat passes between threads, apart from any thread.
 
 use super::park::Parker;
-use super::seat::Seat;
+use super::seat::{Seat, Sockets};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_udp::Socket;
 
 /// How long the seat stays free before the background thread takes it.
 const VACANCY_MAX: Duration = Duration::from_millis(2);
@@ -20,7 +19,9 @@ pub(crate) struct Turn {
     /// Nothing while somebody sits.
     seat: Option<Box<Seat>>,
     /// The sockets that whoever sits waits for.
-    sockets: Arc<[Arc<Socket>]>,
+    sockets: Arc<Sockets>,
+    /// It waits for room to send too.
+    awaits_room: bool,
     /// Whoever sits sleeps until then, unless the bell wakes it.
     sleeps_until: Time,
     background_sits: bool,
@@ -49,7 +50,8 @@ pub(crate) enum Next {
 impl Turn {
     pub(crate) fn new(seat: Seat) -> Turn {
         Turn {
-            sockets: seat.sockets.clone(),
+            sockets: Arc::default(),
+            awaits_room: false,
             seat: Some(Box::new(seat)),
             sleeps_until: Time::ZERO,
             background_sits: false,
@@ -76,11 +78,15 @@ impl Turn {
         self.background_sits = false;
     }
 
-    /// The one who sits goes to sleep, waiting for its sockets.
-    pub(crate) fn sleep(&mut self, seat: &mut Seat, sockets: &Arc<[Arc<Socket>]>, until: Time) {
-        if !Arc::ptr_eq(&seat.sockets, sockets) {
-            seat.sockets = sockets.clone();
+    /// The one who sits goes to sleep, waiting for these sockets, and for room to send if that is lacking.
+    pub(crate) fn sleep(&mut self, seat: &mut Seat, sockets: &Arc<Sockets>, lacks_room: bool, until: Time) {
+        if !Arc::ptr_eq(&self.sockets, sockets) {
+            seat.attend(sockets);
             self.sockets = sockets.clone();
+        }
+        if self.awaits_room != lacks_room {
+            seat.await_room(lacks_room);
+            self.awaits_room = lacks_room;
         }
         self.sleeps_until = until;
     }
@@ -95,9 +101,14 @@ impl Turn {
         self.seat.is_none() && deadline < self.sleeps_until
     }
 
-    /// Somebody sits who waits for other sockets than these.
-    pub(crate) fn lacks(&self, sockets: &Arc<[Arc<Socket>]>) -> bool {
-        self.seat.is_none() && !Arc::ptr_eq(&self.sockets, sockets)
+    /// Somebody sits who waits for other sockets than these, or does not wait for room that is lacking.
+    pub(crate) fn lacks(&self, sockets: &Arc<Sockets>, lacks_room: bool) -> bool {
+        self.seat.is_none() && (!Arc::ptr_eq(&self.sockets, sockets) || (lacks_room && !self.awaits_room))
+    }
+
+    /// Nobody sits.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.seat.is_some()
     }
 
     pub(crate) fn background_sits(&self) -> bool {
@@ -168,12 +179,11 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
     use std::task::Waker;
+    use unisono_udp::Bell;
 
     fn turn() -> Turn {
-        let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        Turn::new(Seat::new(Arc::new([Arc::new(socket)])))
+        Turn::new(Seat::new(&Bell::new().unwrap()).unwrap())
     }
 
     fn at(micros: u64) -> Time {
@@ -265,14 +275,14 @@ mod tests {
         let mut turn = turn();
         assert!(!turn.sleeps_past(at(1)));
         let mut seat = turn.take(at(1), false).unwrap();
-        let same = seat.sockets.clone();
-        turn.sleep(&mut seat, &same, at(100));
+        let same = turn.sockets.clone();
+        turn.sleep(&mut seat, &same, false, at(100));
         assert!(turn.sleeps_past(at(99)) && !turn.sleeps_past(at(100)));
-        let other: Arc<[Arc<Socket>]> = same.iter().cloned().collect();
-        assert!(!turn.lacks(&same) && turn.lacks(&other));
+        let other = Arc::default();
+        assert!(!turn.lacks(&same, false) && turn.lacks(&other, false) && turn.lacks(&same, true));
         turn.rise();
         assert!(!turn.sleeps_past(at(1)));
-        turn.sleep(&mut seat, &other, at(100));
-        assert!(!turn.lacks(&other));
+        turn.sleep(&mut seat, &other, true, at(100));
+        assert!(!turn.lacks(&other, true) && !turn.lacks(&other, false));
     }
 }
