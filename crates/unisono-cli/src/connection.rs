@@ -3,8 +3,9 @@
 use crate::arguments::Transport;
 use crate::output::visible;
 use crate::problem::Problem;
+use crate::seeds;
 use crate::settings::Settings;
-use crate::standstill;
+use crate::watch;
 use std::io::ErrorKind;
 use std::path::Path;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
@@ -51,7 +52,7 @@ fn load_key(path: &Path) -> Result<Key, Problem> {
 
 /// Joins the group, or founds it with this resilience if nobody answers. Says aloud if nothing protects it, and if
 /// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
-/// member, if the group stands still.
+/// member, if the group stands still, or is spoken of under another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
@@ -59,6 +60,7 @@ pub(crate) fn enter(
     resilience: u8,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
+    seeds::warn_of_unresolved(&settings.seeds);
     let config = GroupConfig { resilience, ..GroupConfig::default() };
     let entered = patiently(|| Group::join_or_create(group, config.clone(), "", &options))?;
     if options.key.is_none() {
@@ -69,7 +71,7 @@ pub(crate) fn enter(
         let (name, asked) = (visible(group), asked(settings));
         eprintln!("unisono: nobody answered for {name} {asked}: founded it");
     }
-    standstill::watch(group, &entered)?;
+    watch::watch(group, &entered, options.key.is_some())?;
     Ok(entered)
 }
 
@@ -127,9 +129,10 @@ impl From<KeyError> for Problem {
 impl From<OpenError> for Problem {
     fn from(error: OpenError) -> Problem {
         match error {
-            OpenError::Join(_) | OpenError::Socket { .. } | OpenError::AddressInUse { .. } => {
-                Problem::failed(error)
-            }
+            OpenError::Join(_)
+            | OpenError::OtherKey { .. }
+            | OpenError::Socket { .. }
+            | OpenError::AddressInUse { .. } => Problem::failed(error),
             _ => Problem::usage(error),
         }
     }

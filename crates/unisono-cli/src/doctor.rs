@@ -10,7 +10,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use serde_json::json;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 use unisono::{DEFAULT_PORT, Key};
 
@@ -92,6 +92,10 @@ fn address(settings: &Settings) -> IpAddr {
 
 fn key(settings: &Settings) -> Finding {
     match &settings.key {
+        None if settings.insecure => Good(
+            "none, and --insecure: anyone on the network can read and forge what is sent (`unisono keygen FILE` makes one)"
+                .into(),
+        ),
         None => Good("none: everything stays on this machine (`unisono keygen FILE` makes one)".into()),
         Some(path) => match Key::load(path) {
             Ok(_) => Good(format!("{} can be read, and by nobody else", path.display())),
@@ -128,16 +132,9 @@ fn seeds(settings: &Settings) -> Finding {
     }
     let mut found = Vec::new();
     for seed in &settings.seeds {
-        let with_port = seed.to_socket_addrs().or_else(|_| (seed.as_str(), DEFAULT_PORT).to_socket_addrs());
-        match with_port {
-            Ok(addresses) => found.extend(addresses.map(|address| address.to_string())),
-            Err(error) => {
-                let host = seed.rsplit_once(':').map_or(seed.as_str(), |(host, _)| host);
-                return Bad(
-                    format!("{seed} has no address: {error}"),
-                    format!("type `getent hosts {host}`, and check the spelling"),
-                );
-            }
+        match crate::seeds::addresses(seed) {
+            Ok(addresses) => found.extend(addresses.iter().map(SocketAddr::to_string)),
+            Err(error) => return Bad(format!("{seed} has no address: {error}"), crate::seeds::advice(seed)),
         }
     }
     Good(found.join(", "))

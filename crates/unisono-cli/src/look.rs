@@ -5,6 +5,7 @@ use crate::connection;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
 use crate::roster;
+use crate::seeds;
 use crate::settings::Settings;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -64,7 +65,8 @@ pub(crate) struct Why {
 const STATS_HELP: &str = "\
 What is counted, since each member began:
   datagrams sent, received   a multicast counts once, otherwise each copy
-  malformed                  dropped: not ours, damaged, or sealed with another key
+  malformed                  dropped: not ours, or damaged
+  foreign                    dropped: of a group of this name, but under another key
   replayed                   dropped: came before
   stale                      dropped: of another epoch, or from a stranger
   messages sent, delivered   this member's own with a place; those of all
@@ -106,6 +108,7 @@ pub(crate) enum View {
 
 pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let options = connection::options(settings, None)?;
+    seeds::warn_of_unresolved(&settings.seeds);
     let Some(interval) = look.watch else {
         return once(view, &look.group, &options, output);
     };
@@ -121,7 +124,9 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
 
 fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(), Problem> {
     let report = unisono::look(group, options, PATIENCE).map_err(|error| match error {
-        LookError::NoAnswer => Problem::failed(format!("{}: {error}", visible(group))),
+        LookError::NoAnswer | LookError::OtherKey { .. } => {
+            Problem::failed(format!("{}: {error}", visible(group)))
+        }
         error => error.into(),
     })?;
     match view {
@@ -413,11 +418,12 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
 }
 
 /// The counters by name.
-fn counted(counters: &Counters) -> [(&'static str, u64); 12] {
+fn counted(counters: &Counters) -> [(&'static str, u64); 13] {
     [
         ("datagrams_sent", counters.datagrams_sent),
         ("datagrams_received", counters.datagrams_received),
         ("malformed", counters.malformed),
+        ("foreign", counters.foreign),
         ("replayed", counters.replayed),
         ("stale", counters.stale),
         ("messages_sent", counters.messages_sent),

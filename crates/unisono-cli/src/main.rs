@@ -26,13 +26,14 @@ mod problem;
 mod processes;
 mod progress;
 mod roster;
+mod seeds;
 mod send;
 mod settings;
 mod signals;
 mod sim;
-mod standstill;
 mod text_file;
 mod trial;
+mod watch;
 mod worker;
 
 use arguments::{Arguments, Command};

@@ -105,7 +105,7 @@ fn wait_for_members(
         let asked = Instant::now();
         match unisono::look(group, &options, LOOK) {
             Ok(report) if report.members.len() >= members => return Ok(()),
-            Ok(_) | Err(LookError::NoAnswer) => {
+            Ok(_) | Err(LookError::NoAnswer | LookError::OtherKey { .. }) => {
                 std::thread::sleep((LOOK / 3).saturating_sub(asked.elapsed()))
             }
             Err(error) => return Err(error.into()),

@@ -87,6 +87,22 @@ fn bad_usage_and_bad_configuration_are_status_2() {
     }
 }
 
+#[test]
+fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
+    // Nobody is to found a second group because DNS does not answer.
+    for command in [&["listen", "x"][..], &["send", "x", "text"], &["members", "x"]] {
+        let output = unisono([command, &["--seeds", "nowhere.invalid"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+        assert!(said.contains("none of the seeds (nowhere.invalid)") && said.contains("getent"), "{said}");
+    }
+    let output = unisono(["members", "x", "--seeds", "nowhere.invalid,127.0.0.1:9"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (warned, failed) =
+        (said.find("nowhere.invalid has no address"), said.find("no member of this group"));
+    assert!(warned.is_some() && warned < failed, "{said}");
+}
+
 // Settings, seeds and keys may come from somebody else's file, and are quoted in what is said of them.
 #[test]
 fn what_is_quoted_steers_no_terminal() {
@@ -220,6 +236,10 @@ fn the_doctor_says_good_or_what_to_do() {
         assert_eq!(check(bad)["good"], false, "{text}");
         assert!(check(bad)["advice"].is_string(), "{text}");
     }
+    assert!(check("key")["finding"].is_string(), "{text}");
+    let open = unisono(["doctor", "--insecure"]);
+    let open = String::from_utf8_lossy(&open.stdout).into_owned();
+    assert!(open.contains("anyone on the network") && !open.contains("stays on this machine"), "{open}");
     assert_eq!(check("datagrams")["good"], true, "{text}");
     assert!(["seeds", "multicast", "buffers", "clock"].iter().all(|name| check(name)["good"].is_boolean()));
     assert!(json(&output)["bad"].as_u64().unwrap() >= 2);

@@ -150,6 +150,53 @@ fn whoever_finds_nobody_is_told_so() {
 }
 
 #[test]
+fn whoever_has_another_key_is_told_so() {
+    let _alone = alone();
+    let name = group("keys");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    for key in ["ours", "other"] {
+        assert_eq!(unisono(["keygen", &file(key)]).status.code(), Some(0));
+    }
+    let [ours, other] = ["ours", "other"].map(file);
+    let with =
+        |key: &'static str| ["--bind", "127.0.0.1", "--key", if key == "ours" { &ours } else { &other }];
+    let _ann = Background::listen(&name, &with("ours"));
+    let mut bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["listen", &name])
+        .args(with("ours"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while json(&unisono([&["members", &name, "--json"][..], &with("ours")].concat()))["members"]
+        .as_array()
+        .unwrap()
+        .len()
+        < 2
+    {
+        assert!(Instant::now() < deadline, "bob does not come in");
+    }
+    for stranger in [&with("other")[..], &[]] {
+        let looked = unisono([&["members", &name][..], stranger].concat());
+        let said = String::from_utf8_lossy(&looked.stderr).into_owned();
+        assert_eq!(looked.status.code(), Some(1), "{said}");
+        assert!(said.contains("under another key"), "{said}");
+    }
+    // Those who are in heard it as well.
+    let lines = BufReader::new(bob.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let (to, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        lines.filter(|line| line.contains("under another key")).try_for_each(|line| to.send(line))
+    });
+    let told = told.recv_timeout(PATIENCE);
+    bob.kill().unwrap();
+    bob.wait().unwrap();
+    assert!(told.is_ok(), "bob hears a stranger and says nothing");
+}
+
+#[test]
 fn whoever_is_left_without_a_quorum_is_told_so() {
     let _alone = alone();
     let name = group("still");

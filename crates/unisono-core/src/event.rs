@@ -209,9 +209,15 @@ pub enum JoinFailure {
     /// Trying again is safe; founding another would split it.
     Halted,
     /// The group has as many members as it allows.
-    Full,
+    Full {
+        /// The member that said so.
+        by: SocketAddr,
+    },
     /// The fixed list of names does not have this one.
-    NameRefused,
+    NameRefused {
+        /// The member that said so.
+        by: SocketAddr,
+    },
     /// The group was found but took too long to let us in; trying again is safe.
     TimedOut,
     /// A reset came between; trying again is safe.

@@ -136,6 +136,9 @@ pub struct Counters {
     pub datagrams_received: u64,
     /// Datagrams dropped: not ours, not intact, or not decodable.
     pub malformed: u64,
+    /// Datagrams dropped: of a group of this name, but under another key, or of another group. Until it is in, a joiner
+    /// cannot tell those of its own group from them.
+    pub foreign: u64,
     /// Datagrams dropped: seen before.
     pub replayed: u64,
     /// Datagrams dropped: of another epoch or from a stranger.

@@ -5,7 +5,7 @@ use crate::engine::{Attempt, Interest, Slot};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
-use unisono_core::{Event, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
+use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
 
 /// Most events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -19,7 +19,10 @@ pub(crate) fn enter(slot: &mut Slot) -> Attempt<Result<(), OpenError>> {
         Some(_) => return Attempt::Done(Ok(())),
         None => return Attempt::Wait(Interest::Event),
     };
-    Attempt::Done(Err(OpenError::Join(failure)))
+    Attempt::Done(Err(match (failure, slot.group.info().foreign) {
+        (JoinFailure::NotFound, Some(address)) => OpenError::OtherKey { address },
+        (failure, _) => OpenError::Join(failure),
+    }))
 }
 
 /// Waits for an event.

@@ -66,7 +66,10 @@ pub enum OpenError {
         source: io::Error,
     },
     /// None of the seeds has an address.
-    #[error("none of the seeds ({seeds}) has an address: check their spelling, and that DNS answers")]
+    #[error(
+        "none of the seeds ({seeds}) has an address, so there is nobody to ask: check their spelling, and that DNS answers \
+         (`getent hosts NAME`); whoever is to found the group without asking anybody does without seeds"
+    )]
     Seeds {
         /// As given.
         seeds: String,
@@ -77,6 +80,12 @@ pub enum OpenError {
     #[error("this process already has a member of this group at {address}: give the second one another port")]
     AlreadyMember {
         /// The address.
+        address: SocketAddr,
+    },
+    /// Nobody answered, and somebody speaks of a group of this name in a way that this process cannot open.
+    #[error("{}", other_key(*address))]
+    OtherKey {
+        /// Who.
         address: SocketAddr,
     },
     /// A parameter is out of range.
@@ -90,6 +99,13 @@ pub enum OpenError {
 /// As the user gave it: any free port is no port.
 fn chosen(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
+}
+
+fn other_key(address: SocketAddr) -> String {
+    format!(
+        "nobody answered for this group, but {address} speaks of one of this name under another key, or with one where \
+         this process has none: use the key file that the members use (--key FILE, Options::key)"
+    )
 }
 
 fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
@@ -110,10 +126,14 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             "the group is there but stands still: it is being reset, try again; or too few of its members are left to \
              go on, see `unisono why`, and end them to found it anew"
         }
-        JoinFailure::Full => "the group has as many members as its founder allowed",
-        JoinFailure::NameRefused => {
-            "the group admits a fixed list of names, and this one is not on it: set --name \
-             (Options::name)"
+        JoinFailure::Full { by } => {
+            return format!("{by} refused: the group has as many members as its founder allowed").into();
+        }
+        JoinFailure::NameRefused { by } => {
+            return format!(
+                "{by} refused: the group admits a fixed list of names, and this one is not on it: set --name (Options::name)"
+            )
+            .into();
         }
         JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",
         JoinFailure::Reset => "the group was reset while we joined: try again",
@@ -180,6 +200,13 @@ pub enum LookError {
     /// The question could not be sent.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// No member answered in time, and somebody speaks of a group of this name in a way that this process cannot
+    /// open.
+    #[error("{}", other_key(*address))]
+    OtherKey {
+        /// Who.
+        address: SocketAddr,
+    },
     /// No member answered in time.
     #[error(
         "no member of this group answered: check its name, that a member runs, that both use the same key, \

@@ -36,9 +36,10 @@ impl Opening<'_> {
         known: Result<Vec<SocketAddr>, OpenError>,
     ) -> Result<Shared, OpenError> {
         let known = match self.entry {
-            // Nobody may be there yet.
-            Entry::Found(_) | Entry::JoinOrFound(_) | Entry::Form(..) => known.unwrap_or_default(),
-            Entry::Join => known?,
+            // Nobody is asked, or nobody may be there yet.
+            Entry::Found(_) | Entry::Form(..) => known.unwrap_or_default(),
+            // Whoever cannot ask is not to found a second group.
+            Entry::Join | Entry::JoinOrFound(_) => known?,
         };
         let options = self.options;
         let place = Place::choose(options, &known)?;

@@ -8,17 +8,21 @@ use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::{Place, Seeds, multicast_address, port};
 use bytes::BytesMut;
+use std::io;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, Writer, decode_report, open,
-    seal,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind, Writer,
+    decode_report, open, seal,
 };
 use unisono_core::{EpochTag, GroupTag, Instance, Uid};
-use unisono_udp::{Receiver, Socket};
+use unisono_udp::{Receiver, Socket, Watch};
 
 /// How long to wait for an answer before the question is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// What comes to the socket that asks, and what is heard besides.
+const ANSWERS: u64 = 0;
+const HEARD: u64 = 1;
 
 /// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts;
 /// with the key of `options`, only one that is sealed under it.
@@ -39,26 +43,46 @@ pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, 
     } else {
         known
     };
+    // Nobody answers a question that does not open; what members tell each other shows that they are there.
+    let heard = place
+        .interface
+        .filter(|_| seeds.is_empty())
+        .and_then(|interface| Socket::listen(multicast_address(tag), interface, None).ok());
+    let mut watch = watch(&socket, heard.as_ref())
+        .map_err(|source| OpenError::Socket { what: "wait for answers", source })?;
     let mut asker = Asker::new(tag, options)?;
     let mut receiver = Receiver::new();
-    let mut answer = None;
+    let (mut answer, mut foreign) = (None, None);
     while answer.is_none() && begin.elapsed() < timeout {
         let question = asker.question();
         socket.send(&question, question.len(), &destinations);
         let asked = Instant::now();
         while answer.is_none() && asked.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
             let left = ASK_AGAIN.saturating_sub(asked.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
-            if socket.wait(Some(left)) {
+            for &key in watch.wait(Some(Instant::now() + left)).keys() {
+                let socket = if key == ANSWERS { &socket } else { heard.as_ref().unwrap_or(&socket) };
                 // An error is one datagram's.
-                let _ = receiver.receive(&socket, |_, datagram| {
-                    if answer.is_none() {
+                let _ = receiver.receive(socket, |from, datagram| {
+                    if key != ANSWERS {
+                        foreign = foreign.or(asker.is_deaf_to(&datagram).then_some(from));
+                    } else if answer.is_none() {
                         answer = asker.answer(datagram);
                     }
                 });
             }
         }
     }
-    answer.ok_or(LookError::NoAnswer)
+    answer.ok_or(match foreign {
+        Some(address) => LookError::OtherKey { address },
+        None => LookError::NoAnswer,
+    })
+}
+
+fn watch(answers: &Socket, heard: Option<&Socket>) -> io::Result<Watch> {
+    let watch = Watch::new()?;
+    watch.add(answers, ANSWERS)?;
+    heard.map_or(Ok(()), |heard| watch.add(heard, HEARD))?;
+    Ok(watch)
 }
 
 /// Somebody outside of a group, with a life and packet numbers of its own.
@@ -96,6 +120,14 @@ impl Asker {
             .frame(&Frame::Ask { nonce: self.nonce, room: PADDED_BYTES as u32 });
         seal(&mut datagram, &header, &Asker::context(self.uid), &mut *self.protection);
         datagram
+    }
+
+    /// Somebody speaks of the group, and this asker could not know what.
+    fn is_deaf_to(&self, datagram: &[u8]) -> bool {
+        let Ok(header) = Header::parse(datagram) else { return false };
+        let readable = (header.protection, self.protection.kind())
+            == (ProtectionKind::Checksum, ProtectionKind::Checksum);
+        header.group == self.tag && header.epoch != EpochTag::OUTSIDE && !readable
     }
 
     /// The report in a datagram, if it is an answer to this question.

@@ -282,12 +282,16 @@ fn with_a_key_those_who_hold_it_are_among_themselves() {
     assert_eq!(messages(&first, 1)[0].2, "secret");
     for stranger in [with(&theirs), options()].map(hasty) {
         let refused = Group::join(&name, "", &stranger);
-        assert!(matches!(refused, Err(OpenError::Join(JoinFailure::NotFound))), "{refused:?}");
+        // They may hear that somebody is there, and nothing else.
+        let out = |error: &OpenError| {
+            matches!(error, OpenError::Join(JoinFailure::NotFound) | OpenError::OtherKey { .. })
+        };
+        assert!(refused.as_ref().is_err_and(out), "{refused:?}");
         let looked = look(&name, &stranger, Duration::from_millis(150));
-        assert!(matches!(looked, Err(LookError::NoAnswer)), "{looked:?}");
+        assert!(matches!(looked, Err(LookError::NoAnswer | LookError::OtherKey { .. })), "{looked:?}");
     }
     assert_eq!(look(&name, &with(&ours), PATIENCE).unwrap().members.len(), 2);
-    assert!(first.counters().malformed > 0);
+    assert!(first.counters().foreign > 0);
 }
 
 #[test]
@@ -321,6 +325,55 @@ fn who_looks_at_many_members_is_told_how_many_did_not_fit() {
     assert_eq!(report.members.len() + report.members_omitted, groups.len());
     let all = groups[0].report();
     assert_eq!((all.members.len(), all.members_omitted), (groups.len(), 0));
+}
+
+#[test]
+fn another_key_is_told_of_on_both_sides() {
+    let name = fresh_name("keys");
+    let with = |byte| Options {
+        key: Some(Key::from_bytes([byte; 32])),
+        bind: Some("127.0.0.1:0".parse().unwrap()),
+        ..options()
+    };
+    let first = Group::create(&name, GroupConfig::default(), &with(1)).unwrap();
+    let second = Group::join(&name, "", &with(1)).unwrap();
+    assert_eq!((first.info().foreign, second.info().foreign), (None, None));
+    // Whoever has another key, or none, hears that the group is there.
+    for stranger in [with(2), options()] {
+        let joined = Group::join(&name, "", &stranger);
+        assert!(matches!(joined, Err(OpenError::OtherKey { .. })), "{joined:?}");
+        let looked = look(&name, &stranger, Duration::from_millis(1500));
+        assert!(matches!(looked, Err(LookError::OtherKey { .. })), "{looked:?}");
+    }
+    // The members heard them too; who enters later did not, and what it could not open yet was its own group's.
+    assert!(first.info().foreign.is_some() && first.counters().foreign > 0);
+    assert_eq!(first.counters().malformed, 0);
+    let third = Group::join(&name, "", &with(1)).unwrap();
+    assert_eq!(third.info().foreign, None);
+    // Another founder learns it as soon as somebody speaks.
+    let other = Group::join_or_create(&name, GroupConfig::default(), "", &with(2)).unwrap();
+    assert_eq!(other.info().members.len(), 1);
+    let deadline = Instant::now() + PATIENCE;
+    while other.info().foreign.is_none() {
+        other.receive_timeout(Duration::from_millis(10)).unwrap();
+        assert!(Instant::now() < deadline, "nobody is heard");
+    }
+}
+
+#[test]
+fn whoever_is_refused_is_told_by_whom_and_why() {
+    let name = fresh_name("full");
+    let config = GroupConfig { members_max: 2, ..GroupConfig::default() };
+    let first = Group::create(&name, config, &options()).unwrap();
+    let _second = Group::join(&name, "", &options()).unwrap();
+    let refused = Group::join(&name, "", &options()).unwrap_err();
+    let by = first.members()[0].address;
+    assert!(matches!(refused, OpenError::Join(JoinFailure::Full { by: said }) if said == by), "{refused:?}");
+    assert!(refused.to_string().contains(&by.to_string()), "{refused}");
+    // Whoever cannot ask anybody does not found a second group.
+    let seeds = vec!["nowhere.invalid".into()];
+    let alone = Group::join_or_create(&name, GroupConfig::default(), "", &Options { seeds, ..options() });
+    assert!(matches!(alone, Err(OpenError::Seeds { .. })), "{alone:?}");
 }
 
 #[test]

@@ -266,6 +266,7 @@ impl Group {
             resilience: self.resilience_in(members.len()),
             resets: self.counters.resets,
             last_reset: self.last_reset,
+            foreign: self.foreign,
             members,
         }
     }

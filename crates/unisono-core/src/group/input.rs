@@ -12,7 +12,8 @@ use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, ReplayWindow, Watermarks, open,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, ProtectionKind, ReplayWindow,
+    Watermarks, open,
 };
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
@@ -70,7 +71,7 @@ impl Group {
         let instance = if outside { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: header.sender };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
-            self.counters.malformed += 1;
+            self.note_unopened(from, &header);
             return;
         };
         if outside {
@@ -81,6 +82,19 @@ impl Group {
             self.receive_strange(now, from, &header, payload, length);
         }
         self.settle(now);
+    }
+
+    /// Damaged on the way; or under another key, if it is not of this very epoch, which only those speak of who have
+    /// the key.
+    fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
+        let ours = header.epoch == self.epoch_tag && !matches!(self.phase, Phase::Locating);
+        let same_kind = header.protection == self.protection.kind();
+        if same_kind && (ours || header.protection == ProtectionKind::Checksum) {
+            self.counters.malformed += 1;
+        } else {
+            self.counters.foreign += 1;
+            self.foreign = Some(from);
+        }
     }
 
     // --- outside of any epoch ---
@@ -122,7 +136,9 @@ impl Group {
             Frame::Welcome(welcome) if self.has_asked(from) => {
                 self.handle_welcome(now, header.sender, welcome);
             }
-            Frame::Refused { reason } if self.has_asked(from) => self.handle_refused(now, reason),
+            Frame::Refused { reason } if self.has_asked(from) => {
+                self.handle_refused(now, from, reason);
+            }
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
             Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room),
             Frame::Form { .. }

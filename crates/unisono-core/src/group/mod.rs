@@ -34,6 +34,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::net::SocketAddr;
 use output::Mail;
 pub(crate) use output::Serve;
 
@@ -65,6 +66,8 @@ pub struct Group {
     /// When this member entered it.
     pub(crate) epoch_entered_at: Time,
     pub(crate) last_reset: Option<LastReset>,
+    /// Who spoke last of a group of this name in a way that does not open.
+    pub(crate) foreign: Option<SocketAddr>,
     /// Epochs and where they began, from that of the next entry to be delivered.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
@@ -159,6 +162,7 @@ impl Group {
             epoch_start: 0,
             epoch_entered_at: now,
             last_reset: None,
+            foreign: None,
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             hold: Hold::default(),

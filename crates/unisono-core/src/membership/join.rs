@@ -450,15 +450,15 @@ impl Group {
         asked.is_some_and(|here| here.orderer == address)
     }
 
-    pub(crate) fn handle_refused(&mut self, now: Time, reason: Refusal) {
+    pub(crate) fn handle_refused(&mut self, now: Time, by: SocketAddr, reason: Refusal) {
         if self.phase != Phase::Locating
             || self.joining.as_ref().is_none_or(|joining| joining.asked.is_none())
         {
             return;
         }
         match reason {
-            Refusal::Full => self.join_failed(JoinFailure::Full),
-            Refusal::Name => self.join_failed(JoinFailure::NameRefused),
+            Refusal::Full => self.join_failed(JoinFailure::Full { by }),
+            Refusal::Name => self.join_failed(JoinFailure::NameRefused { by }),
             Refusal::NotNow => {}
             Refusal::Cookie => self.start_over(now),
         }
@@ -482,6 +482,8 @@ impl Group {
         }
         self.instance = welcome.instance;
         self.config = welcome.config;
+        // What did not open until now may have been this very group's.
+        self.foreign = None;
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if let Some(here) = asked
             && self.peers.get(from).is_none()

@@ -17,7 +17,7 @@ use bytes::Bytes;
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 12 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 13 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: how many there are, how many of them follow.
 const LIST_HEAD_BYTES: usize = 4;
@@ -168,11 +168,12 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
 }
 
 /// The counters in the order in which they travel.
-fn counters(counters: &Counters) -> [u64; 12] {
+fn counters(counters: &Counters) -> [u64; 13] {
     let Counters {
         datagrams_sent,
         datagrams_received,
         malformed,
+        foreign,
         replayed,
         stale,
         messages_sent,
@@ -187,6 +188,7 @@ fn counters(counters: &Counters) -> [u64; 12] {
         datagrams_sent,
         datagrams_received,
         malformed,
+        foreign,
         replayed,
         stale,
         messages_sent,
@@ -204,6 +206,7 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         datagrams_sent: from.u64("datagrams sent")?,
         datagrams_received: from.u64("datagrams received")?,
         malformed: from.u64("malformed")?,
+        foreign: from.u64("foreign")?,
         replayed: from.u64("replayed")?,
         stale: from.u64("stale")?,
         messages_sent: from.u64("messages sent")?,

@@ -169,15 +169,16 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
 pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let head = (epoch(), any::<bool>(), uid(), uid(), mark(), any::<u8>(), mark(), mark(), mark());
     let state = (any::<[u32; 3]>(), duration(), option::of(last_reset()));
-    (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 12]>()).prop_map(
+    (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 13]>()).prop_map(
         |(head, state, members, waiting, counters)| {
             let (epoch, primary, reporter, orderer, term, resilience, end, accepted, stable) = head;
-            let [a, b, c, d, e, f, g, h, i, j, k, l] = counters;
+            let [a, b, c, foreign, d, e, f, g, h, i, j, k, l] = counters;
             let ([buffered, window, under_way], in_epoch, last_reset) = state;
             let counters = Counters {
                 datagrams_sent: a,
                 datagrams_received: b,
                 malformed: c,
+                foreign,
                 replayed: d,
                 stale: e,
                 messages_sent: f,
