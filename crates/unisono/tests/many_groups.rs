@@ -105,7 +105,7 @@ fn a_thousand_groups_share_a_process() {
     // Two engines, since a process has two members of each group: a thread each, a socket for each and one for
     // each of the multicast addresses, and what wakes them.
     assert!(threads <= 2, "{threads} threads");
-    assert!(files <= 2 * (1 + 32 + 4), "{files} files");
+    assert!(files <= 2 * (1 + 32 + 8), "{files} files");
     assert!(each < BYTES_EACH_MAX, "{each} bytes for each member");
     assert!(share < IDLE_SHARE_MAX, "{share} of a processor");
 
