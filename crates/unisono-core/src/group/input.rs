@@ -416,6 +416,9 @@ impl Group {
             peer.hears_multicast = marks.hears_multicast;
             self.audience_is_stale = true;
         }
+        // What anybody knows to be accepted is so, though who orders now may not be able to count it: a leaver tells those
+        // whom its log names, and no later ones.
+        self.note_accept_hint(marks.accepted, 0);
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
         if hears_us && self.order.is_acting() {
             self.note_hears_us(now, from);

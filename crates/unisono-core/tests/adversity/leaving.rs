@@ -171,3 +171,27 @@ fn a_leaver_that_hears_nobody_goes_after_a_minute() {
     assert_eq!(net.phase(1), Phase::Gone);
     assert_eq!(net.events[1].last(), Some(&Event::Excluded { epoch: None }));
 }
+
+// The orderer knows a leave accepted, nobody hears it say so, and it gives its role away. The leaver, which stores nothing past
+// its leave, goes on telling the old orderer that it holds it, and the new one can never count it. Whoever knows that something
+// is accepted says so.
+#[test]
+fn a_leave_that_the_old_orderer_knows_accepted_does_not_hold_up_the_new_one() {
+    let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    net.run(50 * MS);
+    net.leave(3);
+    net.run(LATENCY);
+    net.filter(|seen| {
+        let beats = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
+        if seen.from == 0 && beats && !seen.has_change() { LOST } else { PROMPT }
+    });
+    let place = net.group(1).marks().received + 1;
+    let accepted = |net: &Net| net.group(0).marks().accepted == place;
+    assert!(net.run_until(MS / 50, 1_000 * MS, accepted), "the case was not reached");
+    net.hand_over(0, 1);
+    net.run(2_000 * MS);
+    net.show("two seconds after the leave and the hand-over");
+    assert!(net.group(1).marks().acting, "the case was not reached");
+    assert_eq!(net.phase(3), Phase::Gone, "nobody tells m3 that it may go");
+}
