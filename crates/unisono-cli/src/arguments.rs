@@ -5,6 +5,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use unisono::Migration;
 
 /// Totally ordered group communication.
 ///
@@ -116,11 +117,13 @@ pub(crate) enum Transport {
 }
 
 /// Who gives the messages their places.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OrderChoice {
     /// One member, until it leaves or dies
     #[default]
     Sequencer,
+    /// One member; whoever sends nearly everything gets its role
+    Migrating,
 }
 
 impl OrderChoice {
@@ -128,6 +131,15 @@ impl OrderChoice {
     pub(crate) fn name(self) -> &'static str {
         match self {
             OrderChoice::Sequencer => "sequencer",
+            OrderChoice::Migrating => "migrating",
+        }
+    }
+
+    /// When the orderer's role moves.
+    pub(crate) fn migration(self) -> Migration {
+        match self {
+            OrderChoice::Sequencer => Migration::OnRequest,
+            OrderChoice::Migrating => Migration::ByLoad,
         }
     }
 }

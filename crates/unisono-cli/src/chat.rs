@@ -1,6 +1,6 @@
 //! `unisono chat`: listening and sending at once, for two hands.
 
-use crate::arguments::Common;
+use crate::arguments::{Common, OrderChoice};
 use crate::connection;
 use crate::listen::{self, RESILIENCE};
 use crate::outbox::Outbox;
@@ -31,13 +31,17 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "R")]
     resilience: Option<u8>,
 
+    /// Who gives the messages their places, if this founds the group
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
 pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let resilience = command.resilience.unwrap_or(RESILIENCE);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
+    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
     signals::leave_on_interrupt(&group)?;
     let (speaking, lines) = (group.clone(), send::read(Vec::new())?);
     std::thread::Builder::new().name("speaker".into()).spawn(move || speak(&speaking, &lines))?;

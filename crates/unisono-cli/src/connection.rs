@@ -1,6 +1,6 @@
 //! From settings to a place in a group.
 
-use crate::arguments::Transport;
+use crate::arguments::{OrderChoice, Transport};
 use crate::output::visible;
 use crate::problem::Problem;
 use crate::seeds;
@@ -50,18 +50,22 @@ fn load_key(path: &Path) -> Result<Key, Problem> {
     })
 }
 
-/// Joins the group, or founds it with this resilience if nobody answers. Says aloud if nothing protects it, and if
+/// What a founder chooses on the command line.
+pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
+    GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
+}
+
+/// Joins the group, or founds it like this if nobody answers. Says aloud if nothing protects it, and if
 /// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
 /// member, if the group stands still, or is spoken of under another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
     name: Option<&str>,
-    resilience: u8,
+    config: &GroupConfig,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
-    let config = GroupConfig { resilience, ..GroupConfig::default() };
     let entered = patiently(|| Group::join_or_create(group, config.clone(), "", &options))?;
     if options.key.is_none() {
         let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };

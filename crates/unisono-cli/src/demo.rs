@@ -75,7 +75,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;
     let resilience = command.resilience.unwrap_or(default);
     Problem::beyond(resilience, command.members)?;
-    let mut trial = Trial::begin(&vec![Location::here(None); members], resilience, settings)?;
+    let mut trial = Trial::begin(&vec![Location::here(None); members], resilience, command.order, settings)?;
     introduce(&trial, &command, output)?;
 
     let bar = progress::bar(command.messages, "messages delivered");
@@ -151,6 +151,9 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     output.say(format_args!(
         "{orderer} is the sequencer: it gives every message its place in the one order."
     ))?;
+    if command.order == OrderChoice::Migrating {
+        output.say("Whoever sends nearly everything for a while gets its role.")?;
+    }
     output.say(format_args!("All of them send, {} messages in all.", command.messages))
 }
 

@@ -1,6 +1,6 @@
 //! `unisono listen`: everything that happens in a group, in its order.
 
-use crate::arguments::Common;
+use crate::arguments::{Common, OrderChoice};
 use crate::connection;
 use crate::output::Output;
 use crate::printer::Printer;
@@ -40,6 +40,10 @@ pub(crate) struct Listen {
     #[arg(long, value_name = "R")]
     resilience: Option<u8>,
 
+    /// Who gives the messages their places, if this founds the group
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
     /// What the others call this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
@@ -49,8 +53,8 @@ pub(crate) struct Listen {
 }
 
 pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let resilience = command.resilience.unwrap_or(RESILIENCE);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
+    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
     signals::leave_on_interrupt(&group)?;
     let printer = Printer::new(output, command.min_members);
     print_events(&group, printer, command.resilience, command.count, output)

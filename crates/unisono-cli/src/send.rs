@@ -1,6 +1,6 @@
 //! `unisono send`: texts into a group, in their order, each exactly once.
 
-use crate::arguments::Common;
+use crate::arguments::{Common, OrderChoice};
 use crate::connection;
 use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
@@ -42,6 +42,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "K")]
     resilience: Option<u8>,
 
+    /// Who gives the messages their places, if this founds the group
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
     /// Wait until the group has so many members, this one not counted
     #[arg(long, value_name = "N")]
     min_members: Option<usize>,
@@ -65,8 +69,8 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;
     }
-    let resilience = command.resilience.unwrap_or(RESILIENCE);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), resilience)?;
+    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
     if let Ok(entered) = group.receive() {
         connection::warn_of_other_resilience(&entered, command.resilience);
     }

@@ -38,6 +38,25 @@ fn the_demonstration_survives_its_sequencer() {
 }
 
 #[test]
+fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
+    let _alone = alone();
+    let output = unisono(["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["order"], "migrating");
+    // One sends, so that once it is the sequencer the others' datagrams are spared.
+    let datagrams = |order: &str| {
+        let output = unisono(["bench", "latency", "--messages", "3000", "--order", order, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let summary = json(&output);
+        (summary["hand_overs"].as_u64(), summary["datagrams_per_message"].as_f64().unwrap_or(0.0))
+    };
+    let (moved, spared) = datagrams("migrating");
+    let (stayed, usual) = datagrams("sequencer");
+    assert_eq!(stayed, Some(0));
+    assert!(moved >= Some(1) && spared < usual - 0.3, "{moved:?}, {spared} datagrams in place of {usual}");
+}
+
+#[test]
 fn the_demonstration_tells_a_story_and_needs_nobody_to_die() {
     let _alone = alone();
     let output =

@@ -208,8 +208,9 @@ impl Group {
         left.unwrap_or(Ok(()))
     }
 
-    /// Gives the role of orderer to another member; only the orderer can. It is done with an
-    /// [`Event::HandedOver`].
+    /// Gives the role of orderer to another member; only the orderer can, and not in a group founded with
+    /// [`Migration::Never`](crate::Migration::Never). It is done with an [`Event::HandedOver`]. With
+    /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on from there.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
         self.shared().with(|slot, now| slot.group.hand_over(now, to))
     }

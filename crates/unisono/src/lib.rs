@@ -103,6 +103,9 @@
 //! waited for later, or dropped. [`Group::submit_all`] takes many messages, which travel together. A member
 //! may have [`GroupConfig::window`] messages under way, in order.
 //!
+//! Where one member sends much for a while, found the group with [`Migration::ByLoad`]: the role of orderer then
+//! goes to that member, whose messages need half the datagrams and no way to somebody else and back.
+//!
 //! Receive while you send: what a member does not receive presses back on everybody, itself included. Use a
 //! second thread with a clone of the handle, or say with [`Group::ignore_events`] that this member only
 //! sends.
@@ -148,8 +151,8 @@ pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
     ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
-    Member, MessageNumber, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember,
-    Suspicion, Transport, Uid, View,
+    Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
+    SlowMember, Suspicion, Transport, Uid, View,
 };
 
 /// What the README shows compiles.

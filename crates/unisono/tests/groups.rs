@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use unisono::{
     Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
-    LookError, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid, look,
+    LookError, Migration, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid,
+    look,
 };
 
 /// Longer than anything takes that works.
@@ -81,6 +82,32 @@ fn three_members_receive_one_order() {
             }
         }
     });
+}
+
+#[test]
+fn the_role_goes_to_who_sends_and_everybody_is_told() {
+    let name = fresh_name("migrating");
+    let config = GroupConfig { migration: Migration::ByLoad, ..GroupConfig::default() };
+    let founder = Group::create(&name, config, &options()).unwrap();
+    let talker = Group::join(&name, "", &options()).unwrap();
+    let me = talker.info().me;
+    let told = |group: &Group| {
+        until(group, |event| match event {
+            Event::HandedOver { orderer, .. } => Some(*orderer),
+            _ => None,
+        })
+    };
+    std::thread::scope(|scope| {
+        let receivers = [scope.spawn(|| told(&founder)), scope.spawn(|| told(&talker))];
+        let begin = Instant::now();
+        while talker.info().orderer != me && begin.elapsed() < PATIENCE {
+            talker.send("and another thing").unwrap();
+        }
+        for receiver in receivers {
+            assert_eq!(receiver.join().unwrap(), me);
+        }
+    });
+    assert_eq!(founder.report().orderer, me, "whoever looks at the group sees it too");
 }
 
 #[test]

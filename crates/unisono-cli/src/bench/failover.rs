@@ -151,7 +151,7 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
 fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Problem> {
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let locations = ground.locations(Placement::None, members);
-    let mut trial = Trial::begin(&locations, command.resilience, &ground.settings)?;
+    let mut trial = Trial::begin(&locations, command.resilience, command.order, &ground.settings)?;
     for index in 0..members {
         trial.send(index, Share { messages: PLENTY, after_reset: 0, interval_us: INTERVAL_US })?;
     }

@@ -115,6 +115,7 @@ fn measure(
         window: command.window,
         method: command.method,
         resilience: command.resilience,
+        order: command.order,
     };
     let untimed = if command.ground.rate.is_some() { UNTIMED_SLOW } else { UNTIMED };
     let timed = Duration::from_secs(command.seconds) / ROUNDS;
@@ -257,6 +258,7 @@ fn summary(
         "datagrams_per_message": counted.datagrams(),
         "cpu_us_per_message": counted.processor_us(),
         "processors_busy": counted.processors(),
+        "hand_overs": counted.hand_overs,
         "order_identical": counted.order_identical,
     });
     Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)

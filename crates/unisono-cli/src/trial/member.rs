@@ -1,6 +1,7 @@
 //! A member process of a trial: sends its share, writes down what it delivers, reports both.
 
 use super::verdict::{Content, Place};
+use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
 use crate::outbox::Outbox;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
-use unisono::{Bytes, Event, Group, GroupConfig, Phase};
+use unisono::{Bytes, Event, Group, Phase};
 
 /// Messages put into the outbox ahead of the group.
 const AHEAD: usize = 256;
@@ -28,6 +29,7 @@ pub(crate) struct Role {
     /// Counts from 0; member 0 founds the group.
     pub(crate) index: usize,
     pub(crate) resilience: u8,
+    pub(crate) order: OrderChoice,
     pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
@@ -89,7 +91,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let options = connection::options(&role.settings, Some(&name(role.index)))
         .map_err(|problem| problem.into_error())?;
-    let config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };
+    let config = connection::config(role.resilience, role.order);
     let group = match role.index {
         0 => Group::create(&role.group, config, &options)?,
         _ => connection::patiently(|| Group::join(&role.group, "", &options))?,

@@ -4,6 +4,7 @@
 pub(crate) mod member;
 mod verdict;
 
+use crate::arguments::OrderChoice;
 use crate::location::Location;
 use crate::problem::Problem;
 use crate::processes::{Blow, Crew, Said, monotonic_ns};
@@ -52,6 +53,7 @@ impl Trial {
     pub(crate) fn begin(
         locations: &[Location],
         resilience: u8,
+        order: OrderChoice,
         settings: &Settings,
     ) -> Result<Trial, Problem> {
         let mut trial = Trial {
@@ -66,6 +68,7 @@ impl Trial {
                 group: trial.group.clone(),
                 index,
                 resilience,
+                order,
                 location: location.clone(),
                 settings: settings.clone(),
             };

@@ -1,12 +1,13 @@
 //! A member process whose group is measured for latency: one sends, all receive.
 
+use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use unisono::{Bytes, Event, Group, GroupConfig};
+use unisono::{Bytes, Event, Group};
 
 /// Which member to be.
 #[derive(Debug, Serialize, Deserialize)]
@@ -17,6 +18,7 @@ pub(crate) struct Role {
     /// The one that sends.
     pub(crate) sender: bool,
     pub(crate) resilience: u8,
+    pub(crate) order: OrderChoice,
     pub(crate) broadcast_above_bytes: Option<u32>,
     /// Size of a message.
     pub(crate) bytes: usize,
@@ -55,6 +57,8 @@ pub(crate) struct Usage {
     pub(crate) datagrams: u64,
     /// It orders, and what it sends to all goes by multicast.
     pub(crate) by_multicast: bool,
+    /// Hand-overs of the orderer's role that it was told of, if it is the one that sends.
+    pub(crate) hand_overs: u64,
 }
 
 /// The life of a measured member.
@@ -67,17 +71,18 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         std::thread::Builder::new().name("events".into()).spawn(move || receive(&receiving))?;
     }
     let message = Bytes::from(vec![b'x'; role.bytes]);
+    let mut hand_overs = 0;
     while let Some(order) = orders.next()? {
         match order {
             Order::Send { untimed, timed } => {
-                let took =
-                    exchange(&group, &message, untimed).and_then(|_| exchange(&group, &message, timed));
+                let mut exchange = |count| exchange(&group, &message, count, &mut hand_overs);
+                let took = exchange(untimed).and_then(|_| exchange(timed));
                 processes::report(&match took {
                     Ok(took) => Report::Took(took),
                     Err(error) => Report::Trouble(format!("{error:#}")),
                 })?;
             }
-            Order::Usage => processes::report(&Report::Usage(usage(&group)))?,
+            Order::Usage => processes::report(&Report::Usage(Usage { hand_overs, ..usage(&group) }))?,
         }
     }
     Ok(())
@@ -85,7 +90,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
 
 fn enter(role: &Role) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    let mut config = GroupConfig { resilience: role.resilience, ..GroupConfig::default() };
+    let mut config = connection::config(role.resilience, role.order);
     if let Some(bytes) = role.broadcast_above_bytes {
         config.broadcast_above_bytes = bytes;
     }
@@ -104,22 +109,23 @@ fn receive(group: &Group) {
 }
 
 /// Sends so many, each once the one before was delivered here; how long each took.
-fn exchange(group: &Group, message: &Bytes, count: usize) -> anyhow::Result<Vec<u64>> {
+fn exchange(group: &Group, message: &Bytes, count: usize, hand_overs: &mut u64) -> anyhow::Result<Vec<u64>> {
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
         let begin = Instant::now();
         let number = group.submit(message.clone())?.number();
-        await_own(group, number)?;
+        await_own(group, number, hand_overs)?;
         took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     Ok(took)
 }
 
 /// Receives up to one's own message of this number; only this member sends.
-fn await_own(group: &Group, own: u64) -> anyhow::Result<()> {
+fn await_own(group: &Group, own: u64, hand_overs: &mut u64) -> anyhow::Result<()> {
     loop {
         match group.receive()? {
             Event::Message { number, .. } if number >= own => return Ok(()),
+            Event::HandedOver { .. } => *hand_overs += 1,
             Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
             _ => {}
         }
@@ -132,5 +138,6 @@ fn usage(group: &Group) -> Usage {
         processor_ns: processes::processor_ns(),
         datagrams: group.counters().datagrams_sent,
         by_multicast: info.by_multicast && info.me == info.orderer,
+        hand_overs: 0,
     }
 }

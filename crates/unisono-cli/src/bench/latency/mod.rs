@@ -35,7 +35,7 @@ const UNTIMED: usize = 20;
 
 /// Time a message to its sender's own delivery, one outstanding, beside bare UDP
 ///
-/// One member that does not order sends; all receive. Members and the processes of the bare path take turns in
+/// One member that does not order (with a migrating sequencer: not at the beginning) sends; all receive. Members and the processes of the bare path take turns in
 /// short blocks, and the ratios are medians over the rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
@@ -205,11 +205,12 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         "datagrams_per_message": sides.group.datagrams(),
         "cpu_us_per_message": cpu,
         "udp_path_cpu_us": path_cpu,
+        "hand_overs": sides.group.used.hand_overs,
     });
     Summary::new(lines, command.ground.tell(object))
 }
 
-/// A group whose latency is measured: member 0 founded it and orders, member 1 sends.
+/// A group whose latency is measured: member 0 founded it and orders, unless the role follows the load; member 1 sends.
 struct Measured {
     crew: Crew<Order, Report>,
 }
@@ -232,6 +233,7 @@ impl Measured {
                 founder: index == 0,
                 sender: index == SENDER,
                 resilience,
+                order: command.order,
                 broadcast_above_bytes: command.method.broadcast_above_bytes(),
                 bytes: usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX),
                 location: location.clone(),
@@ -261,6 +263,7 @@ impl Measured {
                 sum.processor_ns += usage.processor_ns;
                 sum.datagrams += usage.datagrams;
                 sum.by_multicast |= usage.by_multicast;
+                sum.hand_overs += usage.hand_overs;
             }
         }
         Ok(sum)
@@ -315,6 +318,8 @@ impl Side {
         let after = usage(subject)?;
         self.used.processor_ns += after.processor_ns - before.processor_ns;
         self.used.datagrams += after.datagrams - before.datagrams;
+        // Those of the beginning count too.
+        self.used.hand_overs = after.hand_overs;
         self.rounds.push(quantile(&mut took, 0.5) as f64);
         self.took.append(&mut took);
         Ok(())

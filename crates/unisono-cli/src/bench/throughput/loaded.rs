@@ -1,6 +1,7 @@
 //! A group under load, and what its members counted.
 
 use super::member::{self, Order, Report, Tally};
+use crate::arguments::OrderChoice;
 use crate::bench::Method;
 use crate::location::Location;
 use crate::output::rounded;
@@ -26,6 +27,7 @@ pub(crate) struct Load {
     pub(crate) window: u32,
     pub(crate) method: Method,
     pub(crate) resilience: u8,
+    pub(crate) order: OrderChoice,
 }
 
 /// A group under load.
@@ -46,6 +48,7 @@ impl Loaded {
                 sender: locations.len() - index <= load.senders,
                 senders: load.senders,
                 resilience: load.resilience,
+                order: load.order,
                 broadcast_above_bytes: load.method.broadcast_above_bytes(),
                 window: load.window,
                 bytes: load.bytes,
@@ -118,6 +121,8 @@ pub(crate) struct Counted {
     datagrams: u64,
     took: Histogram<u64>,
     pub(crate) order_identical: bool,
+    /// Hand-overs of the orderer's role, of all groups since they began.
+    pub(crate) hand_overs: u64,
 }
 
 impl Counted {
@@ -132,12 +137,15 @@ impl Counted {
             datagrams: 0,
             took,
             order_identical: true,
+            hand_overs: 0,
         })
     }
 
     /// One round of one group or of several.
     pub(crate) fn round(&mut self, groups: &[Vec<Tally>]) {
         let mut delivered = 0;
+        self.hand_overs =
+            groups.iter().filter_map(|tallies| tallies.iter().map(|tally| tally.hand_overs).max()).sum();
         for tallies in groups {
             delivered += tallies.iter().map(|tally| tally.delivered).min().unwrap_or(0);
             for tally in tallies {

@@ -1,5 +1,6 @@
 //! A member process whose group is loaded: all receive, some send as fast as their window allows.
 
+use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders, monotonic_ns, processor_ns};
@@ -29,6 +30,7 @@ pub(crate) struct Role {
     /// How many send.
     pub(crate) senders: usize,
     pub(crate) resilience: u8,
+    pub(crate) order: OrderChoice,
     pub(crate) broadcast_above_bytes: Option<u32>,
     /// Messages of a sender that may be under way.
     pub(crate) window: u32,
@@ -74,6 +76,8 @@ pub(crate) struct Tally {
     /// Over all places of all blocks so far: how many, and a hash of what was found at each.
     pub(crate) places: u64,
     pub(crate) hash: u64,
+    /// Hand-overs of the orderer's role so far.
+    pub(crate) hand_overs: u64,
 }
 
 /// The life of a loaded member.
@@ -108,7 +112,7 @@ impl Role {
 fn enter(role: &Role) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
     let mut config =
-        GroupConfig { resilience: role.resilience, window: role.windows().1, ..GroupConfig::default() };
+        GroupConfig { window: role.windows().1, ..connection::config(role.resilience, role.order) };
     if let Some(bytes) = role.broadcast_above_bytes {
         config.broadcast_above_bytes = bytes;
     }
@@ -128,6 +132,7 @@ struct Member {
     window: u32,
     places: u64,
     hash: u64,
+    hand_overs: u64,
 }
 
 impl Member {
@@ -135,7 +140,7 @@ impl Member {
         let me = group.info().me;
         let message = Bytes::from(vec![b'x'; role.bytes]);
         let (sender, senders, (window, _)) = (role.sender, role.senders, role.windows());
-        Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0 })
+        Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0, hand_overs: 0 })
     }
 
     /// One block: sends if it is one of those who do, receives until every sender has said that it is over.
@@ -174,12 +179,13 @@ impl Member {
                             gauge.delivered(now, None);
                         }
                     }
+                    Event::HandedOver { .. } => self.hand_overs += 1,
                     Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
                     _ => {}
                 }
             }
         }
-        Ok(gauge.tally(self.places, self.hash))
+        Ok(Tally { hand_overs: self.hand_overs, ..gauge.tally(self.places, self.hash) })
     }
 
     /// Hashes what was found at a place into what was found before.
@@ -269,6 +275,7 @@ impl Gauge {
                 .collect(),
             places,
             hash,
+            hand_overs: 0,
         }
     }
 }
@@ -285,6 +292,7 @@ mod tests {
             sender: true,
             senders: 1,
             resilience: 0,
+            order: OrderChoice::default(),
             broadcast_above_bytes: None,
             window,
             bytes,

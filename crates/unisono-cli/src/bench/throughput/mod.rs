@@ -112,6 +112,7 @@ fn measure(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Resu
         window: command.window,
         method: command.method,
         resilience: command.resilience,
+        order: command.order,
     };
     let mut group = Loaded::start(&load, &locations, &ground.settings)?;
     // Members learn how they reach each other, and the group's caches fill.
@@ -194,6 +195,7 @@ fn summary(
         "send_p99_us": p99,
         "datagrams_per_message": datagrams,
         "cpu_us_per_message": cpu,
+        "hand_overs": counted.hand_overs,
         "order_identical": counted.order_identical,
     });
     Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)
