@@ -15,7 +15,11 @@ const SLOTS_MIN: usize = 2;
 const ROOM_BYTES: usize = 1 << 16;
 /// So much or less is copied into memory of its own: who keeps it keeps nothing that came beside it.
 const COPIED_BYTES_MAX: usize = 4096;
-/// What is allocated at a time. Only what is used of it becomes memory of ours.
+/// So much or less is copied into a block, beside others of its kind: who keeps it keeps a block at most.
+const SMALL_BYTES_MAX: usize = 256;
+/// What is allocated for small datagrams at a time.
+const BLOCK_BYTES: usize = 2048;
+/// What is allocated for calls at a time. Only what is used of it becomes memory of ours.
 const CHUNK_BYTES: usize = 1 << 18;
 /// Chunks that wait for their datagrams to be dropped, to be used again.
 const RETIRED_MAX: usize = 16;
@@ -24,7 +28,7 @@ const RETIRED_MAX: usize = 16;
 ///
 /// What comes in bulk are slices of chunks that many share; who keeps one keeps its chunk. A chunk none of whose
 /// datagrams is kept any more is used again. What comes by itself is copied: else a few bytes that are kept for long
-/// would keep a chunk that others, anybody, filled.
+/// would keep a chunk that others, anybody, filled. Small ones share a block, so that they cost no allocation each.
 #[derive(Debug, Default)]
 pub struct Receiver {
     slots: [BytesMut; SLOTS],
@@ -32,6 +36,8 @@ pub struct Receiver {
     /// How many slots the next call offers: few while little comes.
     offered: usize,
     retired: VecDeque<BytesMut>,
+    /// The room that is left in the block for small datagrams.
+    block: BytesMut,
 }
 
 impl Receiver {
@@ -67,8 +73,13 @@ impl Receiver {
         };
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
             let bytes = meta.len.min(slot.len());
-            let few = bytes <= COPIED_BYTES_MAX;
-            let mut rest = if few { BytesMut::from(&slot[..bytes]) } else { slot.split_to(bytes) };
+            let mut rest = if bytes <= SMALL_BYTES_MAX {
+                copy(&mut self.block, &slot[..bytes])
+            } else if bytes <= COPIED_BYTES_MAX {
+                BytesMut::from(&slot[..bytes])
+            } else {
+                slot.split_to(bytes)
+            };
             while meta.stride > 0 && rest.len() > meta.stride {
                 take(meta.addr, rest.split_to(meta.stride));
             }
@@ -78,6 +89,15 @@ impl Receiver {
         self.offered = if more { offered * 2 } else { count + 1 };
         Ok(more)
     }
+}
+
+/// A small datagram, in what room is left in the block or in a new one.
+fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
+    if block.capacity() < datagram.len() {
+        *block = BytesMut::with_capacity(BLOCK_BYTES);
+    }
+    block.extend_from_slice(datagram);
+    block.split()
 }
 
 /// A chunk to receive into: one that nobody needs any more, or a new one.
@@ -178,6 +198,33 @@ mod tests {
         let reused = receiver.retired.iter_mut().any(|chunk| chunk.try_reclaim(CHUNK_BYTES));
         drop(kept);
         assert!(reused || receiver.retired.iter_mut().all(|chunk| chunk.try_reclaim(CHUNK_BYTES)));
+    }
+
+    #[test]
+    fn small_datagrams_share_blocks_and_stay_apart() {
+        let (sender, socket) = pair();
+        let mut receiver = Receiver::new();
+        let mut kept = Vec::new();
+        for n in 0..100u8 {
+            sender.send(&[n; 100][..usize::from(n)], 256, &[socket.address()]);
+            sender.send(&[n; 300], 300, &[socket.address()]);
+            while kept.len() < usize::from(n) * 2 && socket.wait(Some(Duration::from_secs(1))) {
+                receiver.receive(&socket, |_, datagram| kept.push(datagram)).unwrap();
+            }
+        }
+        let mut blocks: Vec<usize> = Vec::new();
+        for (n, datagram) in kept.iter().enumerate() {
+            let n = n / 2 + n % 2;
+            let expected = if datagram.len() == 300 { vec![n as u8; 300] } else { vec![n as u8; n] };
+            assert_eq!(datagram, &expected);
+            if datagram.len() < 300
+                && blocks.last().is_none_or(|at| datagram.as_ptr() as usize - at > BLOCK_BYTES)
+            {
+                blocks.push(datagram.as_ptr() as usize);
+            }
+        }
+        // 4,950 bytes.
+        assert!((3..=4).contains(&blocks.len()), "{} blocks", blocks.len());
     }
 
     #[test]

@@ -1,0 +1,73 @@
+//! A full send buffer: nobody waits for it, and nothing is lost.
+//!
+//! On a fast loopback it never fills, so the test starts itself again in a network namespace of its own, where the
+//! loopback is slow.
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use unisono_udp::{Progress, Receiver, Socket, Watch};
+
+const DATAGRAM_BYTES: usize = 1400;
+const DATAGRAMS: u32 = 2000;
+/// More than the loopback takes in as long: 2.8 MB at 20 Mbit/s take more than a second.
+const RATE: &str = "20mbit";
+const CALL_MAX: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(20);
+const INSIDE: &str = "UNISONO_TEST_SLOW_LOOPBACK";
+
+#[test]
+fn a_full_send_buffer_blocks_nobody_and_loses_nothing() {
+    if std::env::var_os(INSIDE).is_some() {
+        return send_more_than_fits();
+    }
+    let slow = format!(
+        "ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate {RATE} burst 4k latency 60s && exec \"$0\" --nocapture"
+    );
+    let myself = std::env::current_exe().unwrap();
+    let inside =
+        Command::new("unshare").args(["-rn", "sh", "-c", &slow]).arg(&myself).env(INSIDE, "1").output();
+    match inside {
+        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("1 test") => {
+            assert!(output.status.success(), "{output:?}");
+        }
+        other => {
+            let _ = writeln!(std::io::stderr(), "skipped: no slow loopback can be had here: {other:?}");
+        }
+    }
+}
+
+fn send_more_than_fits() {
+    let bind = || Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let (sender, receivers) = (bind(), [bind(), bind()]);
+    let to = receivers.each_ref().map(Socket::address);
+    let run: Vec<u8> = (0..DATAGRAMS).flat_map(|n| [n.to_be_bytes(); DATAGRAM_BYTES / 4].concat()).collect();
+    let mut watch = Watch::new().unwrap();
+    watch.add(&sender, 0).unwrap();
+    receivers.iter().zip(1..).for_each(|(receiver, key)| watch.add(receiver, key).unwrap());
+
+    let (mut progress, mut sent, mut refusals) = (Progress::default(), false, 0);
+    let (mut receiver, mut taken, begin) = (Receiver::new(), [0, 0], Instant::now());
+    while taken != [DATAGRAMS; 2] {
+        assert!(begin.elapsed() < PATIENCE, "{taken:?} of {DATAGRAMS}");
+        let ready = if refusals == 0 { watch.look() } else { watch.wait(Some(begin + PATIENCE)) };
+        for key in ready.keys().iter().filter(|key| **key > 0) {
+            let index = *key as usize - 1;
+            receiver
+                .receive(&receivers[index], |_, datagram| {
+                    assert_eq!(datagram[..4], taken[index].to_be_bytes(), "in order, and none is missing");
+                    taken[index] += 1;
+                })
+                .unwrap();
+        }
+        if !sent {
+            let call = Instant::now();
+            sent = sender.send_on(&run, DATAGRAM_BYTES, &to, &mut progress);
+            assert!(call.elapsed() < CALL_MAX, "a call took {:?}", call.elapsed());
+            refusals += u32::from(!sent);
+            watch.await_room(&sender, 0, !sent);
+        }
+    }
+    assert!(sent && refusals > 0 && progress.refused() == 0);
+}
