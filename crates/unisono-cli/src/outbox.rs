@@ -101,7 +101,12 @@ impl Outbox {
                         self.under_way.push_back((payload, ticket));
                     }
                 }
-                Err(SendError::WindowFull | SendError::Resetting | SendError::NotMember) => break,
+                Err(
+                    SendError::WindowFull
+                    | SendError::NotReceiving
+                    | SendError::Resetting
+                    | SendError::NotMember,
+                ) => break,
                 Err(reason) => {
                     let number = self.accepted + self.under_way.len() as u64 + 1;
                     return Err(Stuck::Refused { number, reason });
@@ -143,7 +148,7 @@ impl Outbox {
             }
             Err(SendFailure::Failed) => self.fail(payload),
             Err(SendFailure::Refused(reason)) => Err(Stuck::Refused { number: self.accepted + 1, reason }),
-            Err(SendFailure::Unknown) => {
+            Err(SendFailure::Unknown | SendFailure::NotReceiving) => {
                 Err(Stuck::Unknown { number: self.accepted + 1, others: self.under_way.len() as u64 })
             }
         }

@@ -29,6 +29,10 @@ pub enum SendError {
     /// Too much is under way: try again after the next event.
     #[error("the send window is full; try again when messages under way have been ordered")]
     WindowFull,
+    /// Too much is under way, and nothing of it gets a place until this member's application takes events: those that
+    /// wait for it fill the history, and nobody orders past that. Receive first.
+    #[error("the send window is full, and stays so until this member receives the events that wait for it")]
+    NotReceiving,
     /// Not a member yet: wait for [`crate::Event::Entered`].
     #[error("not a member of the group yet")]
     NotMember,

@@ -74,7 +74,7 @@ impl Message {
     ) -> Attempt<Result<MessageNumber, SendError>> {
         let alone = !slot.outcomes.any_under_way();
         match self.give(slot, now) {
-            Err(error) if passes(error) => {
+            Err(error) if passes(slot, error) => {
                 *obstacle = error;
                 Attempt::Wait(Interest::Progress)
             }
@@ -101,13 +101,13 @@ impl Message {
         number: &mut Option<MessageNumber>,
     ) -> Attempt<Result<Seqno, SendFailure>> {
         if let Some(number) = *number {
-            return match slot.outcomes.take(number) {
+            return match fate(slot, number) {
                 Some(outcome) => Attempt::Taken(place(outcome)),
                 None => Attempt::Wait(Interest::Outcome(number)),
             };
         }
         match self.give(slot, now) {
-            Err(error) if passes(error) => Attempt::Wait(Interest::Progress),
+            Err(error) if passes(slot, error) => Attempt::Wait(Interest::Progress),
             Err(error) => Attempt::Done(Err(error.into())),
             Ok(given) => {
                 slot.outcomes.expect(given);
@@ -119,9 +119,14 @@ impl Message {
 }
 
 /// The message has to wait: for room, for the end of a reset, or for a founder that gave way to an older group to
-/// be in that one.
-fn passes(error: SendError) -> bool {
-    matches!(error, SendError::WindowFull | SendError::Resetting | SendError::NotMember)
+/// be in that one. Room that only this member's own receiving could make is waited for for a while: it may have another
+/// thread for that.
+fn passes(slot: &Slot, error: SendError) -> bool {
+    match error {
+        SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
+        SendError::NotReceiving => !slot.is_not_receiving(),
+        SendError::TooLarge { .. } | SendError::Left => false,
+    }
 }
 
 /// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers
@@ -139,7 +144,7 @@ pub(crate) fn submit_all(
             next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
         let Some(message) = waiting else { break Attempt::Done(Ok(())) };
         match message.give(slot, now) {
-            Err(error) if passes(error) => {
+            Err(error) if passes(slot, error) => {
                 *next = Some(message);
                 break if numbers.is_empty() { Attempt::Wait(Interest::Progress) } else { Attempt::Given };
             }
@@ -153,10 +158,21 @@ pub(crate) fn submit_all(
 
 /// Waits until it is known what became of the messages that end with this number.
 pub(crate) fn outcome(slot: &mut Slot, last: MessageNumber) -> Attempt<BatchOutcome> {
-    match slot.outcomes.take(last) {
+    match fate(slot, last) {
         Some(outcome) => Attempt::Taken(outcome),
         None => Attempt::Wait(Interest::Outcome(last)),
     }
+}
+
+/// What became of the messages that end with this number, once that is known; or that it will not be, as long as nobody
+/// here receives.
+fn fate(slot: &mut Slot, last: MessageNumber) -> Option<BatchOutcome> {
+    let known = slot.outcomes.take(last);
+    if known.is_some() || !slot.is_not_receiving() {
+        return known;
+    }
+    slot.outcomes.forget(last);
+    Some(BatchOutcome { failure: Some(SendFailure::NotReceiving), ..BatchOutcome::default() })
 }
 
 /// What became of a single message.

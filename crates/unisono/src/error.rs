@@ -155,6 +155,13 @@ pub enum SendFailure {
         "the group was reset and the message dropped: no member will deliver it; it is safe to send it again"
     )]
     Failed,
+    /// It has no place yet, and gets none until this member receives: the events that wait for it fill the history,
+    /// and nobody here has taken any for five seconds. It is under way all the same: receive, and do not send it again.
+    #[error(
+        "the message has no place and gets none until this member receives the events that wait for it; it is under way \
+         all the same"
+    )]
+    NotReceiving,
     /// This member was cut off first: the others may have it or not.
     #[error(
         "this member was cut off from the group: the others may have the message or not; join again and look"

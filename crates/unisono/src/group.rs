@@ -94,6 +94,31 @@ impl Group {
 
     /// Sends a message to all members, this one included, and blocks until it has its place in the order and
     /// is accepted: then it survives as many crashes as the group's resilience. Returns the place.
+    ///
+    /// It receives nothing meanwhile. If all members only send, their events fill the histories, and nothing more gets a
+    /// place: the member that is furthest behind is told so after five seconds ([`SendFailure::NotReceiving`]), the others
+    /// wait for it. So receive in another thread, with a clone of the handle:
+    ///
+    /// ```
+    /// # use unisono::{Event, Group, GroupConfig, Options};
+    /// # let name = &format!("send-docs-{}", std::process::id());
+    /// # let group = Group::create(name, GroupConfig::default(), &Options::default())?;
+    /// let receiver = group.clone();
+    /// let receiving = std::thread::spawn(move || {
+    ///     while let Ok(event) = receiver.receive() {
+    ///         # if let Event::Message { seqno: 100, .. } = event { break }
+    ///         println!("{event:?}");
+    ///     }
+    /// });
+    /// for number in 0..100 {
+    ///     group.send(number.to_string())?;
+    /// }
+    /// # receiving.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// With one thread only, send with [`Group::try_submit`] and receive where that has no room; and a member that is no
+    /// receiver at all says so with [`Group::ignore_events`].
     pub fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: None })
     }
@@ -111,13 +136,15 @@ impl Group {
     }
 
     /// Sends a message without waiting for its place. Waits only while the window is full or the group is
-    /// being reset. While others are under way it may wait for those that follow, to go along with them.
+    /// being reset; like [`Group::send`] it receives nothing meanwhile, and fails with [`SendError::NotReceiving`] after
+    /// five seconds in which only that could make room. While others are under way it may wait for those that follow, to
+    /// go along with them.
     pub fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), None)
     }
 
     /// As [`Group::submit`], but where that waits this fails, and says what for: [`SendError::WindowFull`],
-    /// [`SendError::Resetting`], or [`SendError::NotMember`] for a founder that is giving way to an older group.
+    /// [`SendError::NotReceiving`], [`SendError::Resetting`], or [`SendError::NotMember`] for a founder that is giving way to an older group.
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), Some(Duration::ZERO))
     }

@@ -107,8 +107,9 @@
 //! goes to that member, whose messages need half the datagrams and no way to somebody else and back.
 //!
 //! Receive while you send: what a member does not receive presses back on everybody, itself included. Use a
-//! second thread with a clone of the handle, or say with [`Group::ignore_events`] that this member only
-//! sends.
+//! second thread with a clone of the handle ([`Group::send`] shows it), or say with [`Group::ignore_events`] that this
+//! member only sends. If all members only send, the group stands still until the one that is furthest behind is told
+//! so, after five seconds: [`SendFailure::NotReceiving`].
 //!
 //! # Threads and tasks
 //!

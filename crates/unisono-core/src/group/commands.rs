@@ -47,7 +47,10 @@ impl Group {
         }
         if self.outbox.len() >= self.config.window as usize {
             self.probe(Probe::SendRefused);
-            return Err(SendError::WindowFull);
+            return Err(match self.own_events_stop_the_order() {
+                true => SendError::NotReceiving,
+                false => SendError::WindowFull,
+            });
         }
         let broadcast = payload.len() > self.config.broadcast_above_bytes as usize;
         let mut number = 0;
@@ -58,6 +61,18 @@ impl Group {
             self.settle(now);
         }
         Ok(number)
+    }
+
+    /// Nothing gets a place until this member's application takes events: those that wait for it fill the history.
+    pub fn own_events_stop_the_order(&self) -> bool {
+        let waiting = self.history.received() - self.delivered;
+        // Only the orderer knows how many bytes there are, and minds.
+        let fills_bytes = self.order.is_acting()
+            && self.history.base() >= self.delivered
+            && self.history.bytes() >= self.config.history_bytes;
+        self.phase == Phase::Member
+            && self.delivered < self.accepted
+            && (waiting >= u64::from(self.config.history_messages) || fills_bytes)
     }
 
     /// Leaves the group (LeaveGroup): an ordered event that this member receives too, then [`Event::Gone`].

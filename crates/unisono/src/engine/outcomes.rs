@@ -104,6 +104,11 @@ impl Outcomes {
         self.trim();
     }
 
+    /// Whoever waits is to look up. Adds to `wakes` whom to wake.
+    pub(crate) fn wake_all(&mut self, wakes: &mut Vec<Waker>) {
+        wakes.extend(self.spans.iter_mut().filter_map(|span| span.waker.take()));
+    }
+
     /// What became of the span that ends with `last`, once that is known; from then on nobody may ask again.
     pub(crate) fn take(&mut self, last: MessageNumber) -> Option<BatchOutcome> {
         let span = self.find(last)?;

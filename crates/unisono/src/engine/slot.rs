@@ -13,6 +13,9 @@ use unisono_core::{Event, Group, GroupTag, LeaveError, MessageNumber, Phase, Tim
 /// How long a leave may take.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
+/// How long the order may stand still because nobody here receives, until those who wait to send are told.
+const STANDSTILL_MAX: Duration = Duration::from_secs(5);
+
 /// Something a thread or a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
@@ -32,6 +35,9 @@ pub(crate) struct Slot {
     /// Events taken from the core to see whether there are any; at most two.
     peeked: VecDeque<Event>,
     ended: Option<Ended>,
+    /// Since when the events that nobody here takes have kept the order from going on.
+    stops_order: Option<Time>,
+    not_receiving: bool,
     pub(crate) outcomes: Outcomes,
     events: WaitList,
     progress: WaitList,
@@ -62,6 +68,8 @@ impl Slot {
             reach,
             peeked: VecDeque::new(),
             ended: None,
+            stops_order: None,
+            not_receiving: false,
             outcomes: Outcomes::default(),
             events: WaitList::default(),
             progress: WaitList::default(),
@@ -79,6 +87,7 @@ impl Slot {
     /// The next event; nothing if there is none now. What the core says beside the stream is noted here.
     pub(crate) fn event(&mut self) -> Option<Event> {
         let event = self.peeked.pop_front().or_else(|| self.group.poll_event())?;
+        (self.stops_order, self.not_receiving) = (None, false);
         match event {
             Event::Gone => {
                 self.ended.get_or_insert(Ended::Left);
@@ -124,12 +133,32 @@ impl Slot {
                 self.events.wake(wakes);
             }
         }
+        if self.note_standstill(now) {
+            self.outcomes.wake_all(wakes);
+            progress = true;
+        }
         if progress {
             self.progress.wake(wakes);
         }
         if self.take_for_others(now, wakes) {
             outbox.drain(&mut self.group, &self.reach, now);
         }
+    }
+
+    /// Whether it has just turned out that nobody here receives.
+    fn note_standstill(&mut self, now: Time) -> bool {
+        if !self.group.own_events_stop_the_order() {
+            (self.stops_order, self.not_receiving) = (None, false);
+            return false;
+        }
+        let since = *self.stops_order.get_or_insert(now);
+        let before = std::mem::replace(&mut self.not_receiving, since + STANDSTILL_MAX <= now);
+        self.not_receiving && !before
+    }
+
+    /// The events that nobody here takes keep the order from going on, and have for long.
+    pub(crate) fn is_not_receiving(&self) -> bool {
+        self.not_receiving
     }
 
     /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of
@@ -189,7 +218,8 @@ impl Slot {
             return Time::NEVER;
         }
         let core = self.group.poll_timeout().map_or(Time::NEVER, |(time, _)| time);
-        core.min(self.out_by.unwrap_or(Time::NEVER))
+        let standstill = self.stops_order.filter(|_| !self.not_receiving).map(|since| since + STANDSTILL_MAX);
+        core.min(self.out_by.unwrap_or(Time::NEVER)).min(standstill.unwrap_or(Time::NEVER))
     }
 
     /// It has nothing to do with its group any more.
