@@ -9,6 +9,7 @@ use super::tables::Table;
 use super::{Property, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use unisono_core::Seqno;
 
 #[derive(Clone, Debug, Default)]
@@ -19,8 +20,8 @@ struct Numbers {
     givers: BTreeMap<Seqno, Life>,
     /// Whom events name, by their places.
     named: BTreeMap<Seqno, Life>,
-    /// The last event that changes a view or hands over, as far as anybody was told.
-    told: Seqno,
+    /// From where to where each life was told of everything; a joiner is told of nothing before its join.
+    told: BTreeMap<Life, RangeInclusive<Seqno>>,
 }
 
 /// See the module.
@@ -82,8 +83,7 @@ impl Property for SingleOrderer {
             let stream = self.streams.of(record.life);
             let (place, orderer) = (stream.last, stream.orderer);
             let Some(epoch) = stream.epoch else { return Ok(()) };
-            let told = &mut self.numbers.at(epoch).told;
-            *told = (*told).max(place);
+            self.numbers.at(epoch).told.insert(record.life, stream.entered + 1..=place);
             let names = match &record.what {
                 What::Entered { seqno, .. } => *seqno == 0,
                 What::Left { member, .. } => *member == before,
@@ -98,7 +98,7 @@ impl Property for SingleOrderer {
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
         for numbers in self.numbers.iter() {
             let unnamed = |(place, _): &(&Seqno, &Life)| {
-                **place <= numbers.told && !numbers.named.is_empty() && !numbers.named.contains_key(place)
+                numbers.told.values().any(|told| told.contains(place)) && !numbers.named.contains_key(place)
             };
             if let Some((place, life)) = numbers.givers.iter().find(unnamed) {
                 let what = format!("{life:?} gave out numbers by the event at {place}, which names nobody");
@@ -117,6 +117,24 @@ impl Property for SingleOrderer {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
+    use crate::properties::streams::PLACED;
+
+    #[test]
+    fn takes_an_epoch_of_whose_beginning_no_application_was_told() {
+        let mut story = Story::of(3, 1);
+        let common = story.records.len();
+        story.crash(Life(0));
+        story.reset(&[Life(1), Life(2)]);
+        story.message(Life(1));
+        let joiner = story.join();
+        story.hand_over(Life(2));
+        story.message(Life(1));
+        let (before, after) = story.records.split_at(common);
+        let told = |record: &&Record| record.life != joiner && PLACED & record.what.kind().bit() != 0;
+        let after = after.iter().filter(|record| !told(record));
+        story.records = before.iter().chain(after).cloned().collect();
+        story.good(SingleOrderer::default());
+    }
 
     fn good() -> Story {
         let mut story = Story::of(3, 1);
