@@ -86,8 +86,8 @@ pub enum Migration {
     #[default]
     OnRequest,
     /// Besides, to a member that has lately sent nearly everything: three quarters of at least 64 messages, in at
-    /// least 20 ms and at most a second. Its messages then need one datagram each in place of two, and no way to
-    /// somebody else and back. Each move costs a few datagrams and, for as long as they travel, the group's numbers;
+    /// least 20 ms and at most a second. Its messages then need one datagram less each, and at resilience 0 no way to
+    /// somebody else and back; above, the way to a holder and back stays. Each move costs a few datagrams and, for as long as they travel, the group's numbers;
     /// so an orderer keeps the role for a tenth of a second at least, and longer each time that it soon comes back.
     /// Worth it where one member sends much for a while; where several send at the same time nothing moves.
     ByLoad,

@@ -104,7 +104,7 @@
 //! may have [`GroupConfig::window`] messages under way, in order.
 //!
 //! Where one member sends much for a while, found the group with [`Migration::ByLoad`]: the role of orderer then
-//! goes to that member, whose messages need half the datagrams and no way to somebody else and back.
+//! goes to that member, whose messages need a datagram less each and, at r = 0, no way to somebody else and back.
 //!
 //! Receive while you send: what a member does not receive presses back on everybody, itself included. Use a
 //! second thread with a clone of the handle ([`Group::send`] shows it), or say with [`Group::ignore_events`] that this
