@@ -28,6 +28,10 @@ const COMMANDS: &[&[&str]] = &[
     &["bench", "latency"],
     &["bench", "throughput"],
     &["bench", "failover"],
+    &["bench", "parallel"],
+    &["lab", "up"],
+    &["lab", "exec"],
+    &["lab", "down"],
 ];
 
 #[test]

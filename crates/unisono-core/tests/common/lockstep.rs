@@ -14,6 +14,9 @@ const SENDER: usize = 1;
 const MEMBERS: usize = 3;
 /// From one round to the next.
 const PACE: Duration = Duration::from_micros(20);
+/// So often, and for so long each time, everybody comes to rest before the first round.
+const SETTLING_STEPS: u32 = 500;
+const SETTLING_STEP: Duration = Duration::from_millis(1);
 /// For everybody to join.
 const JOINED_BY: Duration = Duration::from_secs(2);
 
@@ -76,6 +79,8 @@ impl Lockstep {
                 lockstep.pass_time();
             }
         }
+        // Until everybody knows that everybody is in.
+        (0..SETTLING_STEPS).for_each(|_| lockstep.pass(SETTLING_STEP));
         lockstep
     }
 
@@ -109,7 +114,11 @@ impl Lockstep {
 
     /// A while passes, with what is due in it.
     pub(crate) fn pass_time(&mut self) {
-        self.now = self.now + PACE;
+        self.pass(PACE);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
         for member in 0..self.members.len() {
             if self.members[member].poll_timeout().is_some_and(|(at, _)| at <= self.now) {
                 self.members[member].handle_timeout(self.now);
