@@ -1,9 +1,9 @@
-//! What a message costs the whole library in allocations, from `send` to its delivery at all members: about one, and
-//! none that grow with anything.
+//! What a message costs the whole library in allocations, from `send` to its delivery at all members: one or two small
+//! ones.
 //!
-//! Nothing is excepted: all threads of three members in one process are counted, timers included. What they allocate
-//! is the list of whom to wake, and now and then a block for small datagrams that arrive (a message that is kept must
-//! not keep a large buffer). The core itself allocates nothing for a message: see its own test of that.
+//! Nothing is excepted: all threads of three members in one process are counted, timers included. The core itself
+//! allocates nothing for a message: see its own test of that. What remains is the lists of whom to wake, and now and then
+//! a block for what arrives.
 //!
 //! This is a program of its own because it counts every allocation that is made in it.
 
