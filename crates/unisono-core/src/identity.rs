@@ -5,7 +5,7 @@
 //! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and places in the
 //! order are 64 bits wide.
 
-use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
 
@@ -110,7 +110,7 @@ pub struct Ballot {
 
 /// What a person calls a member: at most [`Name::BYTES_MAX`] bytes of text, without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
+pub struct Name(Arc<str>);
 
 impl Name {
     /// The most bytes a name may have.
@@ -120,7 +120,7 @@ impl Name {
     /// shown to people, and are none that could move their cursors.
     pub fn new(text: &str) -> Option<Name> {
         let fits = text.len() <= Name::BYTES_MAX && !text.contains(char::is_control);
-        fits.then(|| Name(text.to_string()))
+        fits.then(|| Name(text.into()))
     }
 
     /// The text.

@@ -420,9 +420,13 @@ impl Group {
         }
     }
 
-    /// Larger groups ask less often, so that answers stay few.
     pub(crate) fn idle_period(&self) -> Duration {
-        HEARTBEAT_IDLE * (1 + self.peers.len() as u32 / 32)
+        self.stretched(HEARTBEAT_IDLE)
+    }
+
+    /// Larger groups ask less often, so that answers stay few.
+    pub(crate) fn stretched(&self, period: Duration) -> Duration {
+        period * (1 + self.peers.len() as u32 / 32)
     }
 
     pub(crate) fn somebody_leaves(&self) -> bool {
@@ -479,6 +483,10 @@ impl Group {
     pub(crate) fn note_heartbeat_sent(&mut self, now: Time) {
         self.order.heartbeat_due = false;
         self.order.beat_at = now;
+        if self.audience().multicast {
+            // It shows who hears the multicast as well as a probe would.
+            self.order.multicast_probe_at = now + self.stretched(MULTICAST_PROBE_EVERY);
+        }
     }
 
     /// It is time to see who hears the multicast.
@@ -488,7 +496,7 @@ impl Group {
             && self.peers.len() > 0
             && self.order.multicast_probe_at <= now;
         if due {
-            self.order.multicast_probe_at = now + MULTICAST_PROBE_EVERY;
+            self.order.multicast_probe_at = now + self.stretched(MULTICAST_PROBE_EVERY);
         }
         due
     }

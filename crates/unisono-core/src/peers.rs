@@ -11,6 +11,7 @@ use crate::membership::INQUIRE_BYTES;
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{Assembler, ReplayWindow};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -91,24 +92,24 @@ impl Peer {
     }
 }
 
-/// All peers; never this member itself.
+/// All peers; never this member itself. Each in a place of its own: a large group's table moves with each join.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peers {
-    table: Table<Peer>,
+    table: Table<Box<Peer>>,
 }
 
 impl Peers {
     pub(crate) fn get(&self, uid: Uid) -> Option<&Peer> {
-        self.table.get(uid)
+        self.table.get(uid).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, uid: Uid) -> Option<&mut Peer> {
-        self.table.get_mut(uid)
+        self.table.get_mut(uid).map(Box::as_mut)
     }
 
     pub(crate) fn insert(&mut self, peer: Peer) -> &mut Peer {
         let uid = peer.member.uid;
-        self.table.insert(uid, peer);
+        self.table.insert(uid, Box::new(peer));
         self.table.get_or_insert_with(uid, || unreachable!("inserted above"))
     }
 
@@ -117,11 +118,11 @@ impl Peers {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.table.iter().map(|(_, peer)| peer)
+        self.table.iter().map(|(_, peer)| &**peer)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
-        self.table.iter_mut().map(|(_, peer)| peer)
+        self.table.iter_mut().map(|(_, peer)| &mut **peer)
     }
 
     pub(crate) fn len(&self) -> usize {

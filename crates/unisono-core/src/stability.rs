@@ -45,7 +45,7 @@ impl Acknowledging {
 
 /// A member that was silent for so long shows life with its next answer to a heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
-/// Multicasts heard within this time count as hearing the path.
+/// Multicasts heard within this time count as hearing the path; longer in larger groups, where they are rarer.
 const MULTICAST_FRESH: core::time::Duration = core::time::Duration::from_millis(5000);
 
 impl Group {
@@ -209,7 +209,6 @@ impl Group {
     fn look_at_received(&mut self, now: Time, from: Seqno, received: Seqno) {
         self.acknowledging.seen = received;
         self.repair.note_progress(received);
-        let rank = self.ack_rank();
         // Whoever listens is let in as soon as it is seen to keep up.
         let mut due = self.joining.is_some();
         let mut own = 0;
@@ -217,7 +216,7 @@ impl Group {
             match self.history.get(seqno) {
                 Some(Entry::Message(Message { sender, number, resilience, .. })) => {
                     let needed = self.config.resilience.max(*resilience) as usize;
-                    due |= needed > rank;
+                    due = due || self.acknowledges_first(needed);
                     if *sender == self.me.uid {
                         own = *number;
                     }
@@ -275,19 +274,11 @@ impl Group {
         }
     }
 
-    /// Where this member stands among those who acknowledge at once: the members but the orderer, in rank order.
-    fn ack_rank(&self) -> usize {
+    /// This member is one of so many that acknowledge at once: the first in rank order, the orderer aside.
+    fn acknowledges_first(&self, holders: usize) -> bool {
         let orderer = self.history.term().1;
-        let mut rank = 0;
-        for member in self.history.view().iter() {
-            if member.uid == self.me.uid {
-                return rank;
-            }
-            if member.uid != orderer {
-                rank += 1;
-            }
-        }
-        usize::MAX
+        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != orderer);
+        others.take(holders).any(|uid| uid == self.me.uid)
     }
 
     /// After how many entries a member says by itself how far it is.
@@ -344,7 +335,7 @@ impl Group {
     }
 
     pub(crate) fn hears_multicast(&self, now: Time) -> bool {
-        self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < MULTICAST_FRESH)
+        self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < self.stretched(MULTICAST_FRESH))
     }
 
     /// Whom acknowledgements go to, if there is somebody.

@@ -161,7 +161,7 @@ impl Group {
 
     /// How long a peer may be silent; in larger groups each is heard less often.
     fn silence(&self) -> Duration {
-        self.settings.silence * (1 + self.peers.len() as u32 / 32)
+        self.stretched(self.settings.silence)
     }
 
     /// Something is on its way to the orderer, which owes it a number.

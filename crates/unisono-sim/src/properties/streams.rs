@@ -243,9 +243,9 @@ impl Views {
         views.flat_map(move |views| views.range(..=seqno).rev().take(2).map(|(_, view)| view.as_slice()))
     }
 
-    /// All views of an epoch.
+    /// All views of an epoch, the last first.
     pub(super) fn of(&self, epoch: Epoch) -> impl Iterator<Item = &[Life]> {
-        self.0.get(epoch).into_iter().flat_map(|views| views.values().map(Vec::as_slice))
+        self.0.get(epoch).into_iter().flat_map(|views| views.values().rev().map(Vec::as_slice))
     }
 }
 
