@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::Planted;
+use unisono_sim::growth::{self, Cost, Growth, GrowthOptions};
 use unisono_sim::run::{Progress, Summary};
 use unisono_sim::{Profile, RunOptions, Scenario};
 
@@ -49,6 +50,7 @@ enum What {
     Replay(Replay),
     Scenario(Scenarios),
     Mutants(Mutants),
+    Growth(Sizes),
 }
 
 /// Run many seeds, with faults on and every checker awake: exit status 1 if one fails
@@ -114,6 +116,22 @@ struct Mutants {
     threads: Option<usize>,
 }
 
+/// Measure what groups of growing size cost on the network and in memory, without faults
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono sim growth --members 10,30,100")]
+struct Sizes {
+    /// How large the groups are
+    #[arg(
+        long, value_name = "N,...", value_delimiter = ',', default_value = "10,30,100,300,1000",
+        value_parser = clap::value_parser!(u16).range(i64::from(*growth::MEMBERS.start())..=i64::from(*growth::MEMBERS.end()))
+    )]
+    members: Vec<u16>,
+
+    /// Send a copy to each member instead of multicasts
+    #[arg(long)]
+    copies: bool,
+}
+
 impl Sim {
     /// The flags that all commands have.
     pub(crate) fn common(&self) -> Common {
@@ -127,6 +145,7 @@ pub(crate) fn run(command: Sim, output: &Output) -> Result<(), Problem> {
         What::Replay(command) => replay(command, output),
         What::Scenario(command) => scenarios(&command, output),
         What::Mutants(command) => mutants(&command, output),
+        What::Growth(command) => growth(&command, output),
     }
 }
 
@@ -308,6 +327,40 @@ fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
         0 => Ok(()),
         _ => Err(Problem::failed(format!("{survived} of {} planted bugs were not caught", report.planted))),
     }
+}
+
+fn growth(command: &Sizes, output: &Output) -> Result<(), Problem> {
+    let steps = command.members.iter().map(|&members| growth::steps(members)).sum();
+    let bar = progress::bar(steps, "members");
+    output.say(format_args!(
+        "{:>7}  {:^28}  {:^28}  {:^28}  {:>7}",
+        "", "another member", "an idle second", "a message", "history"
+    ))?;
+    output.say(format_args!("{:>7}  {COST_HEAD}  {COST_HEAD}  {COST_HEAD}  {:>7}", "members", "entries"))?;
+    for &members in &command.members {
+        let options = GrowthOptions { members, copies: command.copies };
+        let growth = unisono_sim::growth(options, &mut |steps| bar.inc(steps));
+        let growth = growth.map_err(|error| Problem::failed(format!("{members} members: {error}")))?;
+        bar.suspend(|| tell_growth(&growth, output))?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// As wide as what [`tell_growth`] says of a cost.
+const COST_HEAD: &str = "    sent     bytes  received";
+
+fn tell_growth(growth: &Growth, output: &Output) -> std::io::Result<()> {
+    let cost = |cost: &Cost| format!("{:>8.1} {:>9.0} {:>9.1}", cost.datagrams, cost.bytes, cost.received);
+    output.say(format_args!(
+        "{:>7}  {}  {}  {}  {:>7}",
+        growth.members,
+        cost(&growth.join),
+        cost(&growth.idle_second),
+        cost(&growth.message),
+        growth.history_entries
+    ))?;
+    output.object(growth)
 }
 
 #[cfg(test)]

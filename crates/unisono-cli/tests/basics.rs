@@ -25,6 +25,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sim", "replay"],
     &["sim", "scenario"],
     &["sim", "mutants"],
+    &["sim", "growth"],
     &["bench", "latency"],
     &["bench", "throughput"],
     &["bench", "failover"],
@@ -83,6 +84,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["sim", "scenario", "/dev/zero"],
         &["explain", "no-such-file"],
         &["sim", "run", "--seeds", "9..1"],
+        &["sim", "growth", "--members", "2"],
         &["sim", "replay", "1", "--profile", "unheard-of"],
         &["sim", "scenario", "no-such-file"],
     ] {

@@ -9,6 +9,7 @@
 //! | [`mod@replay`] | one seed, told line by line |
 //! | [`mod@scenario`] | scripts with an expected course |
 //! | [`mod@mutants`] | are the judges awake? Planted bugs, and how soon each is caught |
+//! | [`mod@growth`] | what groups of growing size cost |
 //! | [`properties`] | the judges |
 //! | [`record`] | what they are shown |
 //!
@@ -22,6 +23,7 @@ mod diary;
 mod director;
 mod draw;
 mod faults;
+pub mod growth;
 pub mod mutants;
 mod network;
 mod plan;
@@ -39,6 +41,7 @@ mod words;
 mod workload;
 mod world;
 
+pub use growth::growth;
 pub use mutants::mutants;
 pub use plan::Profile;
 pub use replay::replay;

@@ -124,9 +124,21 @@ struct Recording {
 
 const RECORDINGS_MAX: usize = 128;
 
+/// What was sent and what arrived so far, damaged or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// Datagrams put on the wire; a multicast counts once.
+    pub(crate) datagrams: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Copies on their way to a process.
+    pub(crate) copies: u64,
+}
+
 /// All links, and what travels on them.
 pub(crate) struct Network {
     pub(crate) weather: Weather,
+    pub(crate) traffic: Traffic,
     size: usize,
     links: Vec<Link>,
     reach: Vec<Reach>,
@@ -141,6 +153,7 @@ impl Network {
     pub(crate) fn new(size: usize, weather: Weather, random: Random) -> Network {
         Network {
             weather,
+            traffic: Traffic::default(),
             size,
             links: vec![Link::default(); size * size],
             reach: vec![Reach::FULL; size],
@@ -196,6 +209,12 @@ impl Network {
         std::mem::swap(&mut datagram.bytes, bytes);
         (datagram.from, datagram.holders) = (from as u16, 1);
         id
+    }
+
+    /// A datagram goes onto the wire: to one address, or to the group's.
+    pub(crate) fn leaves(&mut self, id: DatagramId) {
+        self.traffic.datagrams += 1;
+        self.traffic.bytes += self.datagrams[id as usize].bytes.len() as u64;
     }
 
     /// Whether a multicast is lost in its sender's interface.
@@ -267,6 +286,7 @@ impl Network {
         }
         link.last_arrival = link.last_arrival.max(arrival);
         link.in_flight += 1;
+        self.traffic.copies += 1;
         self.datagrams[id as usize].holders += 1;
         queue.push(arrival, Happening::Arrival { datagram: id, to: to as u16, path });
     }

@@ -279,6 +279,7 @@ impl World {
             return Drained::Crashed;
         }
         *copies_left -= 1;
+        self.network.leaves(id);
         if self.network.lost_at_sender(from) {
             return Drained::Alive;
         }
@@ -314,6 +315,7 @@ impl World {
             return Drained::Crashed;
         }
         *copies_left -= 1;
+        self.network.leaves(id);
         let deed = self.traps.spring(frames, from, to);
         match deed {
             Some(Deed::Drop) => {

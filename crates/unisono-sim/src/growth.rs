@@ -1,0 +1,288 @@
+//! What a group costs as it grows: datagrams, bytes and history, for each message and for each idle second.
+//!
+//! Members join one after another; then the group is idle for a while; then a handful of members send at a steady
+//! rate. Nothing disturbs them, and the judges watch as in every run. What is found here stands beside the arithmetic
+//! in docs/scale.md.
+
+use crate::draw::{MILLISECOND, SECOND};
+use crate::network::{Network, Traffic, Weather};
+use crate::plan::name;
+use crate::properties::{self, Judge, Terms, Violation};
+use crate::recorder::Recorder;
+use crate::world::{Birth, Cue, Tidings, World};
+use serde::Serialize;
+use thiserror::Error;
+use unisono_core::{ConfigError, Entry, GroupConfig, Random, Settings, Transport};
+
+/// How a group is to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrowthOptions {
+    /// So many members.
+    pub members: u16,
+    /// A copy for each member instead of multicasts.
+    pub copies: bool,
+}
+
+/// What a group of one size costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// Always `growth`.
+    pub command: &'static str,
+    /// Members.
+    pub members: u16,
+    /// What is for all goes as a copy for each.
+    pub copies: bool,
+    /// Of those that send.
+    pub senders: usize,
+    /// What one more member cost, from its first datagram until its application was let in: the last few of them.
+    pub join: Cost,
+    /// What a second cost in which nobody sent.
+    pub idle_second: Cost,
+    /// What a message cost, everything included that went on meanwhile.
+    pub message: Cost,
+    /// The most entries that any member kept while messages were sent.
+    pub history_entries: usize,
+    /// Seconds of the simulated world.
+    pub simulated_s: f64,
+}
+
+/// What something cost on the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Datagrams sent; a multicast counts once.
+    pub datagrams: f64,
+    /// Their bytes.
+    pub bytes: f64,
+    /// Datagrams received, by all members together.
+    pub received: f64,
+}
+
+/// Why a group could not be measured.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum GrowthError {
+    /// A group is not made that way.
+    #[error("{0}")]
+    Config(ConfigError),
+    /// A member was not let in, in a minute of the simulated world.
+    #[error("member {0} was not let in")]
+    NotEntered(u16),
+    /// A member refused to send.
+    #[error("a message was refused: {0}")]
+    Refused(String),
+    /// A promise was broken.
+    #[error("{0}")]
+    Broken(Violation),
+}
+
+/// Fewer are no group, and more a group may not have.
+pub const MEMBERS: std::ops::RangeInclusive<u16> = 3..=4096;
+
+const SENDERS: usize = 4;
+const MESSAGE_BYTES: usize = 100;
+/// Between two messages of one sender.
+const EVERY: u64 = 10 * MILLISECOND;
+/// Messages of each sender before anything is counted, and while it is.
+const WARM_UP: u64 = 100;
+const COUNTED: u64 = 640;
+/// Until heartbeats are as rare as they get, and then for some of them, whatever the size.
+const CALMING: u64 = 20 * SECOND;
+const IDLE_S: u64 = 20;
+const JOIN_MAX: u64 = 60 * SECOND;
+/// So many joins at the end are averaged.
+const JOINS: u16 = 4;
+
+/// Steps in which a group of so many members is measured: one for each that joins, and as many for what comes then.
+pub fn steps(members: u16) -> u64 {
+    2 * u64::from(members)
+}
+
+/// Measures a group. `progress` is told of so many further [`steps`] now and then.
+///
+/// # Errors
+/// See [`GrowthError`].
+pub fn growth(options: GrowthOptions, progress: &mut dyn FnMut(u64)) -> Result<Growth, GrowthError> {
+    let mut stage = Stage::new(options, progress);
+    let join = stage.gather()?;
+    stage.wait(CALMING)?;
+    let before = stage.traffic();
+    stage.wait(IDLE_S * SECOND)?;
+    let idle_second = Cost::between(before, stage.traffic(), IDLE_S);
+    stage.send(WARM_UP)?;
+    let before = stage.traffic();
+    let history_entries = stage.send(COUNTED)?;
+    let message = Cost::between(before, stage.traffic(), COUNTED * SENDERS as u64);
+    stage.wait(CALMING)?;
+    let simulated_s = stage.world.now as f64 / SECOND as f64;
+    stage.close()?;
+    Ok(Growth {
+        command: "growth",
+        members: options.members,
+        copies: options.copies,
+        senders: SENDERS,
+        join,
+        idle_second,
+        message,
+        history_entries,
+        simulated_s,
+    })
+}
+
+impl Cost {
+    /// Of each of so many.
+    fn between(before: Traffic, after: Traffic, count: u64) -> Cost {
+        let each = |before: u64, after: u64| (after - before) as f64 / count as f64;
+        Cost {
+            datagrams: each(before.datagrams, after.datagrams),
+            bytes: each(before.bytes, after.bytes),
+            received: each(before.copies, after.copies),
+        }
+    }
+}
+
+struct Stage<'a> {
+    world: World,
+    config: GroupConfig,
+    settings: Settings,
+    members: u16,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Stage<'_> {
+    fn new(options: GrowthOptions, progress: &mut dyn FnMut(u64)) -> Stage<'_> {
+        let members = options.members;
+        let default = GroupConfig::default();
+        let config = GroupConfig { members_max: default.members_max.max(members), ..default };
+        let transport = if options.copies { Transport::Unicast } else { Transport::Multicast };
+        let settings = Settings { transport, ..Settings::default() };
+        let mut random = Random::from_u64(1);
+        let mut fork = || Random::from_u64(random.next_u64());
+        let recorder = Recorder::new(Judge::new(properties::all(&Terms { config: config.clone() })), None);
+        let network = Network::new(members.into(), Weather::calm(), fork());
+        let world = World::new(members.into(), config.history_messages, network, recorder, fork());
+        Stage { world, config, settings, members, progress }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.world.network.traffic
+    }
+
+    /// One founds the group, and the others join, each when the one before is in. What the last of them cost.
+    fn gather(&mut self) -> Result<Cost, GrowthError> {
+        let counted = JOINS.min(self.members - 1);
+        let mut before = Traffic::default();
+        for member in 0..self.members {
+            if member == self.members - counted {
+                before = self.traffic();
+            }
+            let entry = if member == 0 { Entry::Found(self.config.clone()) } else { Entry::Join };
+            self.start(member, entry)?;
+            (self.progress)(1);
+        }
+        Ok(Cost::between(before, self.traffic(), counted.into()))
+    }
+
+    fn start(&mut self, member: u16, entry: Entry) -> Result<(), GrowthError> {
+        let birth = Birth {
+            name: name(member.into(), false),
+            entry,
+            settings: self.settings.clone(),
+            gain: 0,
+            events_first: true,
+            planted: None,
+        };
+        self.world.start(member.into(), birth).map_err(GrowthError::Config)?;
+        let latest = self.world.now + JOIN_MAX;
+        while let Some(cue) = self.world.advance(latest) {
+            if matches!(cue, Cue::Told { process, tidings: Tidings::Entered, .. } if process == member) {
+                return Ok(());
+            }
+        }
+        Err(self.broken().unwrap_or(GrowthError::NotEntered(member)))
+    }
+
+    fn wait(&mut self, nanos: u64) -> Result<(), GrowthError> {
+        let until = self.world.now + nanos;
+        while self.world.advance(until).is_some() {}
+        self.broken().map_or(Ok(()), Err)
+    }
+
+    /// So many messages of each sender at a steady rate. The most entries that a history had meanwhile.
+    fn send(&mut self, messages: u64) -> Result<usize, GrowthError> {
+        let mut history_entries = 0;
+        for message in 0..messages {
+            for sender in 0..SENDERS {
+                // Not the one that orders, which is the first.
+                let process = 1 + sender * (usize::from(self.members) - 1) / SENDERS;
+                let payload = vec![b'.'; MESSAGE_BYTES].into();
+                let sent = self.world.send_payload(process, payload, None);
+                sent.map_err(|error| GrowthError::Refused(error.to_string()))?;
+                self.wait(EVERY / SENDERS as u64)?;
+                history_entries = history_entries.max(self.longest_history());
+            }
+            let steps = u64::from(self.members) * messages / (WARM_UP + COUNTED);
+            (self.progress)(steps * (message + 1) / messages - steps * message / messages);
+        }
+        Ok(history_entries)
+    }
+
+    fn longest_history(&self) -> usize {
+        let residents = (0..self.members).filter_map(|member| self.world.resident(member.into()));
+        residents.map(|resident| resident.group.marks().history).max().unwrap_or(0)
+    }
+
+    fn broken(&self) -> Option<GrowthError> {
+        self.world.recorder.violation().cloned().map(GrowthError::Broken)
+    }
+
+    /// What the judges say in the end.
+    fn close(&mut self) -> Result<(), GrowthError> {
+        let end = self.world.end();
+        self.world.recorder.finish(&end);
+        self.broken().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grown(members: u16, copies: bool) -> Growth {
+        let mut steps_done = 0;
+        let options = GrowthOptions { members, copies };
+        let growth = growth(options, &mut |steps| steps_done += steps).expect("nothing disturbs the group");
+        assert!(steps_done <= steps(members) && steps_done + 2 >= steps(members), "{steps_done}");
+        growth
+    }
+
+    /// What docs/scale.md says of a group: the arithmetic.
+    struct Expected {
+        message_datagrams: f64,
+        idle_datagrams: f64,
+    }
+
+    impl Expected {
+        fn of(members: u16, copies: bool) -> Expected {
+            let others = f64::from(members - 1);
+            let stretch = f64::from(1 + (members - 1) / 32);
+            let for_all = if copies { others } else { 1.0 };
+            let heartbeats = 10.0 / stretch;
+            let answered = heartbeats * (for_all + others);
+            let messages = (SENDERS as u64 * SECOND / EVERY) as f64;
+            // The sender's, the sequencer's, and the acknowledgement of one member.
+            let message_datagrams = 1.0 + for_all + 1.0 + heartbeats * others / messages;
+            let probes_and_answers = 2.0 * others / (6.0 * 0.15 * stretch);
+            Expected { message_datagrams, idle_datagrams: answered + probes_and_answers }
+        }
+    }
+
+    #[test]
+    fn costs_grow_as_stated() {
+        for (members, copies) in [(10, false), (10, true), (40, false), (40, true)] {
+            let (growth, expected) = (grown(members, copies), Expected::of(members, copies));
+            let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.15;
+            let (message, idle) = (growth.message.datagrams, growth.idle_second.datagrams);
+            assert!(near(message, expected.message_datagrams), "{members} {copies}: {message} a message");
+            assert!(near(idle, expected.idle_datagrams), "{members} {copies}: {idle} an idle second");
+        }
+    }
+}
