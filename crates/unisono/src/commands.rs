@@ -41,7 +41,9 @@ pub(crate) fn receive_many(slot: &mut Slot, events: &mut Vec<Event>) -> Attempt<
     match (events.len() - before, slot.end()) {
         (0, Some(ended)) => Attempt::Done(Err(ended)),
         (0, None) => Attempt::Wait(Interest::Event),
-        (count, _) => Attempt::Taken(Ok(count)),
+        (1, _) => Attempt::Taken(Ok(1)),
+        // While the application deals with many, the others are to go on.
+        (count, _) => Attempt::Done(Ok(count)),
     }
 }
 
