@@ -1,11 +1,13 @@
 //! Messages of this member under way, and how fast they go out.
 //!
 //! The outbox keeps what was sent until it is resolved. What has no number yet is sent within a congestion window
-//! of bytes that opens as numbers come back and closes on loss; when nothing comes back for a while, the oldest
-//! datagram is sent again, ever more patiently.
+//! of bytes that opens as numbers come back and closes on loss, and within what the path was seen to carry; when
+//! nothing comes back for a while, the oldest datagram is sent again, ever more patiently.
 
 use crate::identity::MessageNumber;
+use crate::path::{Path, WINDOW_MIN};
 use crate::time::Time;
+use crate::wire::PIECE_HEAD_BYTES;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -16,9 +18,18 @@ const RESEND_MIN: Duration = Duration::from_millis(15);
 const RESEND_MAX: Duration = Duration::from_millis(500);
 const AGAIN_SPAN_FIRST: u64 = 4;
 const AGAIN_SPAN_MAX: u64 = 1024;
-const CONGESTION_WINDOW_FIRST: u64 = 128 << 10;
+/// Ranges that wait to be sent again; more the orderer asks for once more.
+const AGAIN_RANGES_MAX: usize = 64;
+/// Before anything is known of the path: no more than a slow one holds.
+const CONGESTION_WINDOW_FIRST: u64 = WINDOW_MIN;
 const CONGESTION_WINDOW_MIN: u64 = 8 << 10;
 const CONGESTION_WINDOW_MAX: u64 = 4 << 20;
+
+/// Of a stream by BB at least one in so many datagrams asks for its number: a short datagram to everybody for each would
+/// cost a slow network a tenth of what it carries.
+const ASK_EVERY: u64 = 16;
+/// The same as a part of what is under way: some that ask always are.
+const ASK_PART: u64 = 3;
 
 /// A message (or piece) of this member that is not resolved yet.
 #[derive(Clone, Debug)]
@@ -27,7 +38,17 @@ pub(crate) struct Outgoing {
     pub(crate) resilience: u8,
     /// It goes by BB.
     pub(crate) broadcast: bool,
+    /// When it was last to be sent again; the origin of time if never.
+    pub(crate) again_at: Time,
     pub(crate) bytes: Bytes,
+}
+
+/// A message on its way, and what was when it left.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    number: MessageNumber,
+    left: Time,
+    bytes_numbered: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -37,22 +58,32 @@ pub(crate) struct Outbox {
     kept: VecDeque<Outgoing>,
     /// This member's first number of this epoch.
     base: MessageNumber,
+    /// Bytes of the pieces that go into one datagram with the last message, heads included.
+    last_datagram_bytes: usize,
     /// Everything through here has a number.
     numbered: MessageNumber,
     /// Everything through here was sent at least once to the present orderer.
     sent: MessageNumber,
-    /// What to send again: from here through the second, first of all.
-    again: Option<(MessageNumber, MessageNumber)>,
+    /// What to send again, first of all: ranges, first and last.
+    again: VecDeque<(MessageNumber, MessageNumber)>,
+    /// Everything through here was sent when something was last sent again: what comes back of it tells nothing of the
+    /// path.
+    disturbed: MessageNumber,
     /// How many messages the next timeout sends again.
     again_span: u64,
+    /// Datagrams sent since one asked for its number.
+    unasked: u64,
     bytes_in_flight: u64,
     congestion_window: u64,
     slow_start_below: u64,
     resend_at: Option<Time>,
     resend_after: Duration,
     round_trip: Option<(Duration, Duration)>,
-    /// A message whose round trip is being timed, and when it left.
-    timed: Option<(MessageNumber, Time)>,
+    /// A message whose round trip is being timed.
+    timed: Option<Timed>,
+    /// Bytes that got their numbers so far.
+    bytes_numbered: u64,
+    path: Path,
     shrunk_at: Time,
     /// Since when something is under way and no number has come.
     waits_since: Option<Time>,
@@ -64,10 +95,13 @@ impl Outbox {
             first: 1,
             kept: VecDeque::new(),
             base: 1,
+            last_datagram_bytes: 0,
             numbered: 0,
             sent: 0,
-            again: None,
+            again: VecDeque::new(),
+            disturbed: 0,
             again_span: AGAIN_SPAN_FIRST,
+            unasked: 0,
             bytes_in_flight: 0,
             congestion_window: CONGESTION_WINDOW_FIRST,
             slow_start_below: CONGESTION_WINDOW_MAX,
@@ -75,6 +109,8 @@ impl Outbox {
             resend_after: RESEND_FIRST,
             round_trip: None,
             timed: None,
+            bytes_numbered: 0,
+            path: Path::default(),
             shrunk_at: Time::ZERO,
             waits_since: None,
         }
@@ -103,9 +139,48 @@ impl Outbox {
         self.kept.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    pub(crate) fn push(&mut self, outgoing: Outgoing) -> MessageNumber {
+    /// Takes a message that goes into datagrams with room for a piece of so many bytes.
+    pub(crate) fn push(&mut self, outgoing: Outgoing, piece_bytes_max: usize) -> MessageNumber {
+        let bytes = outgoing.bytes.len() + PIECE_HEAD_BYTES;
+        let beside = self.last_datagram_bytes + bytes;
+        self.last_datagram_bytes = if beside <= piece_bytes_max + PIECE_HEAD_BYTES { beside } else { bytes };
         self.kept.push_back(outgoing);
         self.next_number() - 1
+    }
+
+    /// How large a piece may be to go along with the last message.
+    pub(crate) fn room_beside(&self, piece_bytes_max: usize) -> usize {
+        piece_bytes_max.saturating_sub(self.last_datagram_bytes)
+    }
+
+    /// Something here was not sent yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.sent + 1 < self.next_number()
+    }
+
+    /// The number of what goes into the next datagram, of `datagram_bytes`, may come with that of a later one: more is
+    /// to follow, and of what is under way enough asks for its number to keep the numbers coming.
+    pub(crate) fn may_wait(&self, datagram_bytes: usize) -> bool {
+        let datagram = datagram_bytes as u64;
+        self.again.is_empty()
+            && self.unasked + 1 < ASK_EVERY.min(self.bytes_in_flight / (ASK_PART * datagram))
+            && self.has_beyond(2 * datagram)
+    }
+
+    /// A datagram by BB went out, and asked for its number or can wait for it.
+    pub(crate) fn note_datagram(&mut self, asks: bool) {
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
+    }
+
+    /// There is more to be sent than so many bytes.
+    fn has_beyond(&self, bytes: u64) -> bool {
+        let mut left = bytes;
+        (self.sent + 1..self.next_number()).any(|number| {
+            let cost = self.get(number).map_or(0, |outgoing| cost(&outgoing.bytes));
+            let beyond = cost > left;
+            left = left.saturating_sub(cost);
+            beyond
+        })
     }
 
     /// What was sent and has no number yet, framing included.
@@ -122,38 +197,43 @@ impl Outbox {
     /// The next message to put on the wire: one that was asked for again, or the next new one within the
     /// congestion window and the `window` of messages that others keep for one sender.
     pub(crate) fn next_to_send(&self, window: u64) -> Option<(MessageNumber, &Outgoing)> {
-        if let Some((from, _)) = self.again {
+        if let Some(&(from, _)) = self.again.front() {
             return self.get(from).map(|outgoing| (from, outgoing));
         }
         let number = self.sent + 1;
         let outgoing = self.get(number)?;
-        let fits = self.bytes_in_flight == 0
-            || self.bytes_in_flight + cost(&outgoing.bytes) <= self.congestion_window;
+        let fits = self.bytes_in_flight == 0 || self.bytes_in_flight + cost(&outgoing.bytes) <= self.room();
         (fits && number - self.numbered.max(self.base - 1) <= window).then_some((number, outgoing))
+    }
+
+    /// How many bytes may be under way.
+    fn room(&self) -> u64 {
+        self.congestion_window.min(self.path.window())
     }
 
     /// `number` (from [`Outbox::next_to_send`]) went onto the wire.
     pub(crate) fn note_sent(&mut self, now: Time, number: MessageNumber) {
-        match &mut self.again {
+        match self.again.front_mut() {
             Some((from, to)) if *from == number => {
                 *from += 1;
                 if *from > *to {
-                    self.again = None;
+                    self.again.pop_front();
                 }
-                self.timed = None;
             }
             _ => {
                 self.bytes_in_flight += self.get(number).map_or(0, |outgoing| cost(&outgoing.bytes));
                 self.sent = number;
-                self.timed.get_or_insert((number, now));
+                if self.timed.is_none() && self.numbered >= self.disturbed {
+                    self.timed = Some(Timed { number, left: now, bytes_numbered: self.bytes_numbered });
+                }
             }
         }
         self.resend_at.get_or_insert(now + self.resend_after);
         self.waits_since.get_or_insert(now);
     }
 
-    /// Everything through `number` has a place in the order.
-    pub(crate) fn note_numbered(&mut self, now: Time, number: MessageNumber) {
+    /// Everything through `number` has a place in the order. Processes were late by `lateness`.
+    pub(crate) fn note_numbered(&mut self, now: Time, number: MessageNumber, lateness: Duration) {
         if number <= self.numbered {
             return;
         }
@@ -162,23 +242,30 @@ impl Outbox {
             freed += self.get(done).map_or(0, |outgoing| cost(&outgoing.bytes));
         }
         self.bytes_in_flight = self.bytes_in_flight.saturating_sub(freed);
-        let growth = if self.congestion_window < self.slow_start_below { freed } else { freed / 16 };
-        self.congestion_window = (self.congestion_window + growth).min(CONGESTION_WINDOW_MAX);
-        if let Some((timed, left)) = self.timed
-            && timed <= number
+        self.bytes_numbered += freed;
+        if self.congestion_window <= self.path.window() {
+            let growth = if self.congestion_window < self.slow_start_below { freed } else { freed / 16 };
+            self.congestion_window = (self.congestion_window + growth).min(CONGESTION_WINDOW_MAX);
+        }
+        if let Some(timed) = self.timed
+            && timed.number <= number
         {
             self.timed = None;
             self.again_span = AGAIN_SPAN_FIRST;
-            self.note_round_trip(now.since(left));
+            let took = now.since(timed.left);
+            self.note_round_trip(took);
+            let is_full = self.has_unsent();
+            self.path.note(took, self.bytes_numbered - timed.bytes_numbered, is_full, lateness);
         }
         // Numbers come again: patience that loss has taught is forgotten.
         self.resend_after =
             self.round_trip.map_or(RESEND_FIRST, |(mean, deviation)| patience(mean, deviation));
         self.numbered = number;
         self.sent = self.sent.max(number);
-        if let Some((from, to)) = self.again {
-            self.again = (to > number).then_some((from.max(number + 1), to));
-        }
+        self.again.retain_mut(|(from, to)| {
+            *from = (*from).max(number + 1);
+            from <= to
+        });
         self.resend_at = (self.sent > number).then_some(now + self.resend_after);
         self.waits_since = (self.sent > number).then_some(now);
     }
@@ -193,20 +280,42 @@ impl Outbox {
         self.resend_after = patience(mean, deviation);
     }
 
-    /// The orderer lacks these.
+    /// The orderer lacks these. What it was sent again less than a round trip ago it may not have seen yet.
     pub(crate) fn note_wanted(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         let (from, to) = (from.max(self.numbered + 1).max(self.first), to.min(self.sent));
-        if from <= to {
-            self.again = Some((from, to));
-            if now.since(self.shrunk_at) > self.resend_after {
-                self.shrink(now);
+        let round_trip = self.round_trip.map_or(RESEND_MIN, |(mean, _)| mean);
+        let mut lost = false;
+        for number in from..=to {
+            let Some(outgoing) = self.get(number) else { return };
+            if outgoing.again_at == Time::ZERO || now.since(outgoing.again_at) >= round_trip {
+                lost = true;
+                self.repeat(now, number, number);
             }
+        }
+        if lost && now.since(self.shrunk_at) > self.resend_after {
+            self.shrink(now);
+        }
+    }
+
+    /// Sends these again.
+    fn repeat(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
+        (self.timed, self.disturbed) = (None, self.sent);
+        let index = |number: MessageNumber| usize::try_from(number - self.first).unwrap_or(usize::MAX);
+        let (first, last) = (index(from), index(to));
+        for outgoing in self.kept.iter_mut().take(last + 1).skip(first) {
+            outgoing.again_at = now;
+        }
+        let has_room = self.again.len() < AGAIN_RANGES_MAX;
+        match self.again.back_mut() {
+            Some((_, end)) if *end + 1 == from => *end = to,
+            _ if has_room => self.again.push_back((from, to)),
+            _ => {}
         }
     }
 
     fn shrink(&mut self, now: Time) {
         self.shrunk_at = now;
-        self.congestion_window = (self.congestion_window * 7 / 10).max(CONGESTION_WINDOW_MIN);
+        self.congestion_window = (self.room() * 7 / 10).max(CONGESTION_WINDOW_MIN);
         self.slow_start_below = self.congestion_window;
     }
 
@@ -232,9 +341,9 @@ impl Outbox {
         // How much was lost nobody knows: a little goes again, and twice as much each time until a number comes for
         // something that went but once.
         let oldest = (self.numbered + 1).max(self.base);
-        self.again = Some((oldest, self.sent.min(oldest + self.again_span - 1)));
+        self.again.clear();
+        self.repeat(now, oldest, self.sent.min(oldest + self.again_span - 1));
         self.again_span = (self.again_span * 2).min(AGAIN_SPAN_MAX);
-        self.timed = None;
         self.resend_after = (self.resend_after * 2).min(RESEND_MAX);
         self.shrink(now);
         self.resend_at = Some(now + self.resend_after);
@@ -244,9 +353,11 @@ impl Outbox {
     /// Another orderer: whatever has no number goes to it, from the beginning.
     pub(crate) fn restart(&mut self) {
         self.sent = self.numbered.max(self.base - 1);
-        self.again = None;
+        self.again.clear();
+        self.disturbed = 0;
         self.bytes_in_flight = 0;
         self.timed = None;
+        self.path = Path::default();
         self.resend_at = None;
         self.resend_after = RESEND_FIRST;
         self.waits_since = None;
@@ -282,4 +393,55 @@ fn patience(mean: Duration, deviation: Duration) -> Duration {
 /// What a message costs on its way, framing included.
 fn cost(bytes: &Bytes) -> u64 {
     bytes.len() as u64 + 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Ten messages on their way since the beginning, and one came back after 40 ms.
+    fn under_way() -> Outbox {
+        let mut outbox = Outbox::new();
+        for number in 1..=11 {
+            let bytes = Bytes::from_static(b"text");
+            let again_at = Time::ZERO;
+            outbox.push(Outgoing { more: false, resilience: 0, broadcast: true, again_at, bytes }, 1000);
+            outbox.note_sent(Time::ZERO, number);
+        }
+        outbox.note_numbered(Time::ZERO + MS * 40, 1, Duration::ZERO);
+        outbox
+    }
+
+    /// What goes out now, which is then on its way.
+    fn sends(outbox: &mut Outbox, now: Time) -> Vec<MessageNumber> {
+        let mut numbers = Vec::new();
+        while let Some((number, _)) = outbox.next_to_send(100) {
+            outbox.note_sent(now, number);
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    #[test]
+    fn what_the_orderer_lacks_it_gets_once_in_a_round_trip() {
+        let (mut outbox, now) = (under_way(), Time::ZERO + MS * 50);
+        outbox.note_wanted(now, 3, 4);
+        outbox.note_wanted(now, 6, 6);
+        assert_eq!(sends(&mut outbox, now), [3, 4, 6]);
+        outbox.note_wanted(now + MS * 20, 3, 6);
+        assert_eq!(sends(&mut outbox, now + MS * 20), [5]);
+        outbox.note_wanted(now + MS * 45, 3, 6);
+        assert_eq!(sends(&mut outbox, now + MS * 45), [3, 4, 6]);
+    }
+
+    #[test]
+    fn what_has_its_number_is_not_sent_again() {
+        let (mut outbox, now) = (under_way(), Time::ZERO + MS * 50);
+        outbox.note_wanted(now, 3, 4);
+        outbox.note_wanted(now, 6, 8);
+        outbox.note_numbered(now, 6, Duration::ZERO);
+        assert_eq!(sends(&mut outbox, now), [7, 8]);
+    }
 }

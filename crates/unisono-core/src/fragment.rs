@@ -10,14 +10,23 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 /// Cuts `payload` into pieces of at most `piece_bytes_max`, none of them copied; an empty message is one empty
-/// piece. Each comes with whether more follow.
-pub(crate) fn cut(payload: Bytes, piece_bytes_max: usize) -> impl Iterator<Item = (bool, Bytes)> {
+/// piece. Each comes with whether more follow. The first may have to share a datagram in which there is `room`: it is
+/// cut to fill that, if there are no more pieces by it.
+pub(crate) fn cut(
+    payload: Bytes,
+    piece_bytes_max: usize,
+    room: usize,
+) -> impl Iterator<Item = (bool, Bytes)> {
+    let last = payload.len() % piece_bytes_max.max(1);
+    let fills = payload.len() > piece_bytes_max && (last..piece_bytes_max).contains(&room) && last > 0;
+    let mut piece_bytes = if fills { room } else { piece_bytes_max };
     let mut rest = Some(payload);
     core::iter::from_fn(move || {
         let mut bytes = rest.take()?;
-        if bytes.len() > piece_bytes_max {
-            rest = Some(bytes.split_off(piece_bytes_max));
+        if bytes.len() > piece_bytes {
+            rest = Some(bytes.split_off(piece_bytes));
         }
+        piece_bytes = piece_bytes_max;
         Some((rest.is_some(), bytes))
     })
 }
@@ -76,16 +85,30 @@ mod tests {
     fn what_was_cut_comes_together_again() {
         for (size, pieces) in [(0, 1), (1, 1), (10, 1), (11, 2), (35, 4)] {
             let payload: Bytes = (0..size).map(|i| i as u8).collect();
-            let cut: Vec<_> = cut(payload.clone(), 10).collect();
-            assert_eq!(cut.len(), pieces);
-            let mut assembly = Assembly::default();
-            let mut whole = None;
-            for (more, bytes) in cut {
-                assert_eq!(whole, None);
-                whole = assembly.take(Uid(1), more, bytes, 100);
+            for room in 0..=10 {
+                let cut: Vec<_> = cut(payload.clone(), 10, room).collect();
+                assert_eq!(cut.len(), pieces);
+                let mut assembly = Assembly::default();
+                let mut whole = None;
+                for (more, bytes) in cut {
+                    assert_eq!(whole, None);
+                    whole = assembly.take(Uid(1), more, bytes, 100);
+                }
+                assert_eq!(whole, Some(payload.clone()));
             }
-            assert_eq!(whole, Some(payload));
         }
+    }
+
+    #[test]
+    fn the_first_piece_fills_a_datagram_if_there_are_no_more_pieces_by_it() {
+        let sizes = |bytes: usize, room| -> Vec<usize> {
+            cut(Bytes::from(alloc::vec![0; bytes]), 10, room).map(|(_, piece)| piece.len()).collect()
+        };
+        assert_eq!(sizes(13, 7), [7, 6]);
+        assert_eq!(sizes(13, 3), [3, 10]);
+        assert_eq!(sizes(13, 2), [10, 3]);
+        assert_eq!(sizes(9, 3), [9]);
+        assert_eq!(sizes(23, 5), [5, 10, 8]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::identity::{MessageNumber, Uid};
 use crate::table::Table;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// A message without a number.
@@ -15,6 +16,8 @@ pub(crate) struct Held {
     pub(crate) more: bool,
     pub(crate) resilience: u8,
     pub(crate) broadcast: bool,
+    /// Its sender can wait for its number.
+    pub(crate) patient: bool,
     pub(crate) bytes: Bytes,
 }
 
@@ -99,14 +102,31 @@ impl Hold {
         }
     }
 
-    /// The numbers that are lacking before something of `sender` that is here, after its message `last`.
-    pub(crate) fn gap(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, MessageNumber)> {
-        let queue = self.queues.get(sender)?;
-        let next = (last + 1).max(queue.base);
-        let skip = usize::try_from(next.saturating_sub(queue.first)).ok()?;
-        let lacking = queue.slots.iter().skip(skip).take_while(|slot| slot.is_none()).count();
-        (lacking > 0 && skip + lacking < queue.slots.len())
-            .then(|| (next, next.max(queue.first) + lacking as u64 - 1))
+    /// The numbers that are lacking before something of `sender` that is here, if the one after its message `last` is
+    /// among them: at most `limit` ranges, ascending.
+    pub(crate) fn gaps(
+        &self,
+        sender: Uid,
+        last: MessageNumber,
+        limit: usize,
+    ) -> Vec<(MessageNumber, MessageNumber)> {
+        let Some(queue) = self.queues.get(sender) else { return Vec::new() };
+        let mut gaps = Vec::new();
+        if self.next(sender, last).is_some() {
+            return gaps;
+        }
+        let mut next = (last + 1).max(queue.base);
+        let here = (queue.first..).zip(&queue.slots).filter(|(_, slot)| slot.is_some());
+        for (number, _) in here.skip_while(|(number, _)| *number <= last) {
+            if gaps.len() == limit {
+                break;
+            }
+            if number > next {
+                gaps.push((next, number - 1));
+            }
+            next = number + 1;
+        }
+        gaps
     }
 
     /// Who has something here.
@@ -128,7 +148,8 @@ mod tests {
     use super::*;
 
     fn held(text: &'static str) -> Held {
-        Held { more: false, resilience: 0, broadcast: false, bytes: Bytes::from_static(text.as_bytes()) }
+        let bytes = Bytes::from_static(text.as_bytes());
+        Held { more: false, resilience: 0, broadcast: false, patient: false, bytes }
     }
 
     #[test]
@@ -141,9 +162,9 @@ mod tests {
         assert_eq!(hold.next(a, 1), None);
         hold.take(a, 1);
         hold.forget_through(a, 1);
-        assert_eq!(hold.gap(a, 1), Some((2, 2)));
+        assert_eq!(hold.gaps(a, 1, 9), [(2, 2)]);
         assert!(hold.keep(a, 2, 1, 1, 8, held("two")));
-        assert_eq!(hold.gap(a, 1), None);
+        assert_eq!(hold.gaps(a, 1, 9), []);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod look;
 mod membership;
 mod migration;
 mod order;
+mod path;
 mod peers;
 mod planted;
 mod random;

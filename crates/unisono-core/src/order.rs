@@ -15,7 +15,7 @@ use crate::migration::Load;
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Change, Frame, Heartbeat};
+use crate::wire::{Change, Frame, Heartbeat, Method, Piece};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -24,6 +24,12 @@ const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
 const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
 /// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
 const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
+/// A sender is asked for what is lacking at most so often...
+const WANT_EVERY: Duration = Duration::from_millis(3);
+/// ... and for the same once more after this: answers take their time where queues are long.
+const WANT_AGAIN: Duration = Duration::from_millis(20);
+/// Gaps that a sender is asked to fill at once.
+const WANTS_MAX: usize = 16;
 /// How many messages of one sender are numbered before the next sender's turn.
 const TURN: usize = 32;
 
@@ -38,6 +44,8 @@ pub(crate) struct Order {
     heard: Seqno,
     /// What it numbered was put on the wire through here.
     pub(crate) announced: Seqno,
+    /// What it numbered through here is to be told at once; the rest when somebody cannot wait for it.
+    tell_through: Seqno,
     /// It numbers what lies beyond this since it last took the role.
     numbered_from: Seqno,
     /// It numbered through here.
@@ -92,6 +100,11 @@ impl Order {
 
     pub(crate) fn multicast_heard(&self) -> bool {
         self.multicast
+    }
+
+    /// Somebody waits for a number that was not told.
+    pub(crate) fn has_to_tell(&self) -> bool {
+        self.announced < self.tell_through
     }
 
     /// A new epoch, or none: this member has no role in it yet.
@@ -270,6 +283,7 @@ impl Group {
                 more: own.more,
                 resilience: own.resilience,
                 broadcast: false,
+                patient: false,
                 bytes: own.bytes.clone(),
             };
             (number, held)
@@ -288,7 +302,8 @@ impl Group {
         if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
             self.hold.take(sender, number);
         }
-        self.history.append(Entry::Message(Message {
+        let patient = held.patient;
+        let seqno = self.history.append(Entry::Message(Message {
             sender,
             number,
             resilience: held.resilience,
@@ -296,8 +311,11 @@ impl Group {
             broadcast: held.broadcast,
             data: Some(held.bytes),
         }));
+        if !patient {
+            self.order.tell_through = seqno;
+        }
         if sender == self.me.uid {
-            self.outbox.note_numbered(Time::ZERO, number);
+            self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
         } else {
             self.hold.forget_through(sender, number);
         }
@@ -314,13 +332,13 @@ impl Group {
         if kept >= limit || self.history.bytes() >= self.config.history_bytes {
             self.probe(Probe::HistoryFull);
             let slowest = self.slowest_received();
-            self.order.note_shut(now, slowest);
+            self.note_shut(now, slowest);
             return false;
         }
         let (delivered, who) = self.slowest_delivered();
         if end - delivered.min(end) >= limit {
             self.probe(Probe::WindowShut);
-            self.order.note_shut(now, who);
+            self.note_shut(now, who);
             return false;
         }
         self.order.shut_since = None;
@@ -332,6 +350,12 @@ impl Group {
         self.order.shut_since.is_some()
             || self.history.len() as u64 > u64::from(self.config.history_messages)
             || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
+    }
+
+    /// There is no room, because of this member; which cannot make any as long as it is not told.
+    fn note_shut(&mut self, now: Time, by: Uid) {
+        self.order.note_shut(now, by);
+        self.order.tell_through = self.history.received();
     }
 
     fn slowest_received(&self) -> Uid {
@@ -361,7 +385,7 @@ impl Group {
         }
         if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {
             let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
-            self.history.append(Entry::Change(Box::new(change)));
+            self.append_change(change);
             if is_my_leave {
                 self.resign();
             }
@@ -375,9 +399,13 @@ impl Group {
         let asked = self.order.successor.take();
         let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
         if successor != self.me.uid && self.history.view().iter().any(|member| member.uid == successor) {
-            self.history.append(Entry::Change(Box::new(Change::Role { orderer: successor })));
+            self.append_change(Change::Role { orderer: successor });
             self.resign();
         }
+    }
+
+    fn append_change(&mut self, change: Change) {
+        self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
     }
 
     /// The role goes to somebody else with the event just numbered.
@@ -461,6 +489,8 @@ impl Group {
     /// A heartbeat that goes out.
     pub(crate) fn say_heartbeat(&mut self, now: Time) -> Heartbeat {
         let heartbeat = self.heartbeat(now);
+        // Who hears of places that it was not told of asks for them.
+        self.order.tell_through = heartbeat.end;
         self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
         heartbeat
     }
@@ -538,7 +568,8 @@ impl Group {
         }
         let last = self.history.sender_mark(data.sender).number;
         let window = self.kept_of_one_sender();
-        let broadcast = data.method == crate::wire::Method::Bb;
+        let broadcast = data.method != Method::Pb;
+        let patient = data.method == Method::BbStream;
         let mut fresh = false;
         for (number, piece) in (data.first..).zip(data.pieces) {
             if broadcast && self.history.supply(data.sender, number, piece.more, &piece.bytes) {
@@ -547,7 +578,8 @@ impl Group {
             }
             let duplicates_taken =
                 self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
-            let held = Held { more: piece.more, resilience: data.resilience, broadcast, bytes: piece.bytes };
+            let Piece { more, bytes } = piece;
+            let held = Held { more, resilience: data.resilience, broadcast, patient, bytes };
             if duplicates_taken
                 && self.order.is_acting()
                 && self.number_carelessly(now, data.sender, number, last, &held)
@@ -560,11 +592,8 @@ impl Group {
             self.probe(Probe::DuplicateRefused);
             self.repeat_to(now, data.sender);
         }
-        if self.order.is_acting()
-            && let Some((from, to)) = self.hold.gap(data.sender, last)
-        {
-            self.probe(Probe::SenderAsked);
-            self.want(now, data.sender, from, to);
+        if self.order.is_acting() {
+            self.want(now, data.sender, last);
         }
     }
 
@@ -611,12 +640,26 @@ impl Group {
         }
     }
 
-    fn want(&mut self, now: Time, sender: Uid, from: MessageNumber, to: MessageNumber) {
-        if let Some(peer) = self.peers.get_mut(sender)
-            && now.since(peer.told_at) > Duration::from_millis(3)
-        {
-            peer.told_at = now;
-            self.post(sender, Frame::Want { from, to });
+    /// Asks a sender for what is lacking after its message `last`, before something of it that is here.
+    fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
+        let Some(peer) = self.peers.get_mut(sender) else { return };
+        if now.since(peer.told_at) <= WANT_EVERY {
+            return;
+        }
+        let (wanted, since) = peer.wanted;
+        let again = now.since(since) >= WANT_AGAIN;
+        let gaps = self.hold.gaps(sender, last, WANTS_MAX);
+        let news = gaps.last().is_some_and(|&(_, to)| to > wanted || again);
+        if !news {
+            return;
+        }
+        peer.told_at = now;
+        peer.wanted = (gaps.last().map_or(wanted, |&(_, to)| to), if again { now } else { since });
+        for (from, to) in gaps {
+            if again || to > wanted {
+                self.probe(Probe::SenderAsked);
+                self.post(sender, Frame::Want { from, to });
+            }
         }
     }
 

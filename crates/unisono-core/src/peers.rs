@@ -6,7 +6,7 @@
 use crate::allowance::Allowance;
 use crate::event::Suspicion;
 use crate::history::Members;
-use crate::identity::{Member, Seqno, Uid};
+use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::membership::INQUIRE_BYTES;
 use crate::table::Table;
 use crate::time::Time;
@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     pub(crate) parcels: Assembler,
     /// When something was last repeated to it on suspicion that it lost it.
     pub(crate) told_at: Time,
+    /// The highest of its messages that it was asked for because it is lacking here, and since when all through there.
+    pub(crate) wanted: (MessageNumber, Time),
     /// What it may be asked because it shows another epoch.
     pub(crate) inquiring: Allowance,
 }
@@ -80,6 +82,7 @@ impl Peer {
             replay: None,
             parcels: Assembler::default(),
             told_at: Time::ZERO,
+            wanted: (0, Time::ZERO),
             inquiring: Allowance::of(INQUIRE_BYTES),
         }
     }

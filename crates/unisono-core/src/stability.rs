@@ -239,7 +239,8 @@ impl Group {
         }
         let received = self.history.received();
         if own > 0 {
-            self.outbox.note_numbered(now, own);
+            let lateness = self.detector.lateness(now);
+            self.outbox.note_numbered(now, own, lateness);
         }
         // An orderer holds everything through what it numbers.
         let (_, numberer) = self.history.term_at(received - 1);

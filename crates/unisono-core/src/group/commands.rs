@@ -54,8 +54,17 @@ impl Group {
         }
         let broadcast = payload.len() > self.config.broadcast_above_bytes as usize;
         let mut number = 0;
-        for (more, bytes) in fragment::cut(payload, self.piece_bytes_max()) {
-            number = self.outbox.push(Outgoing { more, resilience, broadcast, bytes });
+        let piece_bytes_max = self.piece_bytes_max();
+        let waits = if self.order.is_acting() {
+            self.order.announced < self.order.numbered
+        } else {
+            self.outbox.has_unsent()
+        };
+        let room = if waits { self.outbox.room_beside(piece_bytes_max) } else { piece_bytes_max };
+        for (more, bytes) in fragment::cut(payload, piece_bytes_max, room) {
+            number = self
+                .outbox
+                .push(Outgoing { more, resilience, broadcast, again_at: Time::ZERO, bytes }, piece_bytes_max);
         }
         if self.order.is_acting() {
             self.settle(now);

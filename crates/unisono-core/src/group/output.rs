@@ -305,7 +305,8 @@ impl Group {
         // What every member holds needs no announcing.
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
-        (first <= last || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
+        let news = first <= last && self.order.has_to_tell();
+        (news || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
     }
 
     #[inline(never)]
@@ -385,7 +386,12 @@ impl Group {
             }
         }
         let mut writer = Writer::new(out, limit);
-        let method = if broadcast { Method::Bb } else { Method::Pb };
+        let method = match broadcast {
+            true if self.outbox.may_wait(limit) => Method::BbStream,
+            true => Method::Bb,
+            false => Method::Pb,
+        };
+        self.outbox.note_datagram(method != Method::BbStream);
         let base = self.outbox.base();
         writer.begin(&RunHead::Data { sender: self.me.uid, first, base, method, resilience });
         let mut next = first;

@@ -56,13 +56,20 @@ pub(crate) struct Detector {
     look_at: Option<Time>,
     /// How late this process was itself.
     own: Lateness,
-    /// How late others were, though alive: as they say, and as their answers came.
+    /// How late others say that they were.
     others: Lateness,
+    /// How late answers came, of processes or of the network.
+    answers: Lateness,
 }
 
 impl Detector {
     /// Where processors are overloaded everybody is late, and the dead cannot be told from the living as soon.
     fn strain(&self, now: Time) -> Duration {
+        self.lateness(now).max(self.answers.of_late(now))
+    }
+
+    /// How late processes were, as they say themselves: what the network took is no part of it.
+    pub(crate) fn lateness(&self, now: Time) -> Duration {
         self.own.of_late(now).max(self.others.of_late(now))
     }
 
@@ -184,7 +191,8 @@ impl Group {
             let heard_us = peer.heard_us.unwrap_or(now);
             return silent_at.min(heard_us + deaf_after);
         }
-        if silent && uid == self.history.term().1 {
+        // That a number is overdue says little of the way: what is under way may wait in a queue.
+        if peer.last_heard + silence <= now && uid == self.history.term().1 {
             // Perhaps only the multicast does not come through any more: copies will.
             self.acknowledging.multicast_at = None;
             self.acknowledging.due = true;
@@ -220,7 +228,7 @@ impl Group {
         if let Some(probing) = peer.probing.filter(|probing| probing.nonce == nonce) {
             peer.probing = None;
             peer.heard_us = Some(now);
-            self.detector.others.note(now, now.since(probing.since));
+            self.detector.answers.note(now, now.since(probing.since));
             self.detector.look_soon(now);
             self.probe(Probe::ProbeAnswered);
             self.answer_invitation(now, from);

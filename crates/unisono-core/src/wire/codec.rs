@@ -473,6 +473,7 @@ pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
             out.u8(match method {
                 Method::Pb => 1,
                 Method::Bb => 2,
+                Method::BbStream => 3,
             });
             out.u8(resilience);
         }
@@ -483,6 +484,7 @@ fn read_method(from: &mut Reader) -> Result<Method> {
     match from.u8("method")? {
         1 => Ok(Method::Pb),
         2 => Ok(Method::Bb),
+        3 => Ok(Method::BbStream),
         other => Err(from.out_of_range("method", other)),
     }
 }

@@ -230,6 +230,7 @@ impl fmt::Display for Frame {
                 let method = match data.method {
                     Method::Pb => "PB",
                     Method::Bb => "BB",
+                    Method::BbStream => "BB, in a stream",
                 };
                 write!(
                     f,

@@ -291,6 +291,8 @@ pub enum Method {
     Pb,
     /// The sender sends it to everybody, and the orderer a short accept.
     Bb,
+    /// The same, and more of the sender is under way: the accept may wait for theirs.
+    BbStream,
 }
 
 /// A piece of a message: a whole one, or part of one that is too large for a datagram.

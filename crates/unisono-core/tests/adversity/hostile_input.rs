@@ -186,7 +186,7 @@ impl Liar<'_> {
             sender: self.who(),
             first,
             base: 1 + self.below(first),
-            method: if self.chance(0.5) { Method::Pb } else { Method::Bb },
+            method: [Method::Pb, Method::Bb, Method::BbStream][self.below(3) as usize],
             resilience: self.below(256) as u8,
             pieces: self.pieces(),
         })

@@ -189,3 +189,87 @@ fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     net.show("two calm seconds");
     assert!(net.group(1).marks().acting, "m1 cannot take the role");
 }
+
+/// Nanoseconds that a byte takes on a wire of 10 Mbit/s.
+const BYTE: u64 = 800;
+
+// A sender to whom nothing tells when to stop fills the queue before a slow wire until it overflows, and then sends much
+// of it again; one that asks for the number of every datagram has a tenth of the wire taken by the answers.
+#[test]
+fn a_slow_wire_is_filled_and_not_flooded() {
+    let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings::default());
+    net.run(3000 * MS);
+    let lost = Rc::new(Cell::new(0));
+    let numbers = Rc::new(Cell::new(0));
+    let (losing, numbering) = (lost.clone(), numbers.clone());
+    let (mut free_at, mut last) = (0, PROMPT);
+    net.filter(move |seen| {
+        if (seen.from, seen.to) == (0, 1) && seen.has(|frame| matches!(frame, Frame::Numbers(_))) {
+            numbering.set(numbering.get() + 1);
+        }
+        if seen.from != 1 {
+            return PROMPT;
+        }
+        // Copies of a multicast pass the wire as one.
+        if seen.to == 0 {
+            let waits = u64::saturating_sub(free_at, seen.now);
+            last = LOST;
+            if waits < 100 * MS {
+                free_at = seen.now + waits + (seen.bytes as u64 + 66) * BYTE;
+                last = Some(free_at - seen.now + LATENCY);
+            } else {
+                losing.set(losing.get() + 1);
+            }
+        }
+        last
+    });
+    let begin = net.delivered(4);
+    for _ in 0..3000 {
+        while net.send(1, &[7; 1200]).is_ok() {}
+        net.run(MS);
+    }
+    let delivered = net.delivered(4) - begin;
+    let carried = 3000 * MS / ((1200 + 66 + 90) * BYTE);
+    assert_eq!(lost.get(), 0, "the queue overflows");
+    assert!(delivered as u64 >= carried * 95 / 100, "{delivered} of {carried} that the wire carries");
+    assert!(numbers.get() < delivered / 6, "{} datagrams to number {delivered}", numbers.get());
+}
+
+// What is under way may wait in a queue for longer than a working orderer is otherwise silent. A member that takes it for
+// a sign that multicasts do not come through has a copy sent for each member, and the queue only grows.
+#[test]
+fn an_overdue_number_does_not_denounce_the_multicast() {
+    let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings::default());
+    net.run(3000 * MS);
+    net.filter(|seen| {
+        let data = seen.has(|frame| matches!(frame, Frame::Data(_)));
+        if seen.from == 1 && data { Some(60 * MS) } else { PROMPT }
+    });
+    for _ in 0..200 {
+        net.send(1, &[7; 100]).ok();
+        net.run(5 * MS);
+        assert!(net.group(1).audience().multicast, "at {} ms", net.now / MS);
+    }
+}
+
+// Messages a little larger than a datagram leave each second one nearly empty, unless the next begins there.
+#[test]
+fn pieces_fill_their_datagrams() {
+    let mut net = group_of(2, 0);
+    let datagrams = Rc::new(Cell::new(0));
+    let counted = datagrams.clone();
+    net.filter(move |seen| {
+        counted.set(counted.get() + usize::from(seen.has(|frame| matches!(frame, Frame::Data(_)))));
+        PROMPT
+    });
+    let now = Time::from_nanos(net.now);
+    for _ in 0..50 {
+        net.group_mut(1).send(now, vec![7; 1400].into()).unwrap();
+    }
+    net.drain(1);
+    net.run(100 * MS);
+    assert_eq!(net.delivered(0), 50);
+    assert!(datagrams.get() < 70, "{} datagrams for fifty messages", datagrams.get());
+}

@@ -245,16 +245,22 @@ fn waiting() -> impl Strategy<Value = Waiting> {
 }
 
 fn data() -> impl Strategy<Value = Data> {
-    (uid(), place(), any::<u64>(), select(&[Method::Pb, Method::Bb][..]), any::<u8>(), pieces()).prop_map(
-        |(sender, first, base, method, resilience, pieces)| Data {
+    (
+        uid(),
+        place(),
+        any::<u64>(),
+        select(&[Method::Pb, Method::Bb, Method::BbStream][..]),
+        any::<u8>(),
+        pieces(),
+    )
+        .prop_map(|(sender, first, base, method, resilience, pieces)| Data {
             sender,
             first,
             base: base % first + 1,
             method,
             resilience,
             pieces,
-        },
-    )
+        })
 }
 
 fn change() -> impl Strategy<Value = Change> {

@@ -1,0 +1,126 @@
+//! What the way to the orderer and back carries, as the numbers of own messages show it.
+//!
+//! More under way than a path carries in one round trip only waits in some queue before its slowest part, until that
+//! overflows. So what may be under way is bounded by what was seen to come back in a time, over the shortest round trip
+//! seen and a little: the queue stays short, and whoever else uses it has some of it too. The rate counts, and not
+//! how long something took: a process that gets no processor looks like a full queue, but where much comes back at once
+//! much may be under way.
+
+use core::time::Duration;
+
+/// So much is always allowed, whatever was measured: a first impression may be wrong, and a few datagrams harm nobody.
+pub(crate) const WINDOW_MIN: u64 = 32 << 10;
+/// For how long what is under way may wait on the path beyond the shortest round trip. Well below the tenth of a second
+/// that queues of slow links hold, and well above what a busy processor lets a process wait for.
+const QUEUE_TIME_MAX: Duration = Duration::from_millis(40);
+/// By such a part a rate that is not reached any more is forgotten with each round trip.
+const RATE_MEMORY: u64 = 16;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// The most bytes a second that came back lately.
+    rate: u64,
+    /// The shortest round trip.
+    shortest: Option<Duration>,
+    /// What may be under way; nothing before a round trip was measured.
+    window: Option<u64>,
+}
+
+impl Path {
+    /// What may be under way.
+    pub(crate) fn window(&self) -> u64 {
+        self.window.unwrap_or(u64::MAX)
+    }
+
+    /// Something took `round_trip` to come back, during which so many bytes did. `is_full`: there was more to send than
+    /// the window let out; otherwise little came back because little was sent. Processes were late by `lateness`,
+    /// for which up to as much again may be under way.
+    pub(crate) fn note(&mut self, round_trip: Duration, bytes: u64, is_full: bool, lateness: Duration) {
+        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let rate = bytes.saturating_mul(1_000_000_000) / nanos;
+        let remembered = if is_full { self.rate - self.rate / RATE_MEMORY } else { self.rate };
+        self.rate = rate.max(remembered);
+        let shortest = self.shortest.map_or(round_trip, |known| known.min(round_trip));
+        let carried = self.carried_within(shortest + QUEUE_TIME_MAX + lateness.min(QUEUE_TIME_MAX));
+        if carried >= WINDOW_MIN {
+            (self.shortest, self.window) = (Some(shortest), Some(carried));
+        } else {
+            // The least is under way, and takes so long: the path is long, and no queue of ours.
+            (self.shortest, self.window) = (Some(round_trip), Some(WINDOW_MIN));
+        }
+    }
+
+    fn carried_within(&self, time: Duration) -> u64 {
+        let carried = u128::from(self.rate) * time.as_nanos() / 1_000_000_000;
+        u64::try_from(carried).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A path with so much room a second and this round trip, on which always as much is under way as may be.
+    fn filled(bytes_per_s: u64, empty: Duration, mut path: Path, rounds: u32) -> (Path, Duration) {
+        let mut took = empty;
+        for _ in 0..rounds {
+            let under_way = path.window().min(4 << 20);
+            took = empty.max(Duration::from_nanos(under_way * 1_000_000_000 / bytes_per_s));
+            path.note(took, under_way, true, Duration::ZERO);
+        }
+        (path, took)
+    }
+
+    #[test]
+    fn on_a_slow_path_little_waits() {
+        let mut path = Path::default();
+        path.note(2 * MS, 1500, true, Duration::ZERO);
+        let (path, took) = filled(1_250_000, 2 * MS, path, 100);
+        assert!(took < 45 * MS && took > 30 * MS, "{took:?}");
+        assert!((45_000..60_000).contains(&path.window()), "{path:?}");
+    }
+
+    #[test]
+    fn a_fast_or_a_long_path_is_filled() {
+        for (bytes_per_s, empty) in [(1_000_000_000, MS / 10), (100_000_000, 30 * MS), (20_000_000, 100 * MS)]
+        {
+            let mut path = Path::default();
+            path.note(empty, WINDOW_MIN, true, Duration::ZERO);
+            let (path, _) = filled(bytes_per_s, empty, path, 100);
+            let needed = (bytes_per_s as f64 * empty.as_secs_f64()) as u64;
+            assert!(path.window() >= needed, "{path:?} on {bytes_per_s} bytes/s, {empty:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_became_long_is_filled_again() {
+        let (path, _) = filled(10_000_000, MS, Path::default(), 50);
+        let (path, _) = filled(10_000_000, 200 * MS, path, 1000);
+        assert!(path.window() >= 2_000_000, "{path:?}");
+    }
+
+    #[test]
+    fn who_sends_little_learns_nothing_bad() {
+        let mut path = Path::default();
+        path.note(MS, 100_000, true, Duration::ZERO);
+        let window = path.window();
+        for _ in 0..1000 {
+            path.note(MS, 100, false, Duration::ZERO);
+        }
+        assert!(path.window() >= window);
+    }
+
+    #[test]
+    fn a_starved_process_is_no_queue() {
+        let (mut path, _) = filled(500_000_000, MS / 10, Path::default(), 50);
+        // Every tenth round trip waits for a processor.
+        for round in 0..1000 {
+            let took = if round % 10 == 0 { 60 * MS } else { MS };
+            path.note(took, 500_000, true, Duration::ZERO);
+        }
+        assert!(path.window() >= 4 << 20, "{path:?}");
+    }
+}
