@@ -2,6 +2,7 @@
 
 use crate::arguments::{Common, OrderChoice};
 use crate::connection;
+use crate::gathering;
 use crate::output::Output;
 use crate::printer::Printer;
 use crate::problem::Problem;
@@ -29,7 +30,7 @@ pub(crate) struct Listen {
     group: String,
 
     /// Print nothing until the group has so many members
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = gathering::members)]
     min_members: usize,
 
     /// End after so many messages
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Resu
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
     signals::leave_on_interrupt(&group)?;
+    gathering::watch(&group, command.min_members)?;
     let printer = Printer::new(output, command.min_members);
     print_events(&group, printer, command.resilience, command.count, output)
 }

@@ -13,6 +13,7 @@ mod cut;
 mod demo;
 mod doctor;
 mod explain;
+mod gathering;
 mod keygen;
 mod lab;
 mod listen;

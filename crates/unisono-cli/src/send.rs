@@ -2,6 +2,7 @@
 
 use crate::arguments::{Common, OrderChoice};
 use crate::connection;
+use crate::gathering::{self, Gathering};
 use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::Output;
@@ -15,7 +16,7 @@ use serde_json::json;
 use std::io::{BufRead, IsTerminal, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
-use unisono::{Bytes, LookError};
+use unisono::{Bytes, LookError, Options};
 
 /// Lines read ahead of the group.
 const LINES_AHEAD: usize = 4096;
@@ -23,6 +24,8 @@ const LINES_AHEAD: usize = 4096;
 const LINE_BYTES_MAX: u64 = 16 << 20;
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
+/// The same before its silence is taken for that of somebody with another key.
+const LONG_LOOK: Duration = Duration::from_secs(2);
 
 /// Send texts to a group: each argument, or each line of standard input, is one message
 #[derive(Args, Debug)]
@@ -47,7 +50,7 @@ pub(crate) struct Send {
     order: OrderChoice,
 
     /// Wait until the group has so many members, this one not counted
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = gathering::members)]
     min_members: Option<usize>,
 
     /// What the others call this member [default: the host and the process number]
@@ -105,15 +108,25 @@ fn wait_for_members(
     name: Option<&str>,
 ) -> Result<(), Problem> {
     let options = connection::options(settings, name)?;
+    let mut gathering = Gathering::of(members);
     loop {
         let asked = Instant::now();
-        match unisono::look(group, &options, LOOK) {
-            Ok(report) if report.members.len() >= members => return Ok(()),
-            Ok(_) | Err(LookError::NoAnswer | LookError::OtherKey { .. }) => {
-                std::thread::sleep((LOOK / 3).saturating_sub(asked.elapsed()))
-            }
-            Err(error) => return Err(error.into()),
+        // What a busy member of this very group says meanwhile cannot be told from a stranger's words.
+        let there = count_members(group, &options, LOOK);
+        let there = there.or_else(|_| count_members(group, &options, LONG_LOOK))?;
+        if gathering.is_complete(there) {
+            return Ok(());
         }
+        std::thread::sleep((LOOK / 3).saturating_sub(asked.elapsed()));
+    }
+}
+
+/// How many members a group has; none if nobody answers.
+fn count_members(group: &str, options: &Options, patience: Duration) -> Result<usize, LookError> {
+    match unisono::look(group, options, patience) {
+        Ok(report) => Ok(report.members.len() + report.members_omitted),
+        Err(LookError::NoAnswer) => Ok(0),
+        Err(error) => Err(error),
     }
 }
 

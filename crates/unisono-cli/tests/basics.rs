@@ -71,6 +71,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["bench", "latency", "--members", "2", "--resilience", "2"],
         &["demo", "--lab"],
         &["listen", ""],
+        &["listen", "x", "--min-members", "257"],
+        &["send", "x", "text", "--min-members", "257"],
         &["listen", "x", "--config", config],
         &["listen", "x", "--config", "absent.toml"],
         &["listen", "x", "--key", key],

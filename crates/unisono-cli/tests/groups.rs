@@ -7,8 +7,8 @@ mod common;
 use common::{Background, PATIENCE, group, json, unisono};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +20,31 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn lines(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|n| format!("line {n}")).collect()
+}
+
+/// A command in the background, and the lines with these words that it prints on standard error.
+fn told_of(arguments: &[&str], words: &'static str) -> (Killed, Receiver<String>) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let (to, told) = mpsc::channel();
+    std::thread::spawn(move || lines.filter(|line| line.contains(words)).try_for_each(|line| to.send(line)));
+    (Killed(process), told)
+}
+
+/// Killed in the end, whatever comes.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -203,6 +228,8 @@ fn whoever_has_another_key_is_told_so() {
         assert_eq!(looked.status.code(), Some(1), "{said}");
         assert!(said.contains("under another key"), "{said}");
     }
+    let sent = unisono([&["send", &name, "text", "--min-members", "1"][..], &with("other")].concat());
+    assert_eq!(sent.status.code(), Some(1), "whoever waits hears it, too: {sent:?}");
     // Those who are in heard it as well.
     let lines = BufReader::new(bob.stderr.take().unwrap()).lines().map_while(Result::ok);
     let (to, told) = mpsc::channel();
@@ -213,6 +240,19 @@ fn whoever_has_another_key_is_told_so() {
     bob.kill().unwrap();
     bob.wait().unwrap();
     assert!(told.is_ok(), "bob hears a stranger and says nothing");
+}
+
+#[test]
+fn whoever_waits_for_members_is_told_how_many_are_there() {
+    let _alone = alone();
+    let name = group("few");
+    let (sender, of_sender) =
+        told_of(&["send", &name, "text", "--min-members", "2"], " of 2 members are there");
+    assert!(of_sender.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 0 of 2")));
+    let (first, of_first) = told_of(&["listen", &name, "--min-members", "3"], " of 3 members are there");
+    assert!(of_first.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 1 of 3")));
+    assert!(of_sender.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 1 of 2")));
+    drop((first, sender));
 }
 
 #[test]
