@@ -3,15 +3,13 @@
 use super::{Audience, Group, Info, Marks, Phase, Reason};
 use crate::config::Migration;
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
-use crate::event::{Event, Outcome};
 use crate::flow::Outgoing;
 use crate::fragment;
-use crate::history::{Entry, Members, Message};
-use crate::identity::{GroupTag, MessageNumber, Seqno, Uid};
+use crate::identity::{GroupTag, MessageNumber, Uid};
 use crate::look::{Counters, MemberReport, Report, WaitReason, Waiting};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Change, GREETING_BYTES_MAX, piece_bytes_max};
+use crate::wire::{GREETING_BYTES_MAX, piece_bytes_max};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -84,8 +82,8 @@ impl Group {
             && (waiting >= u64::from(self.config.history_messages) || fills_bytes)
     }
 
-    /// Leaves the group (LeaveGroup): an ordered event that this member receives too, then [`Event::Gone`].
-    /// `goodbye` is delivered with it.
+    /// Leaves the group (LeaveGroup): an ordered event that this member receives too, then
+    /// [`Event::Gone`](crate::Event::Gone). `goodbye` is delivered with it.
     ///
     /// # Errors
     /// See [`LeaveError`]: nothing was done.
@@ -140,110 +138,6 @@ impl Group {
     /// The largest piece of a message that fits a datagram.
     pub(crate) fn piece_bytes_max(&self) -> usize {
         piece_bytes_max(self.settings.datagram_bytes_max)
-    }
-
-    /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        if self.notices.is_empty()
-            && self.closing.is_none()
-            && self.delivered >= self.accepted
-            && !self.broken(Planted::DeliverTentative)
-        {
-            // Nothing has happened: asked after every input.
-            if !matches!(self.phase, Phase::Locating | Phase::Joining) {
-                self.note_delivered();
-            }
-            return None;
-        }
-        let before = self.delivered;
-        let event = self.next_event();
-        self.took_events |= event.is_some() || self.delivered != before;
-        event
-    }
-
-    #[inline(never)]
-    fn next_event(&mut self) -> Option<Event> {
-        if let Some(notice) = self.notices.pop_front() {
-            return Some(notice);
-        }
-        if matches!(self.phase, Phase::Locating | Phase::Joining) {
-            return None;
-        }
-        if matches!(self.closing, Some(Event::JoinFailed { .. })) {
-            // Never a member: nothing it listened to is for its application.
-            self.delivered = self.accepted;
-            return self.closing.take();
-        }
-        let limit =
-            if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
-        while self.delivered < limit {
-            let seqno = self.delivered + 1;
-            let entry = self.history.get(seqno)?.clone();
-            self.delivered = seqno;
-            let skipped = self.joiner_starts_late(seqno);
-            if let Some(event) = self.event_of(seqno, entry)
-                && !skipped
-            {
-                self.note_delivered();
-                return Some(event);
-            }
-        }
-        self.note_delivered();
-        if self.closing == Some(Event::Gone) && self.phase != Phase::Gone {
-            // It has left, and still serves whoever needs it.
-            return None;
-        }
-        self.closing.take()
-    }
-
-    /// What the application is told of an entry: nothing, for a piece that is not a message's last.
-    fn event_of(&mut self, seqno: Seqno, entry: Entry) -> Option<Event> {
-        match entry {
-            Entry::Message(Message { sender, number, more, data, .. }) => {
-                let max = self.config.message_bytes_max as usize;
-                let pieces = more || self.assembly.is_open(sender);
-                let payload = self.assembly.take(sender, more, data?, max)?;
-                if pieces {
-                    self.probe(Probe::PiecesDelivered);
-                }
-                self.counters.messages_delivered += 1;
-                Some(Event::Message { seqno, sender, number, payload })
-            }
-            Entry::Change(change) => {
-                let members = self.history.view_at(seqno).len();
-                match *change {
-                    Change::Join { member, .. } if member.uid == self.me.uid => {
-                        let orderer = self.history.term_at(seqno).1;
-                        Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
-                    }
-                    Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
-                    Change::Leave { uid, goodbye } => {
-                        self.assembly.forget_sender(uid);
-                        let member = find(self.history.view_at(seqno - 1), uid)?;
-                        let (term, orderer) = self.history.term_at(seqno);
-                        let successor = (term == seqno).then_some(orderer);
-                        Some(Event::Left { seqno, member, goodbye, members, successor })
-                    }
-                    Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
-                }
-            }
-            Entry::Reset(reset) => {
-                if !self.broken(Planted::UnfinishedKept) {
-                    self.assembly.clear();
-                }
-                let orderer = self.history.term_at(seqno).1;
-                let mut view = self.view_at(seqno, orderer);
-                view.epoch = reset.epoch;
-                Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
-            }
-        }
-    }
-
-    /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a
-    /// sender learns it even while its application receives nothing.
-    #[inline]
-    pub fn poll_sent(&mut self) -> Option<(MessageNumber, Outcome)> {
-        self.sent.pop_front()
     }
 
     /// When to call [`Group::handle_timeout`], and what for.
@@ -427,8 +321,4 @@ impl Group {
         }
         waits
     }
-}
-
-fn find(view: &Members, uid: Uid) -> Option<crate::identity::Member> {
-    view.iter().find(|member| member.uid == uid).cloned()
 }

@@ -3,9 +3,11 @@
 //! No algorithm lives here. Who numbers is in `order`, what is kept in `history` and `hold`, who is known to hold
 //! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
 //! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
-//! rooms, `output` packs what they have to say, `commands` is what the application may ask for.
+//! rooms, `output` packs what they have to say, `commands` is what the application may ask for, `delivery` what
+//! it is given.
 
 mod commands;
+mod delivery;
 mod input;
 mod output;
 mod types;
@@ -14,7 +16,7 @@ pub use types::*;
 
 use crate::config::{GroupConfig, Settings};
 use crate::error::ConfigError;
-use crate::event::{Event, Outcome, View, resilience_among};
+use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
 use crate::fragment::Assembly;
 use crate::history::History;
@@ -246,33 +248,6 @@ impl Group {
         self.wake = self.next_wake();
     }
 
-    /// What follows by itself from what the application took: places that it has may leave the history, and one that
-    /// was full has room.
-    pub(crate) fn settle_events(&mut self, now: Time) {
-        if self.audience_is_stale || (self.order.is_acting() && self.somebody_waits_for_room()) {
-            self.settle(now);
-            return;
-        }
-        self.took_events = false;
-        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
-            let before = self.history.base();
-            self.purge();
-            self.moved |= self.history.base() != before;
-        }
-    }
-
-    /// Something may follow from the events that were taken: datagrams, or marks that move. Otherwise it is no use to
-    /// drain again before the next input.
-    #[inline]
-    pub fn events_matter(&self) -> bool {
-        let may_purge = || {
-            let base = self.history.base();
-            self.accepted.min(self.delivered) > base
-                && (self.order.is_acting() || self.acknowledging.stable_hint > base)
-        };
-        self.took_events && (self.acknowledging.due || self.audience_is_stale || may_purge())
-    }
-
     fn next_wake(&self) -> Option<(Time, Reason)> {
         if self.phase == Phase::Gone {
             return None;
@@ -340,15 +315,6 @@ impl Group {
     /// The group's resilience, held to members − 1 of a view of `members`.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
         resilience_among(self.config.resilience, members)
-    }
-
-    /// The view at the end of the log, for the application.
-    pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
-        let members = self.history.view_at(seqno).to_vec();
-        let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
-        let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
-        let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
-        View { epoch, resilience, members, orderer, resilience_founded: founded }
     }
 
     /// A planted bug is switched on.

@@ -1,0 +1,159 @@
+//! What the application is given: events in their order, and what became of its own messages.
+//!
+//! Everything accepted becomes an event as soon as the application asks, pieces put together; what it does not take
+//! presses back on the senders. Notices that are no entries of the order go first, and the last event comes once
+//! everything accepted was given out. What follows in the group from the taking of events is told here too.
+
+use super::{Group, Phase};
+use crate::event::{Event, Outcome, View};
+use crate::history::{Entry, Members, Message};
+use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::Change;
+
+impl Group {
+    /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.notices.is_empty()
+            && self.closing.is_none()
+            && self.delivered >= self.accepted
+            && !self.broken(Planted::DeliverTentative)
+        {
+            // Nothing has happened: asked after every input.
+            if !matches!(self.phase, Phase::Locating | Phase::Joining) {
+                self.note_delivered();
+            }
+            return None;
+        }
+        let before = self.delivered;
+        let event = self.next_event();
+        self.took_events |= event.is_some() || self.delivered != before;
+        event
+    }
+
+    #[inline(never)]
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(notice) = self.notices.pop_front() {
+            return Some(notice);
+        }
+        if matches!(self.phase, Phase::Locating | Phase::Joining) {
+            return None;
+        }
+        if matches!(self.closing, Some(Event::JoinFailed { .. })) {
+            // Never a member: nothing it listened to is for its application.
+            self.delivered = self.accepted;
+            return self.closing.take();
+        }
+        let limit =
+            if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
+        while self.delivered < limit {
+            let seqno = self.delivered + 1;
+            let entry = self.history.get(seqno)?.clone();
+            self.delivered = seqno;
+            let skipped = self.joiner_starts_late(seqno);
+            if let Some(event) = self.event_of(seqno, entry)
+                && !skipped
+            {
+                self.note_delivered();
+                return Some(event);
+            }
+        }
+        self.note_delivered();
+        if self.closing == Some(Event::Gone) && self.phase != Phase::Gone {
+            // It has left, and still serves whoever needs it.
+            return None;
+        }
+        self.closing.take()
+    }
+
+    /// What the application is told of an entry: nothing, for a piece that is not a message's last.
+    fn event_of(&mut self, seqno: Seqno, entry: Entry) -> Option<Event> {
+        match entry {
+            Entry::Message(Message { sender, number, more, data, .. }) => {
+                let max = self.config.message_bytes_max as usize;
+                let pieces = more || self.assembly.is_open(sender);
+                let payload = self.assembly.take(sender, more, data?, max)?;
+                if pieces {
+                    self.probe(Probe::PiecesDelivered);
+                }
+                self.counters.messages_delivered += 1;
+                Some(Event::Message { seqno, sender, number, payload })
+            }
+            Entry::Change(change) => {
+                let members = self.history.view_at(seqno).len();
+                match *change {
+                    Change::Join { member, .. } if member.uid == self.me.uid => {
+                        let orderer = self.history.term_at(seqno).1;
+                        Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
+                    }
+                    Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
+                    Change::Leave { uid, goodbye } => {
+                        self.assembly.forget_sender(uid);
+                        let member = find(self.history.view_at(seqno - 1), uid)?;
+                        let (term, orderer) = self.history.term_at(seqno);
+                        let successor = (term == seqno).then_some(orderer);
+                        Some(Event::Left { seqno, member, goodbye, members, successor })
+                    }
+                    Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
+                }
+            }
+            Entry::Reset(reset) => {
+                if !self.broken(Planted::UnfinishedKept) {
+                    self.assembly.clear();
+                }
+                let orderer = self.history.term_at(seqno).1;
+                let mut view = self.view_at(seqno, orderer);
+                view.epoch = reset.epoch;
+                Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
+            }
+        }
+    }
+
+    /// The view at that place, for the application.
+    pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
+        let members = self.history.view_at(seqno).to_vec();
+        let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
+        let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
+        let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
+        View { epoch, resilience, members, orderer, resilience_founded: founded }
+    }
+
+    /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a
+    /// sender learns it even while its application receives nothing.
+    #[inline]
+    pub fn poll_sent(&mut self) -> Option<(MessageNumber, Outcome)> {
+        self.sent.pop_front()
+    }
+
+    /// Something may follow from the events that were taken: datagrams, or marks that move. Otherwise it is no use to
+    /// drain again before the next input.
+    #[inline]
+    pub fn events_matter(&self) -> bool {
+        let may_purge = || {
+            let base = self.history.base();
+            self.accepted.min(self.delivered) > base
+                && (self.order.is_acting() || self.acknowledging.stable_hint > base)
+        };
+        self.took_events && (self.acknowledging.due || self.audience_is_stale || may_purge())
+    }
+
+    /// What follows by itself from what the application took: places that it has may leave the history, and one that
+    /// was full has room.
+    pub(crate) fn settle_events(&mut self, now: Time) {
+        if self.audience_is_stale || (self.order.is_acting() && self.somebody_waits_for_room()) {
+            self.settle(now);
+            return;
+        }
+        self.took_events = false;
+        if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
+            let before = self.history.base();
+            self.purge();
+            self.moved |= self.history.base() != before;
+        }
+    }
+}
+
+fn find(view: &Members, uid: Uid) -> Option<Member> {
+    view.iter().find(|member| member.uid == uid).cloned()
+}
