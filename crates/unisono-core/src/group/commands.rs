@@ -1,16 +1,15 @@
 //! What the application may ask for, and what it may see.
 
-use super::{Audience, Group, Info, Marks, Phase, Reason};
+use super::{Audience, Group, Phase, Reason};
 use crate::config::Migration;
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
 use crate::flow::Outgoing;
 use crate::fragment;
 use crate::identity::{GroupTag, MessageNumber, Uid};
-use crate::look::{Counters, MemberReport, Report, WaitReason, Waiting};
-use crate::planted::{Planted, Probe};
+use crate::look::Counters;
+use crate::planted::Probe;
 use crate::time::Time;
 use crate::wire::{GREETING_BYTES_MAX, piece_bytes_max};
-use alloc::vec::Vec;
 use bytes::Bytes;
 
 impl Group {
@@ -163,162 +162,5 @@ impl Group {
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// The state of the group as this member sees it (GetInfoGroup).
-    pub fn info(&self) -> Info {
-        let members = self.history.view().to_vec();
-        Info {
-            phase: self.phase,
-            epoch: self.epoch,
-            me: self.me.uid,
-            rank: members.iter().position(|member| member.uid == self.me.uid),
-            orderer: self.named(),
-            by_multicast: self.audience.multicast,
-            expected: self.delivered + 1,
-            unstable: self.history.received() + 1,
-            accepted: self.accepted,
-            buffered: self.history.len(),
-            under_way: self.outbox.len(),
-            window: self.config.window as usize,
-            resilience: self.resilience_in(members.len()),
-            resets: self.counters.resets,
-            last_reset: self.last_reset,
-            foreign: self.foreign,
-            members,
-        }
-    }
-
-    /// Where this member stands, for checkers: cheap enough to read after every input.
-    pub fn marks(&self) -> Marks {
-        Marks {
-            epoch: self.epoch_tag,
-            term: self.term(),
-            acting: self.order.is_acting(),
-            numbered: self.order.numbered_by_us(),
-            received: self.history.received(),
-            acknowledged: self.acknowledging.acknowledged(),
-            accepted: self.accepted,
-            delivered: self.delivered,
-            purged: self.history.base(),
-            history: self.history.len(),
-            promised: self.recovery.promised(),
-            prepared: self.recovery.prepared(),
-        }
-    }
-
-    /// Whether [`Group::marks`] may have moved since [`Group::has_moved_from`] was asked last, or [`Group::poll_sent`] has
-    /// something. Cheap enough to ask at any time.
-    #[inline]
-    pub fn has_news(&self) -> bool {
-        self.moved || !self.sent.is_empty()
-    }
-
-    /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; aside from what was
-    /// delivered, and a history that got shorter. Cheap enough to ask after every call.
-    #[inline]
-    pub fn has_moved_from(&mut self, marks: &Marks) -> bool {
-        core::mem::take(&mut self.moved) && !self.stands_at(marks)
-    }
-
-    fn stands_at(&self, marks: &Marks) -> bool {
-        self.history.received() == marks.received
-            && self.accepted == marks.accepted
-            && self.history.base() == marks.purged
-            && self.history.len() <= marks.history
-            && self.acknowledging.acknowledged() == marks.acknowledged
-            && self.epoch_tag == marks.epoch
-            && self.order.numbered_by_us() == marks.numbered
-            && self.order.is_acting() == marks.acting
-            && self.term() == marks.term
-            && self.recovery.promised() == marks.promised
-            && self.recovery.prepared() == marks.prepared
-    }
-
-    /// Switches a protocol bug on. Without the feature `planted` this does nothing.
-    pub fn plant(&mut self, bug: Planted) {
-        self.plant_bug(bug);
-    }
-
-    /// The rare states met so far: bit `n` stands for the `n`th of [`Probe::ALL`].
-    pub fn probes(&self) -> u128 {
-        self.probes_met()
-    }
-
-    /// What this member tells whoever looks at the group from outside.
-    pub fn report(&self, now: Time) -> Report {
-        Report {
-            epoch: self.epoch,
-            primary: matches!(self.phase, Phase::Member | Phase::Leaving) && !self.recovery.has_promised(),
-            reporter: self.me.uid,
-            orderer: self.named(),
-            term: self.term(),
-            resilience: self.resilience_in(self.history.view().len()),
-            end: self.history.end(),
-            accepted: self.accepted,
-            stable: self.stable(),
-            members: self.history.view().iter().map(|member| self.report_of(now, member.uid)).collect(),
-            members_omitted: 0,
-            waiting: self.waits(now),
-            waiting_omitted: 0,
-            buffered: u32::try_from(self.history.len()).unwrap_or(u32::MAX),
-            window: self.config.window,
-            under_way: u32::try_from(self.outbox.len()).unwrap_or(u32::MAX),
-            in_epoch: now.since(self.epoch_entered_at),
-            last_reset: self.last_reset,
-            counters: self.counters,
-        }
-    }
-
-    fn report_of(&self, now: Time, uid: Uid) -> MemberReport {
-        match self.peers.get(uid) {
-            Some(peer) => MemberReport {
-                member: peer.member.clone(),
-                received: peer.received,
-                delivered: peer.delivered,
-                suspected: peer.suspected.is_some(),
-                multicast: peer.hears_multicast,
-                silent: now.since(peer.last_heard),
-            },
-            None => MemberReport {
-                member: self.me.clone(),
-                received: self.history.received(),
-                delivered: self.delivered,
-                suspected: false,
-                multicast: self.hears_multicast(now),
-                silent: core::time::Duration::ZERO,
-            },
-        }
-    }
-
-    /// Whom and what this member waits for (`why`).
-    fn waits(&self, now: Time) -> Vec<Waiting> {
-        let mut waits = Vec::new();
-        let mut wait = |reason, member, seqno, since: Time| {
-            waits.push(Waiting { who: self.me.uid, reason, member, seqno, since: now.since(since) });
-        };
-        if let Some(since) = self.recovery.since() {
-            wait(WaitReason::Reset, None, self.history.received(), since);
-            return waits;
-        }
-        if let Some((since, who)) = self.window_shut_by() {
-            wait(WaitReason::Window, Some(who), self.history.received() + 1, since);
-        }
-        if self.lacks() {
-            wait(WaitReason::Flush, Some(self.named()), self.history.received() + 1, now);
-        }
-        if self.accepted < self.history.received() {
-            let seqno = self.accepted + 1;
-            let view = self.history.view_at(self.accepted);
-            for member in view.iter().filter(|member| !self.holds(member.uid, seqno)) {
-                let since = self.peers.get(member.uid).map_or(now, |peer| peer.last_heard);
-                wait(WaitReason::Ack, Some(member.uid), seqno, since);
-            }
-        }
-        let named = self.named();
-        if named != self.me.uid && self.successor_is_unheard() {
-            wait(WaitReason::Token, Some(named), self.term(), now);
-        }
-        waits
     }
 }

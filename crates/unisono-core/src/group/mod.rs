@@ -4,15 +4,18 @@
 //! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
 //! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
 //! rooms, `output` packs what they have to say, `commands` is what the application may ask for, `delivery` what
-//! it is given.
+//! it is given, `account` what is told of the group, `watch` what judges look at.
 
+mod account;
 mod commands;
 mod delivery;
 mod input;
 mod output;
 mod types;
+mod watch;
 
 pub use types::*;
+pub use watch::*;
 
 use crate::config::{GroupConfig, Settings};
 use crate::error::ConfigError;
@@ -26,7 +29,7 @@ use crate::look::{Counters, LastReset};
 use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery};
 use crate::order::Order;
 use crate::peers::Peers;
-use crate::planted::{Planted, Probe};
+use crate::planted::Planted;
 use crate::random::Random;
 use crate::repair::Repair;
 use crate::stability::Acknowledging;
@@ -315,26 +318,6 @@ impl Group {
     /// The group's resilience, held to members − 1 of a view of `members`.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
         resilience_among(self.config.resilience, members)
-    }
-
-    /// A planted bug is switched on.
-    #[inline]
-    pub(crate) fn broken(&self, bug: Planted) -> bool {
-        cfg!(feature = "planted") && self.planted == Some(bug)
-    }
-
-    /// A rare state was met.
-    #[inline]
-    pub(crate) fn probe(&mut self, probe: Probe) {
-        self.probes |= 1 << (probe as u32);
-    }
-
-    pub(crate) fn plant_bug(&mut self, bug: Planted) {
-        self.planted = Some(bug);
-    }
-
-    pub(crate) fn probes_met(&self) -> u128 {
-        self.probes
     }
 }
 

@@ -1,7 +1,7 @@
 //! The types of a group's contract.
 
 use crate::config::{Formation, GroupConfig};
-use crate::identity::{Ballot, EpochId, EpochTag, Member, Seqno, Uid};
+use crate::identity::{EpochId, Member, Seqno, Uid};
 use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -127,55 +127,4 @@ pub enum Phase {
     Excluded,
     /// Gone: nothing more happens.
     Gone,
-}
-
-/// The numbers that a member gave out in one term.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbered {
-    /// The place of the event that named it.
-    pub term: Seqno,
-    /// The numbers beyond this one.
-    pub after: Seqno,
-    /// Through this one.
-    pub through: Seqno,
-}
-
-/// What a member prepared in a reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prepared {
-    /// Under which attempt.
-    pub ballot: Ballot,
-    /// The epoch that is to begin.
-    pub epoch: EpochId,
-    /// The place of the reset event.
-    pub start: Seqno,
-}
-
-/// Where a member stands (see [`Group::marks`](crate::Group::marks)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// The epoch.
-    pub epoch: EpochTag,
-    /// The place of the event that named the orderer under whom this member stands.
-    pub term: Seqno,
-    /// This member gives out numbers now.
-    pub acting: bool,
-    /// What it gave out when it last had the role in this epoch.
-    pub numbered: Numbered,
-    /// The highest number known without a gap, data included: what it has, tentative entries too.
-    pub received: Seqno,
-    /// It has told others, in this epoch, that it holds everything through here.
-    pub acknowledged: Seqno,
-    /// Everything through here is accepted.
-    pub accepted: Seqno,
-    /// Everything through here was given to the application.
-    pub delivered: Seqno,
-    /// Everything through here has left the history.
-    pub purged: Seqno,
-    /// Entries in the history.
-    pub history: usize,
-    /// The ballot that it promised last: a reset is under way.
-    pub promised: Option<Ballot>,
-    /// What it prepared last.
-    pub prepared: Option<Prepared>,
 }

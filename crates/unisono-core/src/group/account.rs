@@ -1,0 +1,113 @@
+//! What a member tells of itself and of the group as it sees it: to its application, and to whoever looks from outside.
+//!
+//! Nothing here changes anything. The application gets it as a value ([`Group::info`]); a process without membership
+//! gets it as a report.
+
+use super::{Group, Info, Phase};
+use crate::identity::Uid;
+use crate::look::{MemberReport, Report, WaitReason, Waiting};
+use crate::time::Time;
+use alloc::vec::Vec;
+
+impl Group {
+    /// The state of the group as this member sees it (GetInfoGroup).
+    pub fn info(&self) -> Info {
+        let members = self.history.view().to_vec();
+        Info {
+            phase: self.phase,
+            epoch: self.epoch,
+            me: self.me.uid,
+            rank: members.iter().position(|member| member.uid == self.me.uid),
+            orderer: self.named(),
+            by_multicast: self.audience.multicast,
+            expected: self.delivered + 1,
+            unstable: self.history.received() + 1,
+            accepted: self.accepted,
+            buffered: self.history.len(),
+            under_way: self.outbox.len(),
+            window: self.config.window as usize,
+            resilience: self.resilience_in(members.len()),
+            resets: self.counters.resets,
+            last_reset: self.last_reset,
+            foreign: self.foreign,
+            members,
+        }
+    }
+
+    /// What this member tells whoever looks at the group from outside.
+    pub fn report(&self, now: Time) -> Report {
+        Report {
+            epoch: self.epoch,
+            primary: matches!(self.phase, Phase::Member | Phase::Leaving) && !self.recovery.has_promised(),
+            reporter: self.me.uid,
+            orderer: self.named(),
+            term: self.term(),
+            resilience: self.resilience_in(self.history.view().len()),
+            end: self.history.end(),
+            accepted: self.accepted,
+            stable: self.stable(),
+            members: self.history.view().iter().map(|member| self.report_of(now, member.uid)).collect(),
+            members_omitted: 0,
+            waiting: self.waits(now),
+            waiting_omitted: 0,
+            buffered: u32::try_from(self.history.len()).unwrap_or(u32::MAX),
+            window: self.config.window,
+            under_way: u32::try_from(self.outbox.len()).unwrap_or(u32::MAX),
+            in_epoch: now.since(self.epoch_entered_at),
+            last_reset: self.last_reset,
+            counters: self.counters,
+        }
+    }
+
+    fn report_of(&self, now: Time, uid: Uid) -> MemberReport {
+        match self.peers.get(uid) {
+            Some(peer) => MemberReport {
+                member: peer.member.clone(),
+                received: peer.received,
+                delivered: peer.delivered,
+                suspected: peer.suspected.is_some(),
+                multicast: peer.hears_multicast,
+                silent: now.since(peer.last_heard),
+            },
+            None => MemberReport {
+                member: self.me.clone(),
+                received: self.history.received(),
+                delivered: self.delivered,
+                suspected: false,
+                multicast: self.hears_multicast(now),
+                silent: core::time::Duration::ZERO,
+            },
+        }
+    }
+
+    /// Whom and what this member waits for (`why`).
+    fn waits(&self, now: Time) -> Vec<Waiting> {
+        let mut waits = Vec::new();
+        let mut wait = |reason, member, seqno, since: Time| {
+            waits.push(Waiting { who: self.me.uid, reason, member, seqno, since: now.since(since) });
+        };
+        if let Some(since) = self.recovery.since() {
+            wait(WaitReason::Reset, None, self.history.received(), since);
+            return waits;
+        }
+        if let Some((since, who)) = self.window_shut_by() {
+            wait(WaitReason::Window, Some(who), self.history.received() + 1, since);
+        }
+        if self.lacks() {
+            wait(WaitReason::Flush, Some(self.named()), self.history.received() + 1, now);
+        }
+        if self.accepted < self.history.received() {
+            let seqno = self.accepted + 1;
+            let view = self.history.view_at(self.accepted);
+            for member in view.iter().filter(|member| !self.holds(member.uid, seqno)) {
+                let since = self.peers.get(member.uid).map_or(now, |peer| peer.last_heard);
+                wait(WaitReason::Ack, Some(member.uid), seqno, since);
+            }
+        }
+        let named = self.named();
+        if named != self.me.uid && self.successor_is_unheard() {
+            wait(WaitReason::Token, Some(named), self.term(), now);
+        }
+        waits
+    }
+}
