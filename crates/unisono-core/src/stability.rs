@@ -45,8 +45,6 @@ impl Acknowledging {
 
 /// A member that was silent for so long shows life with its next answer to a heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
-/// Multicasts heard within this time count as hearing the path; longer in larger groups, where they are rarer.
-const MULTICAST_FRESH: core::time::Duration = core::time::Duration::from_millis(5000);
 
 impl Group {
     /// How many members of a view of `members` must hold a message before it is accepted.
@@ -333,10 +331,6 @@ impl Group {
             hears_multicast: self.hears_multicast(now),
             late_ms: self.detector.late_ms(now),
         }
-    }
-
-    pub(crate) fn hears_multicast(&self, now: Time) -> bool {
-        self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < self.stretched(MULTICAST_FRESH))
     }
 
     /// Whom acknowledgements go to, if there is somebody.

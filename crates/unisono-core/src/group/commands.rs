@@ -1,6 +1,6 @@
 //! What the application may ask for, and what it may see.
 
-use super::{Audience, Group, Phase, Reason};
+use super::{Group, Phase, Reason};
 use crate::config::Migration;
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
 use crate::flow::Outgoing;
@@ -142,11 +142,6 @@ impl Group {
     /// When to call [`Group::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Time, Reason)> {
         self.wake
-    }
-
-    /// Who hears what is sent to [`Destination::Everyone`](crate::Destination::Everyone).
-    pub fn audience(&self) -> &Audience {
-        &self.audience
     }
 
     /// Where this member stands in its life.

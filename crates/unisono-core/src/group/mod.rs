@@ -4,9 +4,11 @@
 //! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
 //! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
 //! rooms, `output` packs what they have to say, `commands` is what the application may ask for, `delivery` what
-//! it is given, `account` what is told of the group, `watch` what judges look at.
+//! it is given, `account` what is told of the group, `watch` what judges look at,
+//! `audience` who hears what is meant for all.
 
 mod account;
+mod audience;
 mod commands;
 mod delivery;
 mod input;
@@ -14,6 +16,7 @@ mod output;
 mod types;
 mod watch;
 
+pub use audience::Audience;
 pub use types::*;
 pub use watch::*;
 
@@ -277,31 +280,6 @@ impl Group {
         next
     }
 
-    fn rebuild_audience(&mut self) {
-        self.audience_is_stale = false;
-        let acting = self.order.is_acting();
-        let all_hear = if acting { self.all_hear_multicast() } else { self.order.multicast_heard() };
-        self.audience.addresses.clear();
-        let hearers = self.peers.iter().filter(|peer| peer.hears_multicast).count();
-        let enough = match self.settings.transport {
-            crate::config::Transport::Unicast => false,
-            crate::config::Transport::Multicast => hearers > 0 || (!acting && all_hear),
-            crate::config::Transport::Auto => hearers >= MULTICAST_FROM || (!acting && all_hear),
-        };
-        self.audience.multicast = enough && (acting || all_hear);
-        for peer in self.peers.iter() {
-            let reached = self.audience.multicast && (if acting { peer.hears_multicast } else { all_hear });
-            if !reached {
-                self.audience.addresses.push(peer.member.address);
-            }
-        }
-    }
-
-    /// Every member is seen to hear the group's multicast.
-    pub(crate) fn all_hear_multicast(&self) -> bool {
-        self.peers.len() > 0 && self.peers.iter().all(|peer| peer.hears_multicast)
-    }
-
     // --- what the rooms ask each other ---
 
     /// This member is in the view at the end of its log.
@@ -320,6 +298,3 @@ impl Group {
         resilience_among(self.config.resilience, members)
     }
 }
-
-/// Below so many members who hear it, a copy for each costs less than a multicast on the systems measured.
-const MULTICAST_FROM: usize = 3;

@@ -94,16 +94,6 @@ impl Group {
         Some(to)
     }
 
-    /// How often a datagram leaves that goes there: by multicast once, and once for each who is not reached by it.
-    fn copies(&self, to: Destination) -> u64 {
-        match to {
-            Destination::Everyone => {
-                u64::from(self.audience.multicast) + self.audience.addresses.len() as u64
-            }
-            Destination::Address(_) | Destination::Multicast | Destination::Rendezvous => 1,
-        }
-    }
-
     fn pack(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
         if !self.mail.is_empty()
             && let Some(packed) = self.pack_mail(out)
@@ -338,15 +328,6 @@ impl Group {
             self.note_heartbeat_sent(now);
         }
         true
-    }
-
-    /// Of the copies for everybody that of the message's sender goes first: somebody may wait there.
-    fn serve_sender_first(&mut self, seqno: Seqno) {
-        let Some(Entry::Message(message)) = self.history.get(seqno) else { return };
-        let Some(sender) = self.peers.address(message.sender) else { return };
-        if let Some(place) = self.audience.addresses.iter().position(|address| *address == sender) {
-            self.audience.addresses.swap(0, place);
-        }
     }
 
     /// Own messages that ask for a place: by PB to the orderer, by BB to everybody. An acknowledgement rides along.

@@ -36,15 +36,6 @@ pub enum Destination {
     Rendezvous,
 }
 
-/// Who hears a datagram for the whole group: one multicast if that is set, and one copy to each of the addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audience {
-    /// One copy goes to the group's multicast address.
-    pub multicast: bool,
-    /// One copy goes to each of these.
-    pub addresses: Vec<SocketAddr>,
-}
-
 /// What a timeout is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
