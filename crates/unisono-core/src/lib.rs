@@ -6,6 +6,7 @@ extern crate alloc;
 
 mod allowance;
 mod config;
+mod epoch;
 mod error;
 mod event;
 mod flow;

@@ -12,14 +12,13 @@ use crate::config::{GroupConfig, Quorum};
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
 use crate::history::{Entry, History};
-use crate::identity::{EpochId, EpochTag, Instance, Member, Name, Seqno, Uid, mix};
-use crate::peers::{Peer, Peers, Standing};
+use crate::identity::{Member, Name, Seqno, Uid, mix};
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::{Change, Condition, Frame, HereIs, LogBase, Refusal, ReplayWindow, Welcome};
+use crate::wire::{Change, Condition, Frame, HereIs, Refusal, ReplayWindow, Welcome};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -186,54 +185,6 @@ fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
 // --- the joiner ---
 
 impl Group {
-    /// Founds the group: a view of one, which orders.
-    pub(crate) fn found(&mut self, now: Time, config: GroupConfig) {
-        self.instance =
-            Instance(u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64()));
-        let epoch = EpochId { counter: 0, coordinator: self.me.uid, nonce: self.random.next_u64() };
-        self.config = config;
-        let base = LogBase {
-            seqno: 0,
-            members: [self.me.clone()].into(),
-            term: (0, self.me.uid),
-            last_numbers: Vec::new(),
-        };
-        self.begin_log(now, epoch, 0, &base);
-        self.joining = None;
-        self.phase = Phase::Member;
-        let view = self.view_at(0, self.me.uid);
-        self.notices.push_back(Event::Entered { seqno: 0, view });
-        let nonce = self.random.next_u64();
-        self.door.seek = Some((now + SEEK_EVERY / 8, now + SEEK_FOR, nonce));
-    }
-
-    /// Nothing before `base` concerns this member, and nothing after it has come yet.
-    pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
-        self.enter_epoch(now, epoch, epoch_start);
-        self.history = History::new(base);
-        (self.accepted, self.delivered) = (base.seqno, base.seqno);
-        self.forget_acknowledgements(base.seqno);
-        // A log that begins with its epoch says nothing of who has entered that epoch; one that begins later does:
-        // all hold what is not kept any more.
-        let held_by_all = if base.seqno > epoch_start { base.seqno } else { 0 };
-        self.take_peers(now, &base.members, held_by_all);
-    }
-
-    /// From here on datagrams carry this epoch.
-    pub(crate) fn enter_epoch(&mut self, now: Time, epoch: EpochId, start: Seqno) {
-        (self.epoch, self.epoch_entered_at) = (epoch, now);
-        while self.epochs.len() > 1 && self.epochs[1].0 <= self.delivered {
-            self.epochs.pop_front();
-        }
-        self.epochs.push_back((start, epoch));
-        self.epoch_tag = epoch.tag(self.instance);
-        self.epoch_start = start;
-        self.order.begin(start);
-        self.door.clear();
-        self.repair.clear();
-        self.audience_is_stale = true;
-    }
-
     /// Begins to look for the group; founds it with `config` if nobody answers.
     pub(crate) fn look_for_group(&mut self, now: Time, config: Option<GroupConfig>, hello: Bytes) {
         self.phase = Phase::Locating;
@@ -263,24 +214,6 @@ impl Group {
         let Some(joining) = self.joining.take() else { return };
         self.forget_group();
         self.look_for_group(now, joining.config, joining.hello);
-    }
-
-    /// As if no group had ever been heard of.
-    fn forget_group(&mut self) {
-        self.epochs.clear();
-        self.epoch_tag = EpochTag::OUTSIDE;
-        self.peers = Peers::default();
-        self.hold.clear();
-        self.repair.clear();
-        self.order.begin(0);
-        self.order.stop();
-        self.detector.stop();
-        self.recovery = Default::default();
-        self.past = None;
-        self.door.clear();
-        self.mail.clear();
-        self.serves.clear();
-        self.audience_is_stale = true;
     }
 
     pub(crate) fn joining_timeout(&mut self, now: Time) {
@@ -428,6 +361,12 @@ impl Group {
             && self.outbox.len() == 0
             && self.outbox.next_number() == 1
             && self.formed.is_none()
+    }
+
+    /// Whoever founded a group alone looks for others for a while.
+    pub(crate) fn seek_others(&mut self, now: Time) {
+        let nonce = self.random.next_u64();
+        self.door.seek = Some((now + SEEK_EVERY / 8, now + SEEK_FOR, nonce));
     }
 
     pub(crate) fn seek_timeout(&mut self, now: Time) {

@@ -24,11 +24,11 @@
 mod consensus;
 mod founding;
 
-use crate::event::{Event, JoinFailure};
+use crate::event::JoinFailure;
 use crate::group::{Destination, Group, Phase};
 use crate::identity::{Ballot, Member, Uid};
 use crate::time::{Time, earlier};
-use crate::wire::{Founding, Frame, LogBase};
+use crate::wire::{Founding, Frame};
 use alloc::vec::Vec;
 pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
@@ -115,7 +115,9 @@ impl Group {
         self.forming = None;
         let (ours, enters) = (decision.ours, decision.founding.names(self.me.uid));
         if enters {
-            self.enter_formed(now, decision.founding.clone());
+            self.begin_group(now, decision.founding.clone());
+            self.acknowledging.due = true;
+            self.detector.look_soon(now);
         }
         self.formed = Some(Formed {
             tag,
@@ -125,19 +127,6 @@ impl Group {
             fail_at: (!enters).then(|| if ours { give_up_at.min(now + LINGER) } else { now }),
         });
         self.formed_timeout(now);
-    }
-
-    fn enter_formed(&mut self, now: Time, founding: Founding) {
-        let Founding { instance, epoch, config, members } = founding;
-        (self.instance, self.config) = (instance, config);
-        let orderer = members[0].uid;
-        let base = LogBase { seqno: 0, members, term: (0, orderer), last_numbers: Vec::new() };
-        self.begin_log(now, epoch, 0, &base);
-        self.phase = Phase::Member;
-        let view = self.view_at(0, orderer);
-        self.notices.push_back(Event::Entered { seqno: 0, view });
-        self.acknowledging.due = true;
-        self.detector.look_soon(now);
     }
 
     /// Tells the decision to those who may not know it, and reports one that leaves this member out.
