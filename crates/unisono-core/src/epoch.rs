@@ -13,15 +13,16 @@ use crate::peers::Peers;
 use crate::time::Time;
 use crate::wire::{Founding, LogBase};
 use alloc::vec::Vec;
+use bytes::Bytes;
 
 impl Group {
-    /// Founds the group: a view of one, which orders.
-    pub(crate) fn found(&mut self, now: Time, config: GroupConfig) {
+    /// Founds the group: a view of one, which orders. `hello` is kept in case it gives way to another group.
+    pub(crate) fn found(&mut self, now: Time, config: GroupConfig, hello: Bytes) {
         let instance =
             Instance(u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64()));
         let epoch = EpochId { counter: 0, coordinator: self.me.uid, nonce: self.random.next_u64() };
         self.begin_group(now, Founding { instance, epoch, config, members: [self.me.clone()].into() });
-        self.seek_others(now);
+        self.seek_others(now, hello);
     }
 
     /// Begins the group with its first view, of which this member is one; the first of them orders.
@@ -60,6 +61,7 @@ impl Group {
         self.epoch_start = start;
         self.order.begin(start);
         self.door.clear();
+        self.seek = None;
         self.repair.clear();
         self.audience_is_stale = true;
     }
@@ -77,6 +79,7 @@ impl Group {
         self.recovery = Default::default();
         self.past = None;
         self.door.clear();
+        self.seek = None;
         self.mail.clear();
         self.serves.clear();
         self.audience_is_stale = true;

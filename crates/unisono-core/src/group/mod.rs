@@ -29,7 +29,7 @@ use crate::history::History;
 use crate::hold::Hold;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
-use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery};
+use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery, Seek};
 use crate::order::Order;
 use crate::peers::Peers;
 use crate::planted::Planted;
@@ -98,8 +98,7 @@ pub struct Group {
     /// The formation by which this member entered.
     pub(crate) formed: Option<Formed>,
     pub(crate) door: Door,
-    /// What this founder would greet with if it gave way to another group.
-    pub(crate) founder_hello: Option<Bytes>,
+    pub(crate) seek: Option<Seek>,
     /// The place of this member's own join; 0 for a founder.
     pub(crate) entered_at: Seqno,
     pub(crate) leaving: Option<Leaving>,
@@ -187,7 +186,7 @@ impl Group {
             forming: None,
             formed: None,
             door: Door::default(),
-            founder_hello: None,
+            seek: None,
             entered_at: 0,
             leaving: None,
             recovery: Recovery::default(),
@@ -215,7 +214,7 @@ impl Group {
         };
         group.door.seed(&mut group.random);
         match entry {
-            Entry::Found(config) => group.found(now, config),
+            Entry::Found(config) => group.found(now, config, Bytes::new()),
             Entry::Join => group.look_for_group(now, None, hello),
             Entry::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
             Entry::Form(formation, config) => {
@@ -267,7 +266,7 @@ impl Group {
             }
         };
         consider(self.joining.as_ref().map(Joining::wake_at), Reason::Join);
-        consider(self.door.wake_at(), Reason::Locate);
+        consider(self.seek.as_ref().map(Seek::wake_at), Reason::Locate);
         consider(self.forming.as_ref().map(Forming::wake_at), Reason::Form);
         consider(self.formed.as_ref().and_then(Formed::wake_at), Reason::Form);
         consider(self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave);

@@ -4,9 +4,6 @@
 //! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
 //! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When it has caught up
 //! the orderer numbers its JOIN; when that is accepted it is a member, and its application sees its first event.
-//!
-//! A founder that is alone and has ordered nothing keeps looking for another group of the same port for a while:
-//! several processes may have been started at once, and nobody was there to answer.
 
 use crate::config::{GroupConfig, Quorum};
 use crate::event::{Event, JoinFailure};
@@ -38,9 +35,6 @@ const LEASE: Duration = Duration::from_millis(2000);
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
 /// An observer has caught up when it lacks at most so many places.
 const CAUGHT_UP: u64 = 512;
-/// How often a founder that is alone looks for others, and for how long.
-const SEEK_EVERY: Duration = Duration::from_millis(400);
-const SEEK_FOR: Duration = Duration::from_secs(20);
 const LEAVE_REQUESTS_MAX: usize = 64;
 const DEPARTED_MAX: usize = 256;
 /// Of a group that stands still so many members answer, more or less.
@@ -83,14 +77,11 @@ impl Joining {
     }
 }
 
-/// The orderer's side: who wants in, who wants out, and a founder's search for others.
+/// The orderer's side: who wants in, and who wants out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Door {
     secret: [u64; 2],
     leave_requests: VecDeque<(Uid, Bytes)>,
-    /// A founder alone looks for others: when next, until when, under which nonce.
-    seek: Option<(Time, Time, u64)>,
-    conflict_told: bool,
     /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
     joined: VecDeque<(Uid, Time)>,
     /// Leavers that fell silent, and where they left.
@@ -100,10 +91,6 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn seed(&mut self, random: &mut Random) {
         self.secret = [random.next_u64(), random.next_u64()];
-    }
-
-    pub(crate) fn wake_at(&self) -> Option<Time> {
-        self.seek.map(|(at, _, _)| at)
     }
 
     /// Shows that who has it heard what we sent to its address, not long ago.
@@ -165,7 +152,6 @@ impl Door {
     /// Nobody waits at the door any more: a new epoch, or the role is elsewhere.
     pub(crate) fn clear(&mut self) {
         self.leave_requests.clear();
-        self.seek = None;
     }
 }
 
@@ -262,20 +248,14 @@ impl Group {
         }
         match (self.phase, joining.config.take()) {
             (Phase::Locating, Some(config)) if joining.found.is_none() => {
-                // Kept, in case this founder gives way to another.
-                self.found_keeping_hello(now, config);
+                let hello = joining.hello.clone();
+                self.found(now, config, hello);
             }
             (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
             // Its JOIN is in the order: it is a member, and its vote may be needed. A reset ends it, or acceptance.
             (Phase::Joining, _) if numbered_in => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
-    }
-
-    fn found_keeping_hello(&mut self, now: Time, config: GroupConfig) {
-        let hello = self.joining.as_ref().map(|joining| joining.hello.clone()).unwrap_or_default();
-        self.found(now, config);
-        self.founder_hello = Some(hello);
     }
 
     pub(crate) fn join_failed(&mut self, reason: JoinFailure) {
@@ -326,61 +306,7 @@ impl Group {
             return;
         }
         self.note_found(from, &here);
-        if self.door.seek.is_some_and(|(_, _, nonce)| nonce == here.nonce) && here.instance != self.instance {
-            self.meet_other_group(now, from, here);
-        }
-    }
-
-    /// A founder met another group of its port: one gives way if one can, and if the other lets anybody in.
-    fn meet_other_group(&mut self, now: Time, from: SocketAddr, here: HereIs) {
-        let gives_way = match here.condition {
-            Condition::Open => true,
-            Condition::Pristine => here.instance < self.instance,
-            Condition::Halted => false,
-        };
-        if self.is_pristine() {
-            if gives_way {
-                self.probe(Probe::FounderGaveWay);
-                let config = self.config.clone();
-                let hello = self.founder_hello.take().unwrap_or_default();
-                self.forget_group();
-                self.notices.retain(|event| !matches!(event, Event::Entered { .. }));
-                self.look_for_group(now, Some(config), hello);
-            }
-        } else if here.condition != Condition::Pristine && !self.door.conflict_told {
-            self.door.conflict_told = true;
-            self.notices.push_back(Event::Conflict { address: from });
-        }
-    }
-
-    /// Alone, and nothing was ever ordered: nobody would miss this group.
-    fn is_pristine(&self) -> bool {
-        self.phase == Phase::Member
-            && self.epoch.counter == 0
-            && self.history.received() == 0
-            && self.outbox.len() == 0
-            && self.outbox.next_number() == 1
-            && self.formed.is_none()
-    }
-
-    /// Whoever founded a group alone looks for others for a while.
-    pub(crate) fn seek_others(&mut self, now: Time) {
-        let nonce = self.random.next_u64();
-        self.door.seek = Some((now + SEEK_EVERY / 8, now + SEEK_FOR, nonce));
-    }
-
-    pub(crate) fn seek_timeout(&mut self, now: Time) {
-        let Some((at, until, nonce)) = self.door.seek else { return };
-        if at > now {
-            return;
-        }
-        let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
-        if now >= until || !alone || self.phase != Phase::Member {
-            self.door.seek = None;
-            return;
-        }
-        self.door.seek = Some((now + SEEK_EVERY, until, nonce));
-        self.post_to_rendezvous(Frame::Locate { nonce });
+        self.meet_other_group(now, from, here);
     }
 
     /// This joiner has asked the member at that address to be let in.

@@ -10,6 +10,7 @@ mod join;
 mod leave;
 mod past;
 mod recovery;
+mod seek;
 mod view;
 
 pub(crate) use detector::Detector;
@@ -18,3 +19,4 @@ pub(crate) use join::{Door, Joining};
 pub(crate) use leave::Leaving;
 pub(crate) use past::{INQUIRE_BYTES, INQUIRY_BYTES, Past};
 pub(crate) use recovery::Recovery;
+pub(crate) use seek::Seek;
