@@ -60,7 +60,7 @@ impl Group {
         self.epoch_tag = epoch.tag(self.instance);
         self.epoch_start = start;
         self.order.begin(start);
-        self.door.clear();
+        self.departures.forget_requests();
         self.seek = None;
         self.repair.clear();
         self.audience_is_stale = true;
@@ -78,7 +78,7 @@ impl Group {
         self.detector.stop();
         self.recovery = Default::default();
         self.past = None;
-        self.door.clear();
+        self.departures.forget_requests();
         self.seek = None;
         self.mail.clear();
         self.serves.clear();

@@ -243,7 +243,7 @@ impl Group {
         // Nobody unknown is answered with more bytes than it sent.
         let may_answer =
             payload.len() > FAREWELL_BYTES && self.order.is_acting() && !self.recovery.has_promised();
-        if let Some(seqno) = self.door.leave_of(uid) {
+        if let Some(seqno) = self.departures.leave_of(uid) {
             if may_answer && self.leave_is_known(seqno) {
                 self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
             }

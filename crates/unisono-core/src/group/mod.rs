@@ -29,7 +29,9 @@ use crate::history::History;
 use crate::hold::Hold;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
-use crate::membership::{Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery, Seek};
+use crate::membership::{
+    Departures, Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery, Seek,
+};
 use crate::order::Order;
 use crate::peers::Peers;
 use crate::planted::Planted;
@@ -102,6 +104,7 @@ pub struct Group {
     /// The place of this member's own join; 0 for a founder.
     pub(crate) entered_at: Seqno,
     pub(crate) leaving: Option<Leaving>,
+    pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
     pub(crate) past: Option<Past>,
 
@@ -189,6 +192,7 @@ impl Group {
             seek: None,
             entered_at: 0,
             leaving: None,
+            departures: Departures::default(),
             recovery: Recovery::default(),
             past: None,
             mail: VecDeque::new(),

@@ -35,8 +35,6 @@ const LEASE: Duration = Duration::from_millis(2000);
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
 /// An observer has caught up when it lacks at most so many places.
 const CAUGHT_UP: u64 = 512;
-const LEAVE_REQUESTS_MAX: usize = 64;
-const DEPARTED_MAX: usize = 256;
 /// Of a group that stands still so many members answer, more or less.
 const HALTED_ANSWERS: u64 = 3;
 /// Answers that do not come from the orderer itself are followed up at most this often.
@@ -77,15 +75,12 @@ impl Joining {
     }
 }
 
-/// The orderer's side: who wants in, and who wants out.
+/// The orderer's side: who wants in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Door {
     secret: [u64; 2],
-    leave_requests: VecDeque<(Uid, Bytes)>,
     /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
     joined: VecDeque<(Uid, Time)>,
-    /// Leavers that fell silent, and where they left.
-    departed: VecDeque<(Uid, Seqno)>,
 }
 
 impl Door {
@@ -111,47 +106,14 @@ impl Door {
         (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
     }
 
-    pub(crate) fn note_leave_request(&mut self, from: Uid, goodbye: Bytes) {
-        let known = self.leave_requests.iter().any(|(uid, _)| *uid == from);
-        if !known && self.leave_requests.len() < LEAVE_REQUESTS_MAX {
-            self.leave_requests.push_back((from, goodbye));
-        }
-    }
-
-    pub(crate) fn leave_requests(&self) -> impl Iterator<Item = (Uid, Bytes)> {
-        self.leave_requests.iter().cloned()
-    }
-
-    pub(crate) fn forget_leave_request(&mut self, uid: Uid) {
-        self.leave_requests.retain(|(asked, _)| *asked != uid);
-    }
-
     pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
         self.joined.retain(|&(_, at)| now.since(at) < COOKIE_LIFE * 2);
         self.joined.push_back((uid, now));
     }
 
-    /// A leaver is forgotten as a peer; it may yet ask.
-    pub(crate) fn note_departed(&mut self, uid: Uid, leave: Seqno) {
-        if self.departed.len() == DEPARTED_MAX {
-            self.departed.pop_front();
-        }
-        self.departed.push_back((uid, leave));
-    }
-
-    /// The leave of somebody who is no peer any more.
-    pub(crate) fn leave_of(&self, uid: Uid) -> Option<Seqno> {
-        self.departed.iter().find(|(departed, _)| *departed == uid).map(|(_, leave)| *leave)
-    }
-
     /// `uid` has been a member, or is one: nobody joins twice in one life.
     fn has_joined(&self, uid: Uid) -> bool {
         self.joined.iter().any(|&(known, _)| known == uid)
-    }
-
-    /// Nobody waits at the door any more: a new epoch, or the role is elsewhere.
-    pub(crate) fn clear(&mut self) {
-        self.leave_requests.clear();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
 use crate::wire::{Change, Frame};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -29,6 +30,9 @@ const ASKS_PER_SEARCH: u32 = 10;
 /// long gone.
 const LINGER: Duration = Duration::from_secs(60);
 
+const LEAVE_REQUESTS_MAX: usize = 64;
+const DEPARTED_MAX: usize = 256;
+
 /// This member is on its way out.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
@@ -43,6 +47,49 @@ pub(crate) struct Leaving {
 impl Leaving {
     pub(crate) fn wake_at(&self) -> Option<Time> {
         earlier(self.ask_at, self.go_at)
+    }
+}
+
+/// The orderer's side: who wants out, and who went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Departures {
+    requests: VecDeque<(Uid, Bytes)>,
+    /// Leavers that fell silent, and where they left.
+    departed: VecDeque<(Uid, Seqno)>,
+}
+
+impl Departures {
+    pub(crate) fn note_request(&mut self, from: Uid, goodbye: Bytes) {
+        let known = self.requests.iter().any(|(uid, _)| *uid == from);
+        if !known && self.requests.len() < LEAVE_REQUESTS_MAX {
+            self.requests.push_back((from, goodbye));
+        }
+    }
+
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (Uid, Bytes)> {
+        self.requests.iter().cloned()
+    }
+
+    pub(crate) fn forget_request(&mut self, uid: Uid) {
+        self.requests.retain(|(asked, _)| *asked != uid);
+    }
+
+    /// A new epoch: whoever wants to leave asks again.
+    pub(crate) fn forget_requests(&mut self) {
+        self.requests.clear();
+    }
+
+    /// A leaver is forgotten as a peer; it may yet ask.
+    pub(crate) fn note_departed(&mut self, uid: Uid, leave: Seqno) {
+        if self.departed.len() == DEPARTED_MAX {
+            self.departed.pop_front();
+        }
+        self.departed.push_back((uid, leave));
+    }
+
+    /// The leave of somebody who is no peer any more.
+    pub(crate) fn leave_of(&self, uid: Uid) -> Option<Seqno> {
+        self.departed.iter().find(|(departed, _)| *departed == uid).map(|(_, leave)| *leave)
     }
 }
 
@@ -184,7 +231,7 @@ impl Group {
     /// A member asks the orderer to number its leave.
     pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
         if self.order.is_acting() {
-            self.door.note_leave_request(from, goodbye);
+            self.departures.note_request(from, goodbye);
         }
     }
 
@@ -201,19 +248,19 @@ impl Group {
             self.probe(Probe::OrdererLeft);
             return Some(Change::Leave { uid: self.me.uid, goodbye });
         }
-        let asked: Vec<(Uid, Bytes)> = self.door.leave_requests().collect();
+        let asked: Vec<(Uid, Bytes)> = self.departures.requests().collect();
         if asked.is_empty() {
             return None;
         }
         let view = self.history.view().clone();
         for (uid, goodbye) in asked {
             if view.iter().all(|member| member.uid != uid) {
-                self.door.forget_leave_request(uid);
+                self.departures.forget_request(uid);
                 continue;
             }
             let last = self.history.sender_mark(uid);
             if self.hold.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
-                self.door.forget_leave_request(uid);
+                self.departures.forget_request(uid);
                 return Some(Change::Leave { uid, goodbye });
             }
         }
@@ -284,7 +331,7 @@ impl Group {
             })
             .collect();
         for &(uid, seqno) in &gone {
-            self.door.note_departed(uid, seqno);
+            self.departures.note_departed(uid, seqno);
             self.peers.retain(|peer| peer.member.uid != uid);
             self.audience_is_stale = true;
         }

@@ -16,7 +16,7 @@ mod view;
 pub(crate) use detector::Detector;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Door, Joining};
-pub(crate) use leave::Leaving;
+pub(crate) use leave::{Departures, Leaving};
 pub(crate) use past::{INQUIRE_BYTES, INQUIRY_BYTES, Past};
 pub(crate) use recovery::Recovery;
 pub(crate) use seek::Seek;
