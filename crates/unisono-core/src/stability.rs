@@ -297,6 +297,30 @@ impl Group {
         }
     }
 
+    /// A member says how far it is.
+    pub(crate) fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
+        let end = self.history.end();
+        let stamp = self.order.stamp;
+        self.detector.note_late(now, marks.late_ms);
+        let Some(peer) = self.peers.get_mut(from) else { return };
+        // Nobody holds what nobody numbered.
+        peer.received = peer.received.max(marks.received.min(end));
+        peer.accepted = peer.accepted.max(marks.accepted.min(end));
+        peer.delivered = peer.delivered.max(marks.delivered.min(end));
+        if peer.hears_multicast != marks.hears_multicast {
+            peer.hears_multicast = marks.hears_multicast;
+            self.audience_is_stale = true;
+        }
+        // What anybody knows to be accepted is so, though who orders now may not be able to count it: a leaver tells those
+        // whom its log names, and no later ones.
+        self.note_accept_hint(marks.accepted, 0);
+        let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
+        if hears_us && self.order.is_acting() {
+            self.note_hears_us(now, from);
+        }
+        self.say_farewells(now);
+    }
+
     /// The orderer said so.
     pub(crate) fn note_accept_hint(&mut self, accepted: Seqno, stable: Seqno) {
         let known = &mut self.acknowledging;

@@ -7,14 +7,11 @@
 
 use super::{Group, Phase};
 use crate::event::Suspicion;
-use crate::history::{Entry, Filed, Message};
+use crate::history::Entry;
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Numbers, Ordered, ProtectionKind, ReplayWindow,
-    Watermarks, open,
-};
+use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
 use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
@@ -273,7 +270,7 @@ impl Group {
     fn handle_inside(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
         match frame {
             Frame::Data(data) => self.handle_data(now, data),
-            Frame::Ordered(ordered) => self.handle_ordered(now, ordered, level),
+            Frame::Ordered(ordered) => self.handle_ordered(ordered, level),
             Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
             Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
             Frame::Heartbeat(heartbeat) => self.handle_heartbeat(now, from, &heartbeat),
@@ -312,118 +309,6 @@ impl Group {
             Frame::Inquiry | Frame::Level { .. } => {}
             _ => self.counters.malformed += 1,
         }
-    }
-
-    /// Numbered entries are taken whoever sends them, unless a ballot was promised or the own leave is in the log:
-    /// then only under the ballot for which they were asked.
-    fn takes(&self, seqno: Seqno, level: Option<Ballot>) -> bool {
-        if let Some((ballot, through)) = self.taking_level()
-            && level == Some(ballot)
-        {
-            return seqno <= through;
-        }
-        let frozen = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
-        level.is_none()
-            && !frozen
-            && !self.own_leave_is_logged()
-            && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting)
-            && !(self.order.is_acting() && seqno > self.history.received())
-    }
-
-    fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
-        if self.takes(seqno, level) {
-            match entry {
-                Entry::Message(_) => self.note_room_below(seqno),
-                _ => self.note_room_beside(seqno),
-            }
-            let reach = self.reach(seqno);
-            self.history.file(seqno, entry, reach);
-        }
-    }
-
-    /// How many places beyond what is held may be kept: an orderer numbers no further than the history of the
-    /// slowest member, and the few slots beside it, allow. Only an observer that falls behind is told more.
-    fn reach(&mut self, seqno: Seqno) -> u64 {
-        let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
-        if seqno > self.history.base() + slots {
-            self.history.advance();
-            self.purge();
-        }
-        (self.history.base() + slots).saturating_sub(self.history.received())
-    }
-
-    fn handle_ordered(&mut self, _now: Time, ordered: Ordered, level: Option<Ballot>) {
-        let Ordered { seqno, sender, first, resilience, pieces } = ordered;
-        let last = seqno + pieces.len() as u64 - 1;
-        if last <= self.history.received() || !self.takes(seqno, level) {
-            return;
-        }
-        for (offset, piece) in (0..).zip(pieces) {
-            let message = Message {
-                sender,
-                number: first + offset,
-                resilience,
-                more: piece.more,
-                broadcast: false,
-                data: Some(piece.bytes),
-            };
-            self.file(seqno + offset, Entry::Message(message), level);
-        }
-    }
-
-    /// An accept without data: what came before by BB is filed under its number.
-    fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
-        let Numbers { seqno, sender, first, resilience, count } = numbers;
-        let known = (self.history.received() + 1).saturating_sub(seqno);
-        for offset in known..u64::from(count) {
-            let (seqno, number) = (seqno + offset, first + offset);
-            if !self.takes(seqno, level) {
-                // Nor anything beyond.
-                return;
-            }
-            if seqno <= self.history.received() || self.history.held(seqno).is_some() {
-                continue;
-            }
-            let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
-            let found = match own {
-                Some(own) => Some((own.more, own.bytes.clone())),
-                None => self.hold.take(sender, number).map(|held| (held.more, held.bytes)),
-            };
-            if found.is_some() {
-                self.probe(Probe::DataBeforeNumber);
-            }
-            let more = found.as_ref().is_some_and(|(more, _)| *more);
-            let data = found.map(|(_, bytes)| bytes);
-            let message = Message { sender, number, resilience, more, broadcast: true, data };
-            self.note_room_below(seqno);
-            let reach = self.reach(seqno);
-            if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
-                return;
-            }
-        }
-    }
-
-    fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
-        let end = self.history.end();
-        let stamp = self.order.stamp;
-        self.detector.note_late(now, marks.late_ms);
-        let Some(peer) = self.peers.get_mut(from) else { return };
-        // Nobody holds what nobody numbered.
-        peer.received = peer.received.max(marks.received.min(end));
-        peer.accepted = peer.accepted.max(marks.accepted.min(end));
-        peer.delivered = peer.delivered.max(marks.delivered.min(end));
-        if peer.hears_multicast != marks.hears_multicast {
-            peer.hears_multicast = marks.hears_multicast;
-            self.audience_is_stale = true;
-        }
-        // What anybody knows to be accepted is so, though who orders now may not be able to count it: a leaver tells those
-        // whom its log names, and no later ones.
-        self.note_accept_hint(marks.accepted, 0);
-        let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
-        if hears_us && self.order.is_acting() {
-            self.note_hears_us(now, from);
-        }
-        self.say_farewells(now);
     }
 
     fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {

@@ -3,9 +3,9 @@
 //! No algorithm lives here. Who numbers is in `order`, what is kept in `history` and `hold`, who is known to hold
 //! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
 //! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
-//! rooms, `output` packs what they have to say, `commands` is what the application may ask for, `delivery` what
-//! it is given, `account` what is told of the group, `watch` what judges look at,
-//! `audience` who hears what is meant for all.
+//! rooms, `storing` files what has its place, `output` packs what the rooms have to say, `audience` is who hears what
+//! is meant for all. `commands` is what the application may ask for, `delivery` what it is given, `account` what is
+//! told of the group, `watch` what judges look at.
 
 mod account;
 mod audience;
@@ -13,6 +13,7 @@ mod commands;
 mod delivery;
 mod input;
 mod output;
+mod storing;
 mod types;
 mod watch;
 
