@@ -17,7 +17,6 @@ mod hold;
 mod identity;
 pub mod look;
 mod membership;
-mod migration;
 mod order;
 mod path;
 mod peers;

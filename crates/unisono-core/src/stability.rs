@@ -445,19 +445,6 @@ impl Group {
             && observer.received >= self.history.base()
     }
 
-    /// The slowest application of the view, and whose it is.
-    pub(crate) fn slowest_delivered(&self) -> (Seqno, Uid) {
-        let mut slowest = (self.delivered, self.me.uid);
-        for member in self.history.view().iter() {
-            if let Some(peer) = self.peers.get(member.uid)
-                && peer.delivered < slowest.0
-            {
-                slowest = (peer.delivered, member.uid);
-            }
-        }
-        slowest
-    }
-
     /// Frees what every member holds, and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
         let mut through = self.accepted.min(self.delivered);

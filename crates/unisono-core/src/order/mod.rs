@@ -4,21 +4,24 @@
 //! hands by ordered events: a role event, the orderer's own leave, a reset. Whoever an event names takes the role as
 //! soon as it holds everything through that event; from that event on the old orderer numbers nothing. Until the
 //! successor is heard, everyone who knows the event tells it so.
+//!
+//! Here are the role and what an orderer says of it; `numbering` gives out numbers while there is `room`, `migration` says
+//! where the role goes by load.
 
-use crate::config::SlowMember;
-use crate::event::Suspicion;
+mod migration;
+mod numbering;
+mod room;
+
 use crate::group::{Group, Numbered, Phase};
-use crate::history::{Entry, Message};
 use crate::hold::Held;
 use crate::identity::{MessageNumber, Seqno, Uid};
-use crate::migration::Load;
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Frame, Heartbeat, Method, Piece};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
+use migration::Load;
 
 const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
 const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
@@ -30,8 +33,6 @@ const WANT_EVERY: Duration = Duration::from_millis(3);
 const WANT_AGAIN: Duration = Duration::from_millis(20);
 /// Gaps that a sender is asked to fill at once.
 const WANTS_MAX: usize = 16;
-/// How many messages of one sender are numbered before the next sender's turn.
-const TURN: usize = 32;
 
 /// What this member has to do with ordering.
 #[derive(Clone, Debug, Default)]
@@ -121,13 +122,6 @@ impl Order {
         };
     }
 
-    /// There is no room, because of this member.
-    fn note_shut(&mut self, now: Time, by: Uid) {
-        if self.shut_since.is_none_or(|(_, known)| known != by) {
-            self.shut_since = Some((now, by));
-        }
-    }
-
     /// Stops numbering: a ballot was promised, or this member is out.
     pub(crate) fn stop(&mut self) {
         self.acting = None;
@@ -210,190 +204,6 @@ impl Group {
         self.order.heartbeat_at = Some((now + HEARTBEAT_FIRST).min(at_latest));
     }
 
-    /// Numbers whatever may be numbered now, and frees what may be freed before and after.
-    pub(crate) fn number_and_purge(&mut self, now: Time) {
-        self.purge();
-        if self.order.acting.is_none()
-            || (self.recovery.has_promised() && !self.broken(Planted::NumberAfterPromise))
-        {
-            return;
-        }
-        let before = self.history.received();
-        let was_waiting = self.order.shut_since.is_some();
-        self.number_messages(now);
-        self.number_changes(now);
-        if self.history.received() > before {
-            self.order.numbered = self.history.received();
-            self.note_received(now);
-            self.accept(now);
-            self.beat_soon(now);
-            self.purge();
-        }
-        if was_waiting && self.order.shut_since.is_none() {
-            self.beat_soon(now);
-        }
-    }
-
-    /// Senders take turns, each in its own order, as long as there is room.
-    fn number_messages(&mut self, now: Time) {
-        if self.hold.senders().next().is_some() || !self.outbox.all_numbered() {
-            self.number_by_turns(now);
-        }
-    }
-
-    #[inline(never)]
-    fn number_by_turns(&mut self, now: Time) {
-        let mut turns = core::mem::take(&mut self.order.turns);
-        turns.extend(self.hold.senders());
-        if !self.outbox.all_numbered() {
-            turns.push(self.me.uid);
-            turns.sort_unstable();
-        }
-        let start = turns.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
-        turns.rotate_left(start);
-        self.take_turns(now, &turns);
-        turns.clear();
-        self.order.turns = turns;
-    }
-
-    fn take_turns(&mut self, now: Time, senders: &[Uid]) {
-        let mut progress = true;
-        while progress {
-            progress = false;
-            for &sender in senders {
-                for _ in 0..TURN {
-                    let Some((number, held)) = self.next_of(sender) else { break };
-                    if !self.has_room(now) {
-                        return;
-                    }
-                    self.order.turn = sender;
-                    progress = true;
-                    self.number_message(sender, number, held);
-                }
-            }
-        }
-    }
-
-    /// The next message of `sender` that may be numbered.
-    fn next_of(&mut self, sender: Uid) -> Option<(MessageNumber, Held)> {
-        let mark = self.history.sender_mark(sender);
-        let next = if sender == self.me.uid {
-            let (number, own) = self.outbox.first_unnumbered()?;
-            let held = Held {
-                more: own.more,
-                resilience: own.resilience,
-                broadcast: false,
-                patient: false,
-                bytes: own.bytes.clone(),
-            };
-            (number, held)
-        } else {
-            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
-        };
-        // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if next.1.more && !mark.open && self.somebody_may_join() {
-            self.probe(Probe::JoinWaitedForPieces);
-            return None;
-        }
-        Some(next)
-    }
-
-    fn number_message(&mut self, sender: Uid, number: MessageNumber, held: Held) {
-        if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
-            self.hold.take(sender, number);
-        }
-        let patient = held.patient;
-        let seqno = self.history.append(Entry::Message(Message {
-            sender,
-            number,
-            resilience: held.resilience,
-            more: held.more,
-            broadcast: held.broadcast,
-            data: Some(held.bytes),
-        }));
-        if !patient {
-            self.order.tell_through = seqno;
-        }
-        if sender == self.me.uid {
-            self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
-        } else {
-            self.hold.forget_through(sender, number);
-        }
-    }
-
-    /// There is room in the history for one message more, and no application is too far behind.
-    fn has_room(&mut self, now: Time) -> bool {
-        if self.broken(Planted::HistoryUnbounded) {
-            return true;
-        }
-        let end = self.history.received();
-        let limit = u64::from(self.config.history_messages);
-        let kept = end - self.stable().min(self.history.base()).min(end);
-        if kept >= limit || self.history.bytes() >= self.config.history_bytes {
-            self.probe(Probe::HistoryFull);
-            let slowest = self.slowest_received();
-            self.note_shut(now, slowest);
-            return false;
-        }
-        let (delivered, who) = self.slowest_delivered();
-        if end - delivered.min(end) >= limit {
-            self.probe(Probe::WindowShut);
-            self.note_shut(now, who);
-            return false;
-        }
-        self.order.shut_since = None;
-        true
-    }
-
-    /// What has no number yet may get one as soon as the history has room, or an application has caught up.
-    pub(crate) fn somebody_waits_for_room(&self) -> bool {
-        self.order.shut_since.is_some()
-            || self.history.len() as u64 > u64::from(self.config.history_messages)
-            || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
-    }
-
-    /// There is no room, because of this member; which cannot make any as long as it is not told.
-    fn note_shut(&mut self, now: Time, by: Uid) {
-        self.order.note_shut(now, by);
-        self.order.tell_through = self.history.received();
-    }
-
-    fn slowest_received(&self) -> Uid {
-        let view = self.history.view();
-        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received);
-        view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
-    }
-
-    /// Who keeps the window or the history shut, and since when.
-    pub(crate) fn window_shut_by(&self) -> Option<(Time, Uid)> {
-        self.order.shut_since
-    }
-
-    /// Joins, leaves and the handing over of the role: one at a time.
-    fn number_changes(&mut self, now: Time) {
-        if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
-            if self.broken(Planted::RoleMovesOverChange) {
-                self.number_role(now);
-            }
-            return;
-        }
-        // They take no room from messages, and have a little of their own.
-        let members = self.history.view().len() as u64;
-        let kept = self.history.received() - self.history.base();
-        if kept > u64::from(self.config.history_messages) + members {
-            return;
-        }
-        if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {
-            let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
-            self.append_change(change);
-            if is_my_leave {
-                self.resign();
-            }
-            return;
-        }
-        self.number_role(now);
-    }
-
     /// The role goes to whom the application wants to have it, or to who sends.
     fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
@@ -402,10 +212,6 @@ impl Group {
             self.append_change(Change::Role { orderer: successor });
             self.resign();
         }
-    }
-
-    fn append_change(&mut self, change: Change) {
-        self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
     }
 
     /// The role goes to somebody else with the event just numbered.
@@ -478,12 +284,6 @@ impl Group {
         let after = (self.order.heartbeat_after * 2).clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE);
         self.order.heartbeat_after = after;
         self.order.heartbeat_at = Some(now + after);
-    }
-
-    /// Everything through here anybody may have freed: it was told so, or infers it from how far the numbers go.
-    pub(crate) fn told_stable(&self) -> Seqno {
-        let room = u64::from(self.config.history_messages);
-        self.order.told_stable.max(self.history.received().saturating_sub(room))
     }
 
     /// A heartbeat that goes out.
@@ -660,19 +460,6 @@ impl Group {
                 self.probe(Probe::SenderAsked);
                 self.post(sender, Frame::Want { from, to });
             }
-        }
-    }
-
-    /// A member whose application holds everybody up for longer than the group allows is excluded by a reset.
-    fn exclude_if_too_slow(&mut self, now: Time) {
-        if let (SlowMember::ExcludeAfter(patience), Some((since, who))) =
-            (self.config.slow_member, self.order.shut_since)
-            && who != self.me.uid
-            && now.since(since) > patience
-        {
-            self.order.shut_since = None;
-            self.probe(Probe::SuspectedSlow);
-            self.suspect(now, who, Suspicion::Slow);
         }
     }
 }

@@ -1,0 +1,159 @@
+//! Numbering: messages from hold, and changes, appended to the log under the next number.
+//!
+//! Senders take turns, each in its own order, as long as there is room. Joins, leaves and the handing over of the role
+//! follow one at a time, the next when the last is accepted.
+
+use crate::group::Group;
+use crate::history::{Entry, Message};
+use crate::hold::Held;
+use crate::identity::{MessageNumber, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::Change;
+use alloc::boxed::Box;
+use core::time::Duration;
+
+/// How many messages of one sender are numbered before the next sender's turn.
+const TURN: usize = 32;
+
+impl Group {
+    /// Numbers whatever may be numbered now, and frees what may be freed before and after.
+    pub(crate) fn number_and_purge(&mut self, now: Time) {
+        self.purge();
+        if self.order.acting.is_none()
+            || (self.recovery.has_promised() && !self.broken(Planted::NumberAfterPromise))
+        {
+            return;
+        }
+        let before = self.history.received();
+        let was_waiting = self.order.shut_since.is_some();
+        self.number_messages(now);
+        self.number_changes(now);
+        if self.history.received() > before {
+            self.order.numbered = self.history.received();
+            self.note_received(now);
+            self.accept(now);
+            self.beat_soon(now);
+            self.purge();
+        }
+        if was_waiting && self.order.shut_since.is_none() {
+            self.beat_soon(now);
+        }
+    }
+
+    /// Senders take turns, each in its own order, as long as there is room.
+    fn number_messages(&mut self, now: Time) {
+        if self.hold.senders().next().is_some() || !self.outbox.all_numbered() {
+            self.number_by_turns(now);
+        }
+    }
+
+    #[inline(never)]
+    fn number_by_turns(&mut self, now: Time) {
+        let mut turns = core::mem::take(&mut self.order.turns);
+        turns.extend(self.hold.senders());
+        if !self.outbox.all_numbered() {
+            turns.push(self.me.uid);
+            turns.sort_unstable();
+        }
+        let start = turns.iter().position(|&uid| uid > self.order.turn).unwrap_or(0);
+        turns.rotate_left(start);
+        self.take_turns(now, &turns);
+        turns.clear();
+        self.order.turns = turns;
+    }
+
+    fn take_turns(&mut self, now: Time, senders: &[Uid]) {
+        let mut progress = true;
+        while progress {
+            progress = false;
+            for &sender in senders {
+                for _ in 0..TURN {
+                    let Some((number, held)) = self.next_of(sender) else { break };
+                    if !self.has_room(now) {
+                        return;
+                    }
+                    self.order.turn = sender;
+                    progress = true;
+                    self.number_message(sender, number, held);
+                }
+            }
+        }
+    }
+
+    /// The next message of `sender` that may be numbered.
+    fn next_of(&mut self, sender: Uid) -> Option<(MessageNumber, Held)> {
+        let mark = self.history.sender_mark(sender);
+        let next = if sender == self.me.uid {
+            let (number, own) = self.outbox.first_unnumbered()?;
+            let held = Held {
+                more: own.more,
+                resilience: own.resilience,
+                broadcast: false,
+                patient: false,
+                bytes: own.bytes.clone(),
+            };
+            (number, held)
+        } else {
+            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
+        };
+        // A join waits for the end of every message of several pieces: none may begin meanwhile.
+        if next.1.more && !mark.open && self.somebody_may_join() {
+            self.probe(Probe::JoinWaitedForPieces);
+            return None;
+        }
+        Some(next)
+    }
+
+    pub(super) fn number_message(&mut self, sender: Uid, number: MessageNumber, held: Held) {
+        if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
+            self.hold.take(sender, number);
+        }
+        let patient = held.patient;
+        let seqno = self.history.append(Entry::Message(Message {
+            sender,
+            number,
+            resilience: held.resilience,
+            more: held.more,
+            broadcast: held.broadcast,
+            data: Some(held.bytes),
+        }));
+        if !patient {
+            self.order.tell_through = seqno;
+        }
+        if sender == self.me.uid {
+            self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
+        } else {
+            self.hold.forget_through(sender, number);
+        }
+    }
+
+    /// Joins, leaves and the handing over of the role: one at a time.
+    fn number_changes(&mut self, now: Time) {
+        if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
+            if self.broken(Planted::RoleMovesOverChange) {
+                self.number_role(now);
+            }
+            return;
+        }
+        // They take no room from messages, and have a little of their own.
+        let members = self.history.view().len() as u64;
+        let kept = self.history.received() - self.history.base();
+        if kept > u64::from(self.config.history_messages) + members {
+            return;
+        }
+        if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {
+            let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
+            self.append_change(change);
+            if is_my_leave {
+                self.resign();
+            }
+            return;
+        }
+        self.number_role(now);
+    }
+
+    pub(super) fn append_change(&mut self, change: Change) {
+        self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
+    }
+}

@@ -1,0 +1,104 @@
+//! Room: whether one message more may get a number, and who is in the way.
+//!
+//! The history has its bounds, and no application is to fall further behind than the history reaches. Whoever keeps the
+//! window shut is remembered, with the time, for those who ask and for the rule that excludes who is too slow.
+
+use super::Order;
+use crate::config::SlowMember;
+use crate::event::Suspicion;
+use crate::group::Group;
+use crate::identity::{Seqno, Uid};
+use crate::peers::Standing;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+
+impl Order {
+    /// There is no room, because of this member.
+    fn note_shut(&mut self, now: Time, by: Uid) {
+        if self.shut_since.is_none_or(|(_, known)| known != by) {
+            self.shut_since = Some((now, by));
+        }
+    }
+}
+
+impl Group {
+    /// There is room in the history for one message more, and no application is too far behind.
+    pub(super) fn has_room(&mut self, now: Time) -> bool {
+        if self.broken(Planted::HistoryUnbounded) {
+            return true;
+        }
+        let end = self.history.received();
+        let limit = u64::from(self.config.history_messages);
+        let kept = end - self.stable().min(self.history.base()).min(end);
+        if kept >= limit || self.history.bytes() >= self.config.history_bytes {
+            self.probe(Probe::HistoryFull);
+            let slowest = self.slowest_received();
+            self.note_shut(now, slowest);
+            return false;
+        }
+        let (delivered, who) = self.slowest_delivered();
+        if end - delivered.min(end) >= limit {
+            self.probe(Probe::WindowShut);
+            self.note_shut(now, who);
+            return false;
+        }
+        self.order.shut_since = None;
+        true
+    }
+
+    /// There is no room, because of this member; which cannot make any as long as it is not told.
+    fn note_shut(&mut self, now: Time, by: Uid) {
+        self.order.note_shut(now, by);
+        self.order.tell_through = self.history.received();
+    }
+
+    /// What has no number yet may get one as soon as the history has room, or an application has caught up.
+    pub(crate) fn somebody_waits_for_room(&self) -> bool {
+        self.order.shut_since.is_some()
+            || self.history.len() as u64 > u64::from(self.config.history_messages)
+            || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
+    }
+
+    fn slowest_received(&self) -> Uid {
+        let view = self.history.view();
+        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received);
+        view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
+    }
+
+    /// The slowest application of the view, and whose it is.
+    fn slowest_delivered(&self) -> (Seqno, Uid) {
+        let mut slowest = (self.delivered, self.me.uid);
+        for member in self.history.view().iter() {
+            if let Some(peer) = self.peers.get(member.uid)
+                && peer.delivered < slowest.0
+            {
+                slowest = (peer.delivered, member.uid);
+            }
+        }
+        slowest
+    }
+
+    /// Who keeps the window or the history shut, and since when.
+    pub(crate) fn window_shut_by(&self) -> Option<(Time, Uid)> {
+        self.order.shut_since
+    }
+
+    /// Everything through here anybody may have freed: it was told so, or infers it from how far the numbers go.
+    pub(crate) fn told_stable(&self) -> Seqno {
+        let room = u64::from(self.config.history_messages);
+        self.order.told_stable.max(self.history.received().saturating_sub(room))
+    }
+
+    /// A member whose application holds everybody up for longer than the group allows is excluded by a reset.
+    pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
+        if let (SlowMember::ExcludeAfter(patience), Some((since, who))) =
+            (self.config.slow_member, self.order.shut_since)
+            && who != self.me.uid
+            && now.since(since) > patience
+        {
+            self.order.shut_since = None;
+            self.probe(Probe::SuspectedSlow);
+            self.suspect(now, who, Suspicion::Slow);
+        }
+    }
+}
