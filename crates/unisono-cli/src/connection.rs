@@ -1,7 +1,7 @@
 //! From settings to a place in a group.
 
 use crate::arguments::{OrderChoice, Transport};
-use crate::output::visible;
+use crate::output::{quoted, visible};
 use crate::problem::Problem;
 use crate::seeds;
 use crate::settings::Settings;
@@ -75,7 +75,7 @@ pub(crate) fn enter(
         let (name, asked) = (visible(group), asked(settings));
         eprintln!("unisono: nobody answered for {name} {asked}: founded it");
     }
-    watch::watch(group, &entered, options.key.is_some())?;
+    watch::watch(group, &entered, settings)?;
     Ok(entered)
 }
 
@@ -86,6 +86,24 @@ fn asked(settings: &Settings) -> String {
         true => format!("by multicast, {protection}"),
         false => format!("at {}, {protection}", visible(&settings.seeds.join(", "))),
     }
+}
+
+/// What to type to look at this group from here: with the flags that lead to it.
+pub(crate) fn typed(command: &str, group: &str, settings: &Settings) -> String {
+    let mut words = vec!["unisono".into(), command.into(), quoted(group)];
+    if let Some(key) = &settings.key {
+        words.extend(["--key".into(), quoted(&key.display().to_string())]);
+    }
+    if !settings.seeds.is_empty() {
+        words.extend(["--seeds".into(), quoted(&settings.seeds.join(","))]);
+    }
+    if let Some(bind) = &settings.bind {
+        words.extend(["--bind".into(), quoted(&bind.to_string())]);
+    }
+    if settings.insecure {
+        words.push("--insecure".into());
+    }
+    visible(&words.join(" ")).into_owned()
 }
 
 /// Tries again where that is safe and may help: the group was being reset, or was slow.
@@ -139,5 +157,25 @@ impl From<OpenError> for Problem {
             | OpenError::AddressInUse { .. } => Problem::failed(error),
             _ => Problem::usage(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_typed_has_the_flags_that_lead_to_the_group() {
+        assert_eq!(typed("why", "news", &Settings::default()), "unisono why news");
+        let settings = Settings {
+            key: Some("my keys/group.key".into()),
+            seeds: vec!["a:1".into(), "[::1]:2".into()],
+            bind: Some("192.0.2.7:7195".parse().unwrap()),
+            ..Settings::default()
+        };
+        assert_eq!(
+            typed("why", "it's", &settings),
+            r"unisono why 'it'\''s' --key 'my keys/group.key' --seeds 'a:1,[::1]:2' --bind 192.0.2.7:7195"
+        );
     }
 }

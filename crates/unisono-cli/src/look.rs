@@ -110,11 +110,11 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
     let options = connection::options(settings, None)?;
     seeds::warn_of_unresolved(&settings.seeds);
     let Some(interval) = look.watch else {
-        return once(view, &look.group, &options, output);
+        return once(view, &look.group, settings, &options, output);
     };
     loop {
         // The group may come back: a person who watches wants to see that, too.
-        if let Err(problem) = once(view, &look.group, &options, output) {
+        if let Err(problem) = once(view, &look.group, settings, &options, output) {
             problem.report();
         }
         std::thread::sleep(interval);
@@ -122,7 +122,13 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
     }
 }
 
-fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(), Problem> {
+fn once(
+    view: View,
+    group: &str,
+    settings: &Settings,
+    options: &Options,
+    output: &Output,
+) -> Result<(), Problem> {
     let report = unisono::look(group, options, PATIENCE).map_err(|error| match error {
         LookError::NoAnswer | LookError::OtherKey { .. } => {
             Problem::failed(format!("{}: {error}", visible(group)))
@@ -135,8 +141,8 @@ fn once(view: View, group: &str, options: &Options, output: &Output) -> Result<(
             status(group, &with_reason(group, report.clone(), options), output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
-                    "{group} stands still: too few of its members reach each other; `unisono why {group}` names \
-                     who is waited for"
+                    "{group} stands still: too few of its members reach each other; `{}` names who is waited for",
+                    connection::typed("why", group, settings)
                 )));
             }
         }
@@ -173,9 +179,9 @@ fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) 
             .iter()
             .map(|member| {
                 let uid = member.member.uid;
-                let options = Options { seeds: vec![member.member.address.to_string()], ..options.clone() };
+                let address = member.member.address;
                 scope.spawn(move || {
-                    let report = unisono::look(group, &options, patience).ok();
+                    let report = unisono::look_at(group, address, options, patience).ok();
                     report.filter(|report| report.reporter == uid)
                 })
             })

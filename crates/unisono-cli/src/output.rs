@@ -107,6 +107,16 @@ fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A word as a shell takes it whole.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -137,5 +147,12 @@ mod tests {
     fn numbers_keep_three_digits() {
         assert_eq!(rounded(1.23456), 1.235);
         assert_eq!(hex(&[0, 255]), "00ff");
+    }
+
+    #[test]
+    fn words_can_be_typed_again() {
+        assert_eq!(quoted("--rate=10mbit"), "--rate=10mbit");
+        assert_eq!(quoted("a b's"), r"'a b'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

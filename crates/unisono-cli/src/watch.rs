@@ -1,7 +1,9 @@
 //! Tells people what no event does: that their group stands still and goes on, and that somebody speaks of it under
 //! another key.
 
+use crate::connection;
 use crate::output::visible;
+use crate::settings::Settings;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono::{Group, Info, Phase};
@@ -12,9 +14,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 2;
 
 /// Watches the group as long as this process is in it.
-pub(crate) fn watch(name: &str, group: &Group, sealed: bool) -> std::io::Result<()> {
+pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> std::io::Result<()> {
+    let (sealed, why) = (settings.key.is_some(), connection::typed("why", name, settings));
     let (name, group) = (visible(name).into_owned(), group.clone());
-    let mut watcher = Watcher { name, sealed, seen_still: 0, told_of: None };
+    let mut watcher = Watcher { name, why, sealed, seen_still: 0, told_of: None };
     watcher.look_for_strangers(&group.info());
     std::thread::Builder::new().name("watch".into()).spawn(move || {
         while watcher.look(&group.info()) {
@@ -26,6 +29,8 @@ pub(crate) fn watch(name: &str, group: &Group, sealed: bool) -> std::io::Result<
 
 struct Watcher {
     name: String,
+    /// What to type to learn more.
+    why: String,
     /// This process has a key.
     sealed: bool,
     /// How often in a row the group was being reset.
@@ -44,8 +49,8 @@ impl Watcher {
                 self.seen_still += 1;
                 if self.seen_still == LOOKS {
                     eprintln!(
-                        "unisono: {name} stands still: too few of its members answer; `unisono why {name}` \
-                         names those who do not"
+                        "unisono: {name} stands still: too few of its members answer; `{}` names those who do not",
+                        self.why
                     );
                 }
             }

@@ -147,7 +147,7 @@ pub use error::{Ended, KeyError, LeaveFailure, LookError, OpenError, SendFailure
 pub use group::Group;
 pub use key::Key;
 pub use options::{DEFAULT_PORT, Options};
-pub use outside::look;
+pub use outside::{look, look_at};
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{

@@ -1,7 +1,8 @@
 //! Looking at a group without being a member.
 //!
 //! A question goes to where a joiner would ask, several times, since any of it may be lost. Whoever is a
-//! member answers for itself; the first answer counts.
+//! member answers for itself; the first answer counts. If no seed answers at once, members near by are asked as well:
+//! they may be cut off from the seeds, and are looked at for that very reason.
 
 use crate::error::{LookError, OpenError};
 use crate::opening::{protection, random};
@@ -9,6 +10,7 @@ use crate::options::Options;
 use crate::reach::{Place, Seeds, multicast_address, port};
 use bytes::BytesMut;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
@@ -24,36 +26,62 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ANSWERS: u64 = 0;
 const HEARD: u64 = 1;
 
-/// Asks any member of the group of this name how it stands, for at most `timeout`. The first answer counts;
-/// with the key of `options`, only one that is sealed under it.
+/// Asks any member of the group of this name how it stands, for at most `timeout`: the seeds of `options` first, and
+/// before long whoever multicast reaches, too. The first answer counts; with the key of `options`, only one that is
+/// sealed under it.
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
-    let seeds = Seeds::new(&options.seeds);
-    let known = seeds.resolve()?;
-    let place = Place::choose(options, &known)?;
+    let seeds = Seeds::new(&options.seeds).resolve()?;
+    ask(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
+}
+
+/// Asks the member at this address and nobody else, where [`look`] takes anybody's word.
+pub fn look_at(
+    name: &str,
+    address: SocketAddr,
+    options: &Options,
+    timeout: Duration,
+) -> Result<Report, LookError> {
+    ask(name, options, &[address], false, timeout)
+}
+
+fn ask(
+    name: &str,
+    options: &Options,
+    known: &[SocketAddr],
+    by_multicast: bool,
+    timeout: Duration,
+) -> Result<Report, LookError> {
+    let begin = Instant::now();
+    let place = Place::choose(options, known)?;
     // Members may use the very port.
     let address = (place.bind.ip(), 0).into();
     let socket =
         Socket::bind(address).map_err(|source| OpenError::Socket { what: "open a socket", source })?;
     let tag = port(name)?.tag();
-    let destinations = if seeds.is_empty() {
-        let multicast = place.interface.map_or(Ok(()), |interface| socket.send_multicast_by(interface, 1));
-        multicast.map_err(|source| OpenError::NoMulticast { address: socket.address(), source })?;
-        vec![multicast_address(tag).into()]
-    } else {
-        known
-    };
+    let mut destinations = known.to_vec();
+    let mut nearby = place.interface.filter(|_| by_multicast);
+    if let Some(interface) = nearby {
+        match socket.send_multicast_by(interface, 1) {
+            Ok(()) => {}
+            Err(source) if known.is_empty() => {
+                return Err(OpenError::NoMulticast { address: socket.address(), source }.into());
+            }
+            Err(_) => nearby = None,
+        }
+    }
     // Nobody answers a question that does not open; what members tell each other shows that they are there.
-    let heard = place
-        .interface
-        .filter(|_| seeds.is_empty())
-        .and_then(|interface| Socket::listen(multicast_address(tag), interface, None).ok());
+    let heard = nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None).ok());
     let mut watch = watch(&socket, heard.as_ref())
         .map_err(|source| OpenError::Socket { what: "wait for answers", source })?;
     let mut asker = Asker::new(tag, options)?;
     let mut receiver = Receiver::new();
     let (mut answer, mut foreign) = (None, None);
     while answer.is_none() && begin.elapsed() < timeout {
+        // Seeds have the first word.
+        if (destinations.is_empty() || asker.number > 0) && nearby.take().is_some() {
+            destinations.push(multicast_address(tag).into());
+        }
         let question = asker.question();
         socket.send(&question, question.len(), &destinations);
         let asked = Instant::now();

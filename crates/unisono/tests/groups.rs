@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use unisono::{
     Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
     LookError, Migration, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Transport, Uid,
-    look,
+    look, look_at,
 };
 
 /// Longer than anything takes that works.
@@ -367,6 +367,13 @@ fn anybody_can_look_at_a_group_from_outside() {
     let seeds = vec![seen[1].address.to_string()];
     let told = look(&name, &Options { seeds, ..options() }, PATIENCE).unwrap();
     assert_eq!(told.reporter, second.info().me);
+    // A seed that does not answer does not hide the members near by; who asks one member hears no other.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = socket.local_addr().unwrap();
+    let cut_off = Options { seeds: vec![silent.to_string()], ..options() };
+    assert_eq!(look(&name, &cut_off, PATIENCE).unwrap().members.len(), 2);
+    let alone = look_at(&name, silent, &options(), Duration::from_millis(250));
+    assert!(matches!(alone, Err(LookError::NoAnswer)), "{alone:?}");
     let nobody = look(&fresh_name("nobody"), &options(), Duration::from_millis(150));
     assert!(matches!(nobody, Err(LookError::NoAnswer)), "{nobody:?}");
 }

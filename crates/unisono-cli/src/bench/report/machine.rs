@@ -1,5 +1,6 @@
 //! What was measured on, and when: without it no number means anything.
 
+use crate::output::quoted;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,15 +32,6 @@ fn line_of(file: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./=:,%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// The day that many seconds after 1970 began, in UTC. Years are taken to begin in March, so that a leap day is the
 /// last of its year.
 fn day(seconds: u64) -> String {
@@ -69,12 +61,5 @@ mod tests {
         ] {
             assert_eq!(day(seconds), date);
         }
-    }
-
-    #[test]
-    fn words_can_be_typed_again() {
-        assert_eq!(quoted("--rate=10mbit"), "--rate=10mbit");
-        assert_eq!(quoted("a b's"), r"'a b'\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }
