@@ -137,7 +137,8 @@ fn seeds(settings: &Settings) -> Finding {
             Err(error) => return Bad(format!("{seed} has no address: {error}"), crate::seeds::advice(seed)),
         }
     }
-    Good(found.join(", "))
+    let found = found.join(", ");
+    Good(format!("resolves to {found}; nobody was asked: `unisono members GROUP` with the same flags asks"))
 }
 
 /// A datagram to a multicast group on the interface of this address, and whether it came.

@@ -14,12 +14,21 @@ use std::path::Path;
 use unisono::Key;
 use unisono_core::wire::Explainer;
 
+const HELP: &str = "\
+Examples:
+  unisono explain 756e6973…
+
+  Ten seconds, or a thousand datagrams, to and from a member at port 7195 and by multicast (port 7196), while
+  `unisono listen news --bind 192.0.2.7:7195 --key group.key` runs:
+
+  timeout 10 tcpdump -i any -c 1000 -w group.pcap udp portrange 7195-7196
+  unisono explain group.pcap --key group.key
+
+Without the key, datagrams of a group that has one are shown from outside only.";
+
 /// Put captured datagrams into words, bad ones with the reason
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  unisono explain 756e6973…\n  tcpdump -i lo -w group.pcap udp & unisono demo; \
-                        unisono explain group.pcap --key group.key"
-)]
+#[command(after_help = HELP)]
 pub(crate) struct Explain {
     /// A datagram as hexadecimal digits, or a capture that `tcpdump -w` wrote
     #[arg(value_name = "HEX|FILE.pcap")]

@@ -4,8 +4,9 @@ use crate::arguments::Common;
 use crate::output::Output;
 use crate::problem::Problem;
 use clap::Args;
-use std::path::PathBuf;
-use unisono::Key;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use unisono::{Key, KeyError};
 
 /// Write a new group key that only its owner can read
 ///
@@ -21,9 +22,31 @@ pub(crate) struct Keygen {
 }
 
 pub(crate) fn run(command: Keygen, output: &Output) -> Result<(), Problem> {
-    Key::generate()?.write_new(&command.file)?;
+    Key::generate()?.write_new(&command.file).map_err(advise)?;
     let file = command.file.display().to_string();
     output.say(format_args!("{file}: a new key; copy it to every member, and to nobody else"))?;
     output.object(&serde_json::json!({"command": "keygen", "file": file}))?;
     Ok(())
+}
+
+/// What to do about a file that cannot be written.
+fn advise(error: KeyError) -> Problem {
+    let KeyError::File { path, source } = &error else { return error.into() };
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let (file, folder) = (path.display(), folder.display());
+    match source.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            Problem::usage(format!("no such folder: {folder}; name a file in a folder that exists"))
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            Problem::usage(format!("{folder} cannot be written ({source}): name a file in a folder of yours"))
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Problem::failed(format!(
+            "there is no room for {file}, and what is there is no key: remove it, make room and try again"
+        )),
+        _ => error.into(),
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) const RESILIENCE: u8 = 1;
 
 /// How long leaving in good order may take.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// Nobody is told of a leave that takes no longer.
+const SHORT_FAREWELL: Duration = Duration::from_millis(500);
 
 /// Join a group, or found it, and print every event in order
 #[derive(Args, Debug)]
@@ -119,7 +121,11 @@ fn try_leave(group: &Group) -> Result<(), String> {
     let leaving = group.clone();
     // Nobody listens any more if it takes too long.
     std::thread::spawn(move || told.send(leaving.leave("")));
-    match outcome.recv_timeout(FAREWELL) {
+    let soon = outcome.recv_timeout(SHORT_FAREWELL).or_else(|_| {
+        eprintln!("unisono: leaving …");
+        outcome.recv_timeout(FAREWELL - SHORT_FAREWELL)
+    });
+    match soon {
         Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
         Err(_) => Err("gone without a farewell: nobody answered; the others will notice".into()),
     }

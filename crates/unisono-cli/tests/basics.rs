@@ -171,6 +171,14 @@ fn a_key_is_for_its_owner_and_never_overwritten() {
     let before = std::fs::read(&file).unwrap();
     assert_eq!(unisono_in(folder.path(), ["keygen", "group.key"]).status.code(), Some(1));
     assert_eq!(std::fs::read(&file).unwrap(), before);
+    for nowhere in ["absent/group.key", "group.key/another.key"] {
+        let refused = unisono_in(folder.path(), ["keygen", nowhere]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            refused.status.code() == Some(2) && said.contains("name a file in a folder that exists"),
+            "{said}"
+        );
+    }
     unisono_in(folder.path(), ["keygen", "other.key"]);
     assert_ne!(std::fs::read(folder.path().join("other.key")).unwrap(), before);
 }
@@ -249,6 +257,9 @@ fn the_doctor_says_good_or_what_to_do() {
     let open = unisono(["doctor", "--insecure"]);
     let open = String::from_utf8_lossy(&open.stdout).into_owned();
     assert!(open.contains("anyone on the network") && !open.contains("stays on this machine"), "{open}");
+    let seeds = unisono(["doctor", "--seeds", "127.0.0.1:9"]);
+    let seeds = String::from_utf8_lossy(&seeds.stdout).into_owned();
+    assert!(seeds.contains("resolves to 127.0.0.1:9; nobody was asked"), "{seeds}");
     assert_eq!(check("datagrams")["good"], true, "{text}");
     assert!(["seeds", "multicast", "buffers", "clock"].iter().all(|name| check(name)["good"].is_boolean()));
     assert!(json(&output)["bad"].as_u64().unwrap() >= 2);

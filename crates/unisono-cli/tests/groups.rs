@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Background, PATIENCE, group, json, unisono};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -22,8 +22,8 @@ fn lines(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|n| format!("line {n}")).collect()
 }
 
-/// A command in the background, and the lines with these words that it prints on standard error.
-fn told_of(arguments: &[&str], words: &'static str) -> (Killed, Receiver<String>) {
+/// A command in the background, and what it prints on standard error.
+fn told(arguments: &[&str]) -> (Killed, Receiver<String>) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
         .args(arguments)
         .stdin(Stdio::null())
@@ -31,10 +31,17 @@ fn told_of(arguments: &[&str], words: &'static str) -> (Killed, Receiver<String>
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
     let (to, told) = mpsc::channel();
-    std::thread::spawn(move || lines.filter(|line| line.contains(words)).try_for_each(|line| to.send(line)));
+    std::thread::spawn(move || lines.try_for_each(|line| to.send(line)));
     (Killed(process), told)
+}
+
+/// Whether a line with these words comes.
+fn hears(told: &Receiver<String>, words: &str) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    let line = || told.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(line).any(|line| line.contains(words))
 }
 
 /// Killed in the end, whatever comes.
@@ -246,13 +253,11 @@ fn whoever_has_another_key_is_told_so() {
 fn whoever_waits_for_members_is_told_how_many_are_there() {
     let _alone = alone();
     let name = group("few");
-    let (sender, of_sender) =
-        told_of(&["send", &name, "text", "--min-members", "2"], " of 2 members are there");
-    assert!(of_sender.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 0 of 2")));
-    let (first, of_first) = told_of(&["listen", &name, "--min-members", "3"], " of 3 members are there");
-    assert!(of_first.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 1 of 3")));
-    assert!(of_sender.recv_timeout(PATIENCE).is_ok_and(|line| line.contains(": 1 of 2")));
-    drop((first, sender));
+    let (_sender, of_sender) = told(&["send", &name, "text", "--min-members", "2"]);
+    assert!(hears(&of_sender, "0 of 2 members are there"));
+    let (_first, of_first) = told(&["listen", &name, "--min-members", "3"]);
+    assert!(hears(&of_first, "1 of 3 members are there"));
+    assert!(hears(&of_sender, "1 of 2 members are there"));
 }
 
 #[test]
@@ -260,25 +265,17 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     let _alone = alone();
     let name = group("still");
     let ann = Background::listen(&name, &["--name", "ann"]);
-    let mut bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
-        .args(["listen", &name])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let (bob, told) = told(&["listen", &name]);
     let report = || json(&unisono(["members", &name, "--json"]));
     let deadline = Instant::now() + PATIENCE;
     while report()["members"].as_array().unwrap().len() < 2 {
         assert!(Instant::now() < deadline, "bob does not come in");
     }
     drop(ann);
-    let lines = BufReader::new(bob.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let (words, (to, told)) = (format!("{name} stands still"), mpsc::channel());
-    std::thread::spawn(move || lines.filter(|line| line.contains(&words)).try_for_each(|line| to.send(line)));
-    let told = told.recv_timeout(PATIENCE);
-    bob.kill().unwrap();
-    bob.wait().unwrap();
-    assert!(told.is_ok(), "bob waits without a word");
+    assert!(hears(&told, &format!("{name} stands still")));
+    // Nobody answers the farewell.
+    kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
+    assert!(hears(&told, "leaving"));
 }
 
 #[test]
