@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The same where another one's word will do.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
+/// Senders that wait for room so long are worth a word.
+const STALL: Duration = Duration::from_secs(1);
+
 /// Which group to look at, and how often.
 #[derive(Args, Debug)]
 pub(crate) struct Look {
@@ -46,9 +49,28 @@ pub(crate) struct Members {
     pub(crate) look: Look,
 }
 
-/// Tell whether a group can go on: exit status 0 if it can, 3 if not
+const STATUS_HELP: &str = "\
+Exit status:
+  0  a member answered, and its group is primary; messages may all the same wait for a slow member, which is told of
+  1  no member answered
+  3  a member answered, and its group is not primary
+
+What the words mean:
+  primary             this part of the group has its quorum and is in no reset: what is sent here gets its place
+  accepted through    up to this place all is safe: no loss of as many members as the resilience says takes it back
+  held by everybody   up to this place nobody lacks anything, as far as the orderer knows
+  expects place       what the member that answered delivers next
+  unstable from       the first place that it has not received itself
+  keeps … for others  messages and changes in its history, for whoever may still ask for them
+  under way (window)  messages of its own that are not accepted yet, and how many there may be
+  in this epoch       since the last reset, or since it came in
+
+Example:
+  unisono status news || echo 'news stands still'";
+
+/// Tell whether a group has its quorum: exit status 0 if so, 3 if not
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono status news || echo 'news stands still'")]
+#[command(after_help = STATUS_HELP)]
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) look: Look,
@@ -138,11 +160,12 @@ fn once(
     match view {
         View::Members => members(group, &everyone(group, &report, options, SHORT_PATIENCE), output)?,
         View::Status => {
-            status(group, &with_reason(group, report.clone(), options), output)?;
+            let stall = stall(group, &report, options);
+            let why = connection::typed("why", group, settings);
+            status(group, &with_reason(group, report.clone(), options), stall, &why, output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
-                    "{group} stands still: too few of its members reach each other; `{}` names who is waited for",
-                    connection::typed("why", group, settings)
+                    "{group} stands still: too few of its members reach each other; `{why}` names who is waited for"
                 )));
             }
         }
@@ -162,6 +185,21 @@ fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
         report.last_reset = known.or(report.last_reset);
     }
     report
+}
+
+/// For whom senders have been waiting for a while. The orderer knows.
+fn stall(group: &str, report: &Report, options: &Options) -> Option<Waiting> {
+    let asked = match report.reporter == report.orderer {
+        true => None,
+        false => {
+            let orderer = report.members.iter().find(|member| member.member.uid == report.orderer)?;
+            let address = orderer.member.address;
+            Some(unisono::look_at(group, address, options, SHORT_PATIENCE).ok()?)
+        }
+    };
+    let waiting = &asked.as_ref().unwrap_or(report).waiting;
+    let long = |waiting: &&Waiting| waiting.reason == WaitReason::Window && waiting.since >= STALL;
+    waiting.iter().find(long).copied()
 }
 
 /// What every member of a group says, and who did not answer.
@@ -211,7 +249,7 @@ impl Everyone {
     /// Tells people who did not answer, and how many were not asked.
     fn tell_silent(&self, output: &Output) -> std::io::Result<()> {
         for member in &self.silent {
-            let words = format!("{} ({}) does not answer", name(&self.first, member.uid), member.address);
+            let words = format!("{} ({}) does not answer", called(&self.first, member.uid), member.address);
             output.say(output.tone(Tone::Bad, words))?;
         }
         tell_omitted(&self.first, " members, which were not asked", output)
@@ -230,9 +268,17 @@ fn name(report: &Report, uid: Uid) -> String {
     }
 }
 
+/// The same for people, who are to know which one of two is meant.
+fn called(report: &Report, uid: Uid) -> String {
+    roster::distinct(&roster_of(report), uid)
+}
+
+fn roster_of(report: &Report) -> Vec<Member> {
+    report.members.iter().map(|member| member.member.clone()).collect()
+}
+
 fn view(report: &Report) -> String {
-    let members: Vec<Member> = report.members.iter().map(|member| member.member.clone()).collect();
-    roster::view(&report.epoch, report.orderer, &members, report.members_omitted)
+    roster::view(&report.epoch, report.orderer, &roster_of(report), report.members_omitted)
 }
 
 /// For people: three digits say enough.
@@ -326,7 +372,7 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
         }
         output.say(format_args!(
             "{rank:>4}  {:24} {:22} {:>12} {:>12}{remarks}",
-            name(report, member.member.uid),
+            called(report, member.member.uid),
             member.member.address.to_string(),
             member.received,
             member.delivered
@@ -335,10 +381,24 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
     everyone.tell_silent(output)
 }
 
-fn status(group: &str, report: &Report, output: &Output) -> std::io::Result<()> {
-    output.object(&object(group, report))?;
+fn status(
+    group: &str,
+    report: &Report,
+    stall: Option<Waiting>,
+    why: &str,
+    output: &Output,
+) -> std::io::Result<()> {
+    let mut object = object(group, report);
+    object["stalled_ms"] = stall.map(|stall| milliseconds(stall.since)).into();
+    object["stalled_by"] = stall.and_then(|stall| stall.member).map(|uid| name(report, uid)).into();
+    output.object(&object)?;
     let (tone, standing) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
     output.say(format_args!("{}  {}", output.tone(tone, standing), view(report)))?;
+    if let Some(stall) = stall {
+        let slow = stall.member.map_or_else(|| "a member".into(), |uid| called(report, uid));
+        let words = format!("senders wait for room because of {slow}, for {}", words(stall.since));
+        output.say(format_args!("{}: see `{why}`", output.tone(Tone::Bad, words)))?;
+    }
     output.say(format_args!(
         "accepted through {}, held by everybody through {}, resilience {}",
         report.accepted, report.stable, report.resilience
@@ -348,7 +408,7 @@ fn status(group: &str, report: &Report, output: &Output) -> std::io::Result<()> 
     });
     output.say(format_args!(
         "{} {next}keeps {} for others, has {} messages of its own under way (window {})",
-        name(report, report.reporter),
+        called(report, report.reporter),
         report.buffered,
         report.under_way,
         report.window
@@ -405,10 +465,10 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
         "members_omitted": first.members_omitted,
     }))?;
     for waiting in &waiting {
-        let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", name(first, uid)));
+        let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", called(first, uid)));
         output.say(format_args!(
             "{} waits for {}{whom} at {}, for {}",
-            name(first, waiting.who),
+            called(first, waiting.who),
             phrase(waiting.reason),
             waiting.seqno,
             words(waiting.since)
@@ -457,7 +517,7 @@ fn stats(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
         "silent": everyone.silent_names(),
         "members_omitted": first.members_omitted,
     }))?;
-    let names = everyone.reports.iter().map(|report| format!("{:>16}", name(first, report.reporter)));
+    let names = everyone.reports.iter().map(|report| format!("{:>16}", called(first, report.reporter)));
     output.say(format_args!("{:24}{}", "", names.collect::<String>()))?;
     let columns: Vec<_> = everyone.reports.iter().map(|report| counted(&report.counters)).collect();
     for (row, (what, _)) in counted(&Counters::default()).iter().enumerate() {
@@ -473,13 +533,15 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
     for report in &everyone.reports {
         for to in report.members.iter().filter(|member| member.member.uid != report.reporter) {
             let by = if to.multicast { "multicast" } else { "unicast" };
-            let (from, to_name) = (name(first, report.reporter), name(first, to.member.uid));
             output.say(format_args!(
-                "{from} reaches {to_name} ({}) by {by}, heard it {} ago{}",
+                "{} reaches {} ({}) by {by}, heard it {} ago{}",
+                called(first, report.reporter),
+                called(first, to.member.uid),
                 to.member.address,
                 words(to.silent),
                 if to.suspected { output.tone(Tone::Bad, ", suspects it") } else { String::new() }
             ))?;
+            let (from, to_name) = (name(first, report.reporter), name(first, to.member.uid));
             objects.push(json!({
                 "from": from, "to": to_name, "address": to.member.address.to_string(), "by": by,
                 "silent_ms": milliseconds(to.silent), "suspected": to.suspected,

@@ -51,10 +51,10 @@ pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member], omitted: u
     if members.is_empty() {
         return format!("[nobody|{epoch}] (0) []");
     }
-    let names: Vec<String> = members.iter().map(|member| label(members, member.uid)).collect();
+    let names: Vec<String> = members.iter().map(|member| distinct(members, member.uid)).collect();
     let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
     let count = names.len() + omitted;
-    format!("[{}|{epoch}] ({count}) [{}{more}]", label(members, orderer), names.join(", "))
+    format!("[{}|{epoch}] ({count}) [{}{more}]", distinct(members, orderer), names.join(", "))
 }
 
 /// The name of a member; its uid if it has none.
@@ -62,6 +62,22 @@ fn label(members: &[Member], uid: Uid) -> String {
     match members.iter().find(|member| member.uid == uid) {
         Some(member) if !member.name.as_str().is_empty() => visible(member.name.as_str()).into_owned(),
         _ => uid.to_string(),
+    }
+}
+
+/// How many digits of a uid tell members of one name apart.
+const DIGITS: usize = 4;
+
+/// The name of a member for people: `ann·3f2a`, with the first digits of its uid, if there is another ann.
+pub(crate) fn distinct(members: &[Member], uid: Uid) -> String {
+    let label = label(members, uid);
+    let name = members.iter().find(|member| member.uid == uid).map(|member| &member.name);
+    let others = members.iter().filter(|member| member.uid != uid);
+    match name.filter(|name| !name.as_str().is_empty()) {
+        Some(name) if others.map(|other| &other.name).any(|other| other == name) => {
+            format!("{label}·{}", &uid.to_string()[..DIGITS])
+        }
+        _ => label,
     }
 }
 
@@ -98,6 +114,16 @@ mod tests {
         assert_eq!(roster.view(), "[bob|3.00000000] (2) [bob, 0000000000000009]");
         let some = super::view(&roster.view.as_ref().unwrap().epoch, roster.orderer(), roster.members(), 5);
         assert_eq!(some, "[bob|3.00000000] (7) [bob, 0000000000000009 and 5 more]");
+    }
+
+    #[test]
+    fn members_of_one_name_are_told_apart() {
+        let (first, second) = (0x1111_0000_0000_0000, 0x2222_0000_0000_0000);
+        let members =
+            [member(first, "ann"), member(second, "ann"), member(3, "bob"), member(4, ""), member(5, "")];
+        let names = members.each_ref().map(|member| distinct(&members, member.uid));
+        assert_eq!(names, ["ann·1111", "ann·2222", "bob", "0000000000000004", "0000000000000005"]);
+        assert_eq!(distinct(&members, Uid(9)), "0000000000000009");
     }
 
     #[test]

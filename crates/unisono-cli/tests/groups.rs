@@ -188,6 +188,46 @@ fn a_group_can_be_looked_at_from_outside() {
 }
 
 #[test]
+fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
+    let _alone = alone();
+    let name = group("slow");
+    let mut ann = Background::listen(&name, &["--name", "ann"]);
+    assert!(json(&unisono(["status", &name, "--json"]))["stalled_ms"].is_null());
+    // Nobody reads what bob prints.
+    let bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["listen", &name, "--name", "bob"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let _bob = Killed(bob.unwrap());
+    ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lines");
+    std::fs::write(&path, lines(0, 100_000).join("\n")).unwrap();
+    let sender = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["send", &name, "--name", "carl"])
+        .stdin(std::fs::File::open(&path).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _sender = Killed(sender.unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let output = unisono(["status", &name, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let status = json(&output);
+        if status["stalled_ms"].as_f64() >= Some(1000.0) {
+            assert_eq!(status["stalled_by"], "bob", "{status}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "nobody waits: {status}");
+    }
+    let told = String::from_utf8(unisono(["status", &name]).stdout).unwrap();
+    assert!(told.contains("senders wait for room because of bob, for "), "{told}");
+    assert!(told.contains(&format!("see `unisono why {name}`")), "{told}");
+}
+
+#[test]
 fn whoever_finds_nobody_is_told_so() {
     let _alone = alone();
     let name = group("lonely");
