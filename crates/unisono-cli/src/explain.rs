@@ -18,13 +18,15 @@ const HELP: &str = "\
 Examples:
   unisono explain 756e6973…
 
-  Ten seconds, or a thousand datagrams, to and from a member at port 7195 and by multicast (port 7196), while
-  `unisono listen news --bind 192.0.2.7:7195 --key group.key` runs:
+  Everything to and from a member at port 7195, and by multicast (port 7196), for
+  ten seconds at most. What is sealed opens only if the capture saw somebody join,
+  so it begins first:
 
-  timeout 10 tcpdump -i any -c 1000 -w group.pcap udp portrange 7195-7196
+  timeout 10 tcpdump -i any -c 1000 -w group.pcap udp portrange 7195-7196 &
+  unisono send news hello --bind 192.0.2.7:7195 --key group.key; wait
   unisono explain group.pcap --key group.key
 
-Without the key, datagrams of a group that has one are shown from outside only.";
+Without its key, datagrams of a group that has one are shown from outside only.";
 
 /// Put captured datagrams into words, bad ones with the reason
 #[derive(Args, Debug)]

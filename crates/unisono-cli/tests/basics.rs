@@ -77,6 +77,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--config", "absent.toml"],
         &["listen", "x", "--key", key],
         &["listen", "x", "--bind", "nonsense"],
+        &["status", "x", "--insecure", "--bind", "192.0.2.7"],
         &["listen", "x\u{1b}[31m"],
         &["status", "two\nlines"],
         &["listen", "x", "--name", "a\u{7}"],

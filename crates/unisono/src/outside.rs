@@ -55,9 +55,11 @@ fn ask(
     let begin = Instant::now();
     let place = Place::choose(options, known)?;
     // Members may use the very port.
-    let address = (place.bind.ip(), 0).into();
-    let socket =
-        Socket::bind(address).map_err(|source| OpenError::Socket { what: "open a socket", source })?;
+    let address = SocketAddr::from((place.bind.ip(), 0));
+    let socket = Socket::bind(address).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address },
+        _ => OpenError::Socket { what: "open a socket", source },
+    })?;
     let tag = port(name)?.tag();
     let mut destinations = known.to_vec();
     let mut nearby = place.interface.filter(|_| by_multicast);
