@@ -9,7 +9,7 @@ use crate::history::Members;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::membership::INQUIRE_BYTES;
 use crate::table::Table;
-use crate::time::Time;
+use crate::time::{Pace, Time};
 use crate::wire::{Assembler, ReplayWindow};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,11 +48,19 @@ pub(crate) struct Peer {
     pub(crate) suspected: Option<Suspicion>,
     pub(crate) replay: Option<ReplayWindow>,
     pub(crate) parcels: Assembler,
-    /// When something was last repeated to it on suspicion that it lost it.
-    pub(crate) told_at: Time,
+    /// How far the numbers go is repeated to it.
+    pub(crate) repeated: Pace,
+    /// It is asked for messages that are lacking here.
+    pub(crate) asked: Pace,
     /// The highest of its messages that it was asked for because it is lacking here, and since when all through there.
     pub(crate) wanted: (MessageNumber, Time),
-    /// What it may be asked because it shows another epoch.
+    /// It is let in again, as an observer.
+    pub(crate) welcomed: Pace,
+    /// It is told that it may go.
+    pub(crate) dismissed: Pace,
+    /// It is asked what became of the epoch,
+    pub(crate) inquired: Pace,
+    /// and what it may be asked for showing another one.
     pub(crate) inquiring: Allowance,
 }
 
@@ -81,8 +89,12 @@ impl Peer {
             suspected: None,
             replay: None,
             parcels: Assembler::default(),
-            told_at: Time::ZERO,
+            repeated: Pace::default(),
+            asked: Pace::default(),
             wanted: (0, Time::ZERO),
+            welcomed: Pace::default(),
+            dismissed: Pace::default(),
+            inquired: Pace::default(),
             inquiring: Allowance::of(INQUIRE_BYTES),
         }
     }

@@ -144,9 +144,12 @@ impl Group {
         }
         let mut left = SERVE_PLACES_MAX;
         for &(first, last) in ranges {
+            if left == 0 {
+                break;
+            }
             let (first, last) =
-                (first.max(base + 1), last.min(self.history.end()).min(first.saturating_add(left)));
-            if first > last || left == 0 {
+                (first.max(base + 1), last.min(self.history.end()).min(first.saturating_add(left - 1)));
+            if first > last {
                 continue;
             }
             left = left.saturating_sub(last - first + 1);

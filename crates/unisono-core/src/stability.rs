@@ -83,6 +83,9 @@ impl Group {
             if self.accepted > told && !self.order.is_acting() {
                 self.probe(Probe::AcceptedByOwnTable);
             }
+            if self.order.is_acting() && self.order.announced > before {
+                self.probe(Probe::AcceptedByAck);
+            }
             self.resolve_own(before);
             self.note_accepted(now, before);
         }
@@ -333,6 +336,11 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// This member saw it itself.
+    pub(crate) fn note_stable(&mut self, stable: Seqno) {
+        self.acknowledging.stable_hint = self.acknowledging.stable_hint.max(stable);
     }
 
     /// A new epoch or a new life: nothing was said yet.

@@ -39,6 +39,31 @@ impl Time {
     }
 }
 
+/// Something that is done at most once in a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace(Option<Time>);
+
+impl Pace {
+    /// It was not done within `every`.
+    pub(crate) fn is_due(self, now: Time, every: Duration) -> bool {
+        self.0.is_none_or(|last| now.since(last) >= every)
+    }
+
+    /// It is done now.
+    pub(crate) fn note(&mut self, now: Time) {
+        self.0 = Some(now);
+    }
+
+    /// Whether it is due; if so it counts as done.
+    pub(crate) fn take(&mut self, now: Time, every: Duration) -> bool {
+        let due = self.is_due(now, every);
+        if due {
+            self.note(now);
+        }
+        due
+    }
+}
+
 /// The earlier of two deadlines, of which either may not be set.
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
@@ -58,5 +83,23 @@ impl Sub for Time {
     type Output = Duration;
     fn sub(self, earlier: Time) -> Duration {
         self.since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_from_the_first_time_on_whenever_the_clock_began() {
+        let every = Duration::from_millis(5);
+        let mut pace = Pace::default();
+        assert!(pace.take(Time::ZERO, every));
+        assert!(!pace.take(Time::from_nanos(4_999_999), every));
+        assert!(pace.take(Time::from_nanos(5_000_000), every));
+        assert!(
+            !pace.take(Time::from_nanos(9_999_999), every),
+            "counted from the last time that it was done"
+        );
     }
 }

@@ -19,7 +19,7 @@ use core::net::SocketAddr;
 /// A farewell is no longer than a datagram with so much in it.
 const FAREWELL_BYTES: usize = 20;
 /// The most places that one pull gets.
-const PULL_PLACES_MAX: u64 = 511;
+const PULL_PLACES_MAX: u64 = 512;
 
 impl Group {
     /// A datagram for this member alone has come.
@@ -137,7 +137,7 @@ impl Group {
                 self.handle_refused(now, from, reason);
             }
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
-            Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room),
+            Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room, !multicast),
             Frame::Form { .. }
             | Frame::FormPromise(_)
             | Frame::FormOutbid { .. }
@@ -317,7 +317,7 @@ impl Group {
             && first <= last
         {
             // Whoever lacks more asks again.
-            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX));
+            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX - 1));
         }
     }
 

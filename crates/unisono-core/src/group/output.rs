@@ -7,7 +7,6 @@
 use super::{Destination, Group, Phase};
 use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
-use crate::planted::Probe;
 use crate::time::Time;
 use crate::wire::{
     FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer,
@@ -35,6 +34,8 @@ pub(crate) struct Serve {
     pub(crate) last: Seqno,
 }
 
+/// Of a group that stands still so many members answer who looks, more or less: each with up to as much as was asked.
+const ASK_ANSWERS: u64 = 1;
 /// The most control frames that wait to be sent; more than that only a flood of questions makes.
 const MAIL_MAX: usize = 4096;
 
@@ -67,8 +68,10 @@ impl Group {
     }
 
     /// Somebody looks at the group from outside, by a question of so many bytes.
-    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32) {
-        if matches!(self.phase, Phase::Locating | Phase::Joining) {
+    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
+        if matches!(self.phase, Phase::Locating | Phase::Joining)
+            || !(direct || self.speaks_for_all(ASK_ANSWERS))
+        {
             return;
         }
         let report = self.report(now);
@@ -405,7 +408,6 @@ impl Group {
         let limit = self.settings.datagram_bytes_max;
         Writer::new(out, limit).frame(&Frame::Watermarks(marks));
         self.note_told(now, to, marks);
-        self.probe(Probe::AcceptedByAck);
         Some((Destination::Address(address), self.epoch_tag))
     }
 }

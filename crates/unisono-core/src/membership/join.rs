@@ -13,7 +13,7 @@ use crate::identity::{Member, Name, Seqno, Uid, mix};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
-use crate::time::Time;
+use crate::time::{Pace, Time};
 use crate::wire::{Change, Condition, Frame, HereIs, Refusal, ReplayWindow, Welcome};
 use alloc::collections::VecDeque;
 use bytes::Bytes;
@@ -39,6 +39,8 @@ const CAUGHT_UP: u64 = 512;
 const HALTED_ANSWERS: u64 = 3;
 /// Answers that do not come from the orderer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
+/// A joiner that asks again is welcomed again at most so often.
+const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
 /// This member is on its way in.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ pub(crate) struct Joining {
     asks: u32,
     /// The orderer that lets this joiner listen.
     welcomer: Option<Uid>,
-    redirected_at: Option<Time>,
+    redirected: Pace,
 }
 
 impl Joining {
@@ -152,7 +154,7 @@ impl Group {
             asked: None,
             asks: 0,
             welcomer: None,
-            redirected_at: None,
+            redirected: Pace::default(),
         });
         self.joining_timeout(now);
     }
@@ -243,10 +245,9 @@ impl Group {
             }
             if here.orderer != from {
                 // Not the orderer itself: only that one's cookie is good. Each of two may take the other for it.
-                if joining.redirected_at.is_some_and(|at| now.since(at) < REDIRECT_EVERY) {
+                if !joining.redirected.take(now, REDIRECT_EVERY) {
                     return;
                 }
-                joining.redirected_at = Some(now);
                 joining.wait_outside(now, JoinFailure::Unreachable { orderer: here.orderer });
                 let nonce = joining.nonce;
                 self.post_outside(here.orderer, Frame::Locate { nonce });
@@ -379,23 +380,14 @@ impl Group {
         if !belongs || !self.is_member() {
             return;
         }
-        let named = self.named();
-        let halted = self.phase == Phase::Resetting
-            || self.recovery.has_promised()
-            || self.peers.get(named).is_some_and(|orderer| orderer.suspected.is_some());
-        let members = self.history.view().len() as u64;
-        let answers = match (direct, halted) {
-            (true, _) => true,
-            (false, true) => self.random.below(members) < HALTED_ANSWERS,
-            (false, false) => self.order.is_acting(),
-        };
-        if !answers {
+        if !direct && !self.speaks_for_all(HALTED_ANSWERS) {
             return;
         }
+        let named = self.named();
         let orderer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
         let Some(orderer) = orderer else { return };
         let condition = match self.is_pristine() {
-            _ if halted => Condition::Halted,
+            _ if self.is_halted() => Condition::Halted,
             true => Condition::Pristine,
             false => Condition::Open,
         };
@@ -405,10 +397,28 @@ impl Group {
             instance: self.instance,
             epoch_counter: self.epoch.counter,
             orderer,
-            members: members as u16,
+            members: self.history.view().len() as u16,
             condition,
         };
         self.post_outside(from, Frame::HereIs(here));
+    }
+
+    /// The group is being reset, or cannot reach its orderer.
+    fn is_halted(&self) -> bool {
+        self.phase == Phase::Resetting
+            || self.recovery.has_promised()
+            || self.peers.get(self.named()).is_some_and(|orderer| orderer.suspected.is_some())
+    }
+
+    /// This member answers what everybody was asked: it is the orderer, or, where the group stands still, by chance one
+    /// of so many.
+    pub(crate) fn speaks_for_all(&mut self, answers: u64) -> bool {
+        if self.is_halted() {
+            let members = self.history.view().len() as u64;
+            self.random.below(members.max(1)) < answers
+        } else {
+            self.order.is_acting()
+        }
     }
 
     pub(crate) fn handle_join_request(
@@ -439,10 +449,10 @@ impl Group {
             Some(peer) if peer.is_observer() => {
                 // An old request says nothing of somebody who still asks, and is not served again.
                 let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(packet_number));
-                if !window.fresh(packet_number) || now.since(peer.told_at) < REDIRECT_EVERY {
+                if !window.fresh(packet_number) || !peer.welcomed.take(now, WELCOME_EVERY) {
                     return;
                 }
-                (peer.last_heard, peer.told_at) = (now, now);
+                peer.last_heard = now;
                 self.probe(Probe::JoinRepeated);
             }
             Some(_) => return,
@@ -470,7 +480,7 @@ impl Group {
         self.post_outside(from, Frame::Welcome(welcome));
         let (first, last) = (from_place + 1, self.history.received());
         if first <= last {
-            self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP));
+            self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP - 1));
         }
     }
 

@@ -290,10 +290,7 @@ impl Group {
             })
             .collect();
         for (uid, seqno) in ready {
-            if let Some(peer) = self.peers.get_mut(uid)
-                && now.since(peer.told_at) >= FAREWELL_EVERY
-            {
-                peer.told_at = now;
+            if self.peers.get_mut(uid).is_some_and(|peer| peer.dismissed.take(now, FAREWELL_EVERY)) {
                 self.post(uid, Frame::Farewell { uid, seqno });
             }
         }

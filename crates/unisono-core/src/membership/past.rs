@@ -12,7 +12,7 @@ use crate::allowance::Allowance;
 use crate::group::{Group, Phase};
 use crate::identity::{Ballot, EpochTag, Member, Seqno, Uid};
 use crate::table::Table;
-use crate::time::Time;
+use crate::time::{Pace, Time};
 use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, PADDED_BYTES, Proposal};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ pub(crate) struct Past {
 /// What somebody of that epoch may still be sent.
 #[derive(Clone, Copy, Debug)]
 struct Straggler {
-    told_at: Time,
+    told: Pace,
     telling: Allowance,
     serving: Allowance,
     /// The highest place from which on it asked: it has got what lies below.
@@ -71,7 +71,7 @@ struct Straggler {
 impl Straggler {
     fn new(decision_bytes: usize) -> Straggler {
         Straggler {
-            told_at: Time::ZERO,
+            told: Pace::default(),
             telling: Allowance::of(DECISIONS * decision_bytes),
             serving: Allowance::of(SERVE_BYTES),
             asked: 0,
@@ -175,8 +175,8 @@ impl Group {
         let cost = past.decision_bytes;
         let Some(straggler) = past.straggler(whom) else { return };
         straggler.earn(bytes);
-        if now.since(straggler.told_at) >= TELL_EVERY && straggler.telling.pay(cost) {
-            straggler.told_at = now;
+        if straggler.told.is_due(now, TELL_EVERY) && straggler.telling.pay(cost) {
+            straggler.told.note(now);
             self.tell_decision(whom);
         }
     }
@@ -241,8 +241,8 @@ impl Group {
     pub(crate) fn inquire(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(peer) = self.peers.get_mut(whom) else { return };
         peer.inquiring.earn(bytes);
-        if now.since(peer.told_at) >= INQUIRE_EVERY && peer.inquiring.pay(INQUIRY_BYTES) {
-            peer.told_at = now;
+        if peer.inquired.is_due(now, INQUIRE_EVERY) && peer.inquiring.pay(INQUIRY_BYTES) {
+            peer.inquired.note(now);
             self.post(whom, Frame::Inquiry);
         }
     }

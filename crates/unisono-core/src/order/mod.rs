@@ -27,6 +27,8 @@ const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
 const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
 /// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
 const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
+/// A sender that missed its numbers is told how far they go at most so often.
+const REPEAT_EVERY: Duration = Duration::from_millis(5);
 /// A sender is asked for what is lacking at most so often...
 const WANT_EVERY: Duration = Duration::from_millis(3);
 /// ... and for the same once more after this: answers take their time where queues are long.
@@ -156,7 +158,9 @@ impl Group {
 
     #[cold]
     fn enter_role(&mut self, now: Time, event: Seqno) {
-        self.probe(Probe::RoleTaken);
+        if event > self.epoch_start {
+            self.probe(Probe::RoleTaken);
+        }
         // Places beyond the event would be numbered by somebody else: there are none, or we would not be named.
         let received = self.history.received();
         self.history.cut(received);
@@ -292,6 +296,8 @@ impl Group {
         // Who hears of places that it was not told of asks for them.
         self.order.tell_through = heartbeat.end;
         self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
+        // It stays true when the role is elsewhere.
+        self.note_stable(heartbeat.stable);
         heartbeat
     }
 
@@ -397,12 +403,12 @@ impl Group {
         }
     }
 
-    /// How many messages of one sender are kept beyond its last numbered one. A sender counts from the last number
-    /// that it knows, and may be told of it a window before this member holds everything through there; only the
-    /// orderer is never behind.
+    /// How many messages of one sender are kept beyond the last one in this member's log. The orderer is never behind;
+    /// anybody else may lack as many places as a history holds, while the sender goes on a window beyond them. Who drops
+    /// then what it needs next has to ask for everything, and never catches up.
     fn kept_of_one_sender(&self) -> u64 {
         let window = u64::from(self.config.window);
-        if self.order.is_acting() { window } else { 2 * window }
+        if self.order.is_acting() { window } else { u64::from(self.config.history_messages) + window }
     }
 
     /// Planted bugs only: numbers a message that must not be numbered.
@@ -431,11 +437,8 @@ impl Group {
 
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
-        let heartbeat = self.say_heartbeat(now);
-        if let Some(peer) = self.peers.get_mut(to)
-            && now.since(peer.told_at) > Duration::from_millis(5)
-        {
-            peer.told_at = now;
+        if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, REPEAT_EVERY)) {
+            let heartbeat = self.say_heartbeat(now);
             self.post(to, Frame::Heartbeat(heartbeat));
         }
     }
@@ -443,7 +446,7 @@ impl Group {
     /// Asks a sender for what is lacking after its message `last`, before something of it that is here.
     fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
         let Some(peer) = self.peers.get_mut(sender) else { return };
-        if now.since(peer.told_at) <= WANT_EVERY {
+        if !peer.asked.is_due(now, WANT_EVERY) {
             return;
         }
         let (wanted, since) = peer.wanted;
@@ -453,7 +456,7 @@ impl Group {
         if !news {
             return;
         }
-        peer.told_at = now;
+        peer.asked.note(now);
         peer.wanted = (gaps.last().map_or(wanted, |&(_, to)| to), if again { now } else { since });
         for (from, to) in gaps {
             if again || to > wanted {

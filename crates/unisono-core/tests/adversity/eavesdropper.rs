@@ -2,7 +2,7 @@
 //! lets others wait. What it sends here is what a member or a joiner has sent once, and what is sent in answer.
 
 use crate::network::*;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use unisono_core::wire::*;
 use unisono_core::*;
@@ -103,4 +103,60 @@ fn nobody_outside_is_answered_with_more_than_it_asked() {
             assert!(bytes <= datagram.len(), "{bytes} bytes answer {:?}", question[0]);
         }
     }
+}
+
+// What is asked by multicast everybody hears. If each of them answered, a recorded question would be worth as many answers
+// as there are members to whoever sends it again. And the group is found all the same when its orderer is gone.
+#[test]
+fn a_question_to_everybody_is_answered_by_one() {
+    let mut net = group_of(4, 1);
+    let group = net.group(0).tag();
+    let question = forge(
+        group,
+        EpochTag::OUTSIDE,
+        NO_MORE,
+        1,
+        &[Frame::Ask { nonce: 3, room: PADDED_BYTES_MIN as u32 }],
+    );
+    let answers = |net: &mut Net| -> Vec<usize> {
+        let here = Destination::Address(address(EAVESDROPPER));
+        (0..4)
+            .map(|member| {
+                let (now, mut answer, mut count) = (Time::from_nanos(net.now), Vec::new(), 0);
+                if net.members[member].is_none() {
+                    return 0;
+                }
+                net.drain(member);
+                let datagram = BytesMut::from(&question[..]);
+                net.group_mut(member).handle_multicast(now, address(EAVESDROPPER), datagram);
+                while let Some(to) = net.group_mut(member).poll_transmit(now, &mut answer) {
+                    count += usize::from(to == here);
+                }
+                count
+            })
+            .collect()
+    };
+    assert_eq!(answers(&mut net), [1, 0, 0, 0], "the orderer answers");
+    [0, 1, 2].into_iter().for_each(|member| net.crash(member));
+    net.run(1_000 * MS);
+    let found = (0..100).filter(|_| answers(&mut net)[3] == 1).count();
+    assert!((5..60).contains(&found), "one of four answers now and then, did {found} times of 100");
+}
+
+// What was held by everybody stays so, whoever tells it.
+#[test]
+fn a_sequencer_that_stands_still_knows_what_it_counted() {
+    let mut net = group_of(3, 1);
+    net.send(0, b"held by all").unwrap();
+    net.run(500 * MS);
+    let stable = |net: &mut Net| {
+        let now = Time::from_nanos(net.now);
+        net.group_mut(0).report(now).stable
+    };
+    let before = stable(&mut net);
+    assert!(before > 0);
+    [1, 2].into_iter().for_each(|member| net.crash(member));
+    net.run(1_000 * MS);
+    assert_eq!(net.phase(0), Phase::Resetting, "the case was not reached");
+    assert!(stable(&mut net) >= before);
 }

@@ -162,6 +162,48 @@ fn busy_members_of_a_multicast_group_spare_the_orderer_their_bytes() {
     assert!(copied.get() < 10, "the orderer sends {} of a hundred messages once more", copied.get());
 }
 
+// A member that lacks nearly a history's places keeps what comes by BB meanwhile: once it has got those, nobody has to send
+// it the data of the next once more, and it is no longer behind.
+#[test]
+fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
+    let config = GroupConfig {
+        resilience: 0,
+        window: 16,
+        history_messages: 128,
+        broadcast_above_bytes: 0,
+        ..GroupConfig::default()
+    };
+    let mut net = group_with(3, config, unicast());
+    net.run(500 * MS);
+    let again = Rc::new(Cell::new(0));
+    let (counted, deaf) = (again.clone(), Rc::new(Cell::new(true)));
+    let is_deaf = deaf.clone();
+    net.filter(move |seen| {
+        let orders = (seen.from, seen.to) == (0, 2);
+        if orders && is_deaf.get() {
+            return LOST;
+        }
+        let places = |frame: &Frame| match frame {
+            Frame::Ordered(ordered) => ordered.pieces.len(),
+            _ => 0,
+        };
+        if orders {
+            counted.set(counted.get() + seen.frames.iter().map(places).sum::<usize>());
+        }
+        PROMPT
+    });
+    for _ in 0..6 {
+        (0..16).for_each(|_| _ = net.send(1, b"by BB").unwrap());
+        net.run(2 * MS);
+    }
+    assert_eq!((net.delivered(1), net.delivered(2)), (96, 0), "the case was not reached");
+    deaf.set(false);
+    (0..16).for_each(|_| _ = net.send(1, b"by BB").unwrap());
+    net.run(500 * MS);
+    assert_eq!(net.delivered(2), 112);
+    assert!(again.get() <= 96, "{} places were sent again with their data", again.get());
+}
+
 // The history of m1 is full to the last slot when the epoch begins, and the first to order in it gives its role away
 // before it has told anybody what all hold. The place of that change tells it: it was numbered because there was room.
 #[test]
