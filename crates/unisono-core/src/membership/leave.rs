@@ -274,6 +274,10 @@ impl Group {
         staying.is_empty() || self.could_be_quorum(&staying)
     }
 
+    pub(crate) fn somebody_leaves(&self) -> bool {
+        self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
+    }
+
     /// Tells leavers that they may go, once a quorum of those who stay knows their leave accepted.
     pub(crate) fn say_farewells(&mut self, now: Time) {
         if !self.order.is_acting() || !self.somebody_leaves() {

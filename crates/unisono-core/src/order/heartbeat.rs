@@ -1,0 +1,138 @@
+//! Heartbeats: how far the numbers go, what is accepted and what all hold.
+//!
+//! They show members what they lack, and the orderer who is there, since they are answered. One goes soon after the
+//! last number, then ever fewer until the idle period. In between they probe who hears the multicast.
+
+use crate::group::Group;
+use crate::identity::Uid;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Frame, Heartbeat};
+use core::time::Duration;
+
+pub(super) const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
+pub(super) const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
+/// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
+const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
+/// A sender that missed its numbers is told how far they go at most so often.
+const REPEAT_EVERY: Duration = Duration::from_millis(5);
+
+impl Group {
+    pub(crate) fn heartbeat_timeout(&mut self, now: Time) {
+        if self.order.heartbeat_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.order.acting.is_some() {
+            self.exclude_if_too_slow(now);
+            self.push_decision(now);
+            if !self.broken(Planted::NoHeartbeat) {
+                self.order.heartbeat_due = true;
+            }
+            let keeps_asking = self.order.shut_since.is_some() || self.somebody_leaves();
+            let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
+            self.order.heartbeat_at = Some(now + after);
+            self.order.heartbeat_after = (after * 2).min(self.idle_period());
+        } else {
+            self.tell_successor(now);
+        }
+    }
+
+    /// The next heartbeat comes soon after the last number; while numbers keep coming, now and then.
+    pub(super) fn beat_soon(&mut self, now: Time) {
+        self.order.heartbeat_after = HEARTBEAT_FIRST;
+        let at_latest = (self.order.beat_at + self.idle_period()).max(now);
+        self.order.heartbeat_at = Some((now + HEARTBEAT_FIRST).min(at_latest));
+    }
+
+    pub(crate) fn idle_period(&self) -> Duration {
+        self.stretched(HEARTBEAT_IDLE)
+    }
+
+    /// Larger groups ask less often, so that answers stay few.
+    pub(crate) fn stretched(&self, period: Duration) -> Duration {
+        period * (1 + self.peers.len() as u32 / 32)
+    }
+
+    /// A heartbeat that goes out.
+    pub(crate) fn say_heartbeat(&mut self, now: Time) -> Heartbeat {
+        let heartbeat = self.heartbeat(now);
+        // Who hears of places that it was not told of asks for them.
+        self.order.tell_through = heartbeat.end;
+        self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
+        // It stays true when the role is elsewhere.
+        self.note_stable(heartbeat.stable);
+        heartbeat
+    }
+
+    /// What a heartbeat says now.
+    fn heartbeat(&self, now: Time) -> Heartbeat {
+        Heartbeat {
+            term: self.term(),
+            acting: self.order.acting.is_some(),
+            end: self.history.received(),
+            accepted: self.accepted,
+            stable: self.stable(),
+            stamp: self.order.stamp,
+            multicast: self.order.acting.is_some() && self.all_hear_multicast(),
+            late_ms: self.detector.late_ms(now),
+        }
+    }
+
+    /// A heartbeat went out to everybody.
+    pub(crate) fn note_heartbeat_sent(&mut self, now: Time) {
+        self.order.heartbeat_due = false;
+        self.order.beat_at = now;
+        if self.audience().multicast {
+            // It shows who hears the multicast as well as a probe would.
+            self.order.multicast_probe_at = now + self.stretched(MULTICAST_PROBE_EVERY);
+        }
+    }
+
+    /// It is time to see who hears the multicast.
+    pub(crate) fn multicast_probe_is_due(&mut self, now: Time) -> bool {
+        let due = self.order.acting.is_some()
+            && self.settings.transport != crate::config::Transport::Unicast
+            && self.peers.len() > 0
+            && self.order.multicast_probe_at <= now;
+        if due {
+            self.order.multicast_probe_at = now + self.stretched(MULTICAST_PROBE_EVERY);
+        }
+        due
+    }
+
+    pub(crate) fn handle_heartbeat(&mut self, now: Time, from: Uid, heartbeat: &Heartbeat) {
+        self.detector.note_late(now, heartbeat.late_ms);
+        if self.recovery.has_promised() {
+            return;
+        }
+        self.repair.note_end(heartbeat.end, from);
+        if heartbeat.acting && heartbeat.term >= self.order.heard {
+            self.order.heard = heartbeat.term;
+            self.acknowledging.stamp = heartbeat.stamp;
+            if self.order.multicast != heartbeat.multicast {
+                self.order.multicast = heartbeat.multicast;
+                self.audience_is_stale = true;
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(from) {
+            peer.received = peer.received.max(heartbeat.end);
+        }
+        self.note_accept_hint(heartbeat.accepted, heartbeat.stable);
+        if self.history.received() < heartbeat.end {
+            if self.history.end() < heartbeat.end {
+                self.probe(Probe::TailRevealed);
+            }
+            if !heartbeat.acting && self.named() != self.me.uid && self.term() < heartbeat.term {
+                self.probe(Probe::RoleToldByWitness);
+            }
+        }
+    }
+
+    /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
+    pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
+        if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, REPEAT_EVERY)) {
+            let heartbeat = self.say_heartbeat(now);
+            self.post(to, Frame::Heartbeat(heartbeat));
+        }
+    }
+}

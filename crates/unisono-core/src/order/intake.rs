@@ -1,0 +1,112 @@
+//! Intake: messages that ask for a place, kept until it is their turn.
+//!
+//! Every member keeps what it hears, since it may have to number it. Only the orderer asks a sender for what is lacking,
+//! and shows it by a heartbeat that a message has its number already.
+
+use crate::group::Group;
+use crate::hold::Held;
+use crate::identity::{MessageNumber, Uid};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use crate::wire::{Data, Frame, Method, Piece};
+use core::time::Duration;
+
+/// A sender is asked for what is lacking at most so often...
+const WANT_EVERY: Duration = Duration::from_millis(3);
+/// ... and for the same once more after this: answers take their time where queues are long.
+const WANT_AGAIN: Duration = Duration::from_millis(20);
+/// Gaps that a sender is asked to fill at once.
+const WANTS_MAX: usize = 16;
+
+impl Group {
+    /// Messages that ask for a place.
+    pub(crate) fn handle_data(&mut self, now: Time, data: Data) {
+        if self.recovery.has_promised() || !self.may_send(data.sender) {
+            return;
+        }
+        let last = self.history.sender_mark(data.sender).number;
+        let window = self.kept_of_one_sender();
+        let broadcast = data.method != Method::Pb;
+        let patient = data.method == Method::BbStream;
+        let mut fresh = false;
+        for (number, piece) in (data.first..).zip(data.pieces) {
+            if broadcast && self.history.supply(data.sender, number, piece.more, &piece.bytes) {
+                self.probe(Probe::NumberBeforeData);
+                continue;
+            }
+            let duplicates_taken =
+                self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
+            let Piece { more, bytes } = piece;
+            let held = Held { more, resilience: data.resilience, broadcast, patient, bytes };
+            if duplicates_taken
+                && self.order.is_acting()
+                && self.number_carelessly(now, data.sender, number, last, &held)
+            {
+                continue;
+            }
+            fresh |= self.hold.keep(data.sender, number, data.base, last, window, held);
+        }
+        if !fresh && self.order.is_acting() {
+            self.probe(Probe::DuplicateRefused);
+            self.repeat_to(now, data.sender);
+        }
+        if self.order.is_acting() {
+            self.want(now, data.sender, last);
+        }
+    }
+
+    /// How many messages of one sender are kept beyond the last one in this member's log. The orderer is never behind;
+    /// anybody else may lack as many places as a history holds, while the sender goes on a window beyond them. Who drops
+    /// then what it needs next has to ask for everything, and never catches up.
+    fn kept_of_one_sender(&self) -> u64 {
+        let window = u64::from(self.config.window);
+        if self.order.is_acting() { window } else { u64::from(self.config.history_messages) + window }
+    }
+
+    /// Planted bugs only: numbers a message that must not be numbered.
+    fn number_carelessly(
+        &mut self,
+        now: Time,
+        sender: Uid,
+        number: MessageNumber,
+        last: MessageNumber,
+        held: &Held,
+    ) -> bool {
+        let again = self.broken(Planted::DuplicateNumbered) && number <= last;
+        let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
+        if (!again && !early) || !self.has_room(now) {
+            return false;
+        }
+        self.number_message(sender, number, held.clone());
+        self.order.numbered = self.history.received();
+        true
+    }
+
+    /// `uid` may have messages numbered.
+    fn may_send(&self, uid: Uid) -> bool {
+        self.history.view().iter().any(|member| member.uid == uid)
+    }
+
+    /// Asks a sender for what is lacking after its message `last`, before something of it that is here.
+    fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
+        let Some(peer) = self.peers.get_mut(sender) else { return };
+        if !peer.asked.is_due(now, WANT_EVERY) {
+            return;
+        }
+        let (wanted, since) = peer.wanted;
+        let again = now.since(since) >= WANT_AGAIN;
+        let gaps = self.hold.gaps(sender, last, WANTS_MAX);
+        let news = gaps.last().is_some_and(|&(_, to)| to > wanted || again);
+        if !news {
+            return;
+        }
+        peer.asked.note(now);
+        peer.wanted = (gaps.last().map_or(wanted, |&(_, to)| to), if again { now } else { since });
+        for (from, to) in gaps {
+            if again || to > wanted {
+                self.probe(Probe::SenderAsked);
+                self.post(sender, Frame::Want { from, to });
+            }
+        }
+    }
+}
