@@ -1,21 +1,19 @@
-//! Joining: finding the group, listening, and being numbered in; and the other side, the orderer's door.
+//! Joining: finding the group, listening, and being numbered in. The orderer's side is the `door`.
 //!
 //! A joiner asks where the group is (HEREIS comes with a cookie, which shows that it hears what is sent to its
 //! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
-//! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When it has caught up
-//! the orderer numbers its JOIN; when that is accepted it is a member, and its application sees its first event.
+//! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When its JOIN is
+//! accepted it is a member, and its application sees its first event.
 
-use crate::config::{GroupConfig, Quorum};
+use crate::config::GroupConfig;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
-use crate::history::{Entry, History};
-use crate::identity::{Member, Name, Seqno, Uid, mix};
+use crate::history::Entry;
+use crate::identity::{Member, Name, Seqno, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
-use crate::random::Random;
 use crate::time::{Pace, Time};
-use crate::wire::{Change, Condition, Frame, HereIs, Refusal, ReplayWindow, Welcome};
-use alloc::collections::VecDeque;
+use crate::wire::{Change, Condition, Frame, HereIs, Refusal, Welcome};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -30,17 +28,8 @@ const ASKS_MAX: u32 = 12;
 const PATIENCE: u32 = 10;
 /// From the first answer to being a member.
 const JOIN_WITHIN: Duration = Duration::from_secs(4);
-/// An observer that is silent for so long is forgotten.
-const LEASE: Duration = Duration::from_millis(2000);
-const COOKIE_LIFE: Duration = Duration::from_secs(8);
-/// An observer has caught up when it lacks at most so many places.
-const CAUGHT_UP: u64 = 512;
-/// Of a group that stands still so many members answer, more or less.
-const HALTED_ANSWERS: u64 = 3;
 /// Answers that do not come from the orderer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
-/// A joiner that asks again is welcomed again at most so often.
-const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
 /// This member is on its way in.
 #[derive(Clone, Debug)]
@@ -76,63 +65,6 @@ impl Joining {
         self.choose_at.map_or(self.act_at, |at| at.min(self.act_at)).min(self.give_up_at)
     }
 }
-
-/// The orderer's side: who wants in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Door {
-    secret: [u64; 2],
-    /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
-    joined: VecDeque<(Uid, Time)>,
-}
-
-impl Door {
-    pub(crate) fn seed(&mut self, random: &mut Random) {
-        self.secret = [random.next_u64(), random.next_u64()];
-    }
-
-    /// Shows that who has it heard what we sent to its address, not long ago.
-    fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
-        let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
-        let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
-        let ip = match address {
-            SocketAddr::V4(v4) => u128::from(u32::from(*v4.ip())),
-            SocketAddr::V6(v6) => u128::from(*v6.ip()),
-        };
-        for word in [ip as u64, (ip >> 64) as u64, u64::from(address.port())] {
-            hash = mix(hash ^ word ^ self.secret[1].rotate_left(17));
-        }
-        hash
-    }
-
-    fn cookie_is_good(&self, now: Time, uid: Uid, address: SocketAddr, cookie: u64) -> bool {
-        (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
-    }
-
-    pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
-        self.joined.retain(|&(_, at)| now.since(at) < COOKIE_LIFE * 2);
-        self.joined.push_back((uid, now));
-    }
-
-    /// `uid` has been a member, or is one: nobody joins twice in one life.
-    fn has_joined(&self, uid: Uid) -> bool {
-        self.joined.iter().any(|&(known, _)| known == uid)
-    }
-}
-
-/// It lacks little, and nothing that is not kept any more.
-fn has_caught_up(peer: &Peer, history: &History) -> bool {
-    peer.is_observer()
-        && peer.entered
-        && peer.received >= history.base()
-        && peer.received + CAUGHT_UP >= history.received()
-}
-
-/// It has caught up, and nobody was told that what it lacks may go.
-fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
-    has_caught_up(peer, history) && peer.received >= told_stable
-}
-
-// --- the joiner ---
 
 impl Group {
     /// Begins to look for the group; founds it with `config` if nobody answers.
@@ -360,184 +292,6 @@ impl Group {
         }
         // An observer delivers nothing; what it has seen accepted is behind it.
         self.delivered = self.accepted;
-    }
-}
-
-// --- the door ---
-
-impl Group {
-    /// Somebody asks where the group is. The orderer answers; asked directly, any member does. While the group is
-    /// reset, or has no quorum to go on, a few of its members do: nobody is to found another beside it.
-    pub(crate) fn handle_locate(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        asker: Uid,
-        nonce: u64,
-        direct: bool,
-    ) {
-        let belongs = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Resetting);
-        if !belongs || !self.is_member() {
-            return;
-        }
-        if !direct && !self.speaks_for_all(HALTED_ANSWERS) {
-            return;
-        }
-        let named = self.named();
-        let orderer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
-        let Some(orderer) = orderer else { return };
-        let condition = match self.is_pristine() {
-            _ if self.is_halted() => Condition::Halted,
-            true => Condition::Pristine,
-            false => Condition::Open,
-        };
-        let here = HereIs {
-            nonce,
-            cookie: self.door.cookie(now, asker, from, 0),
-            instance: self.instance,
-            epoch_counter: self.epoch.counter,
-            orderer,
-            members: self.history.view().len() as u16,
-            condition,
-        };
-        self.post_outside(from, Frame::HereIs(here));
-    }
-
-    /// The group is being reset, or cannot reach its orderer.
-    fn is_halted(&self) -> bool {
-        self.phase == Phase::Resetting
-            || self.recovery.has_promised()
-            || self.peers.get(self.named()).is_some_and(|orderer| orderer.suspected.is_some())
-    }
-
-    /// This member answers what everybody was asked: it is the orderer, or, where the group stands still, by chance one
-    /// of so many.
-    pub(crate) fn speaks_for_all(&mut self, answers: u64) -> bool {
-        if self.is_halted() {
-            let members = self.history.view().len() as u64;
-            self.random.below(members.max(1)) < answers
-        } else {
-            self.order.is_acting()
-        }
-    }
-
-    pub(crate) fn handle_join_request(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        joiner: (Uid, u64),
-        cookie: u64,
-        name: Name,
-        hello: Bytes,
-    ) {
-        let (uid, packet_number) = joiner;
-        if !self.order.is_acting() || self.recovery.has_promised() || self.door.has_joined(uid) {
-            return;
-        }
-        if !self.door.cookie_is_good(now, uid, from, cookie) {
-            self.post_outside(from, Frame::Refused { reason: Refusal::Cookie });
-            return;
-        }
-        // Below the epoch's beginning nothing is served to somebody who was not there.
-        let from_place = self.history.base().max(self.epoch_start);
-        let (base, inside_a_message) = self.history.log_base(from_place);
-        if inside_a_message {
-            self.post_outside(from, Frame::Refused { reason: Refusal::NotNow });
-            return;
-        }
-        match self.peers.get_mut(uid) {
-            Some(peer) if peer.is_observer() => {
-                // An old request says nothing of somebody who still asks, and is not served again.
-                let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(packet_number));
-                if !window.fresh(packet_number) || !peer.welcomed.take(now, WELCOME_EVERY) {
-                    return;
-                }
-                peer.last_heard = now;
-                self.probe(Probe::JoinRepeated);
-            }
-            Some(_) => return,
-            None => {
-                if let Some(reason) = self.why_refuse(&name) {
-                    self.post_outside(from, Frame::Refused { reason });
-                    return;
-                }
-                let member = Member { uid, name, address: from };
-                let mut peer = Peer::new(now, member, Standing::Observer { hello }, from_place);
-                let mut window = ReplayWindow::starting_at(packet_number);
-                window.fresh(packet_number);
-                peer.replay = Some(window);
-                self.peers.insert(peer);
-                self.audience_is_stale = true;
-            }
-        }
-        let welcome = Welcome {
-            instance: self.instance,
-            epoch: self.epoch,
-            epoch_start: self.epoch_start,
-            config: self.config.clone(),
-            base,
-        };
-        self.post_outside(from, Frame::Welcome(welcome));
-        let (first, last) = (from_place + 1, self.history.received());
-        if first <= last {
-            self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP - 1));
-        }
-    }
-
-    fn why_refuse(&self, name: &Name) -> Option<Refusal> {
-        let view = self.history.view();
-        let waiting =
-            self.peers.iter().filter(|peer| matches!(peer.standing, Standing::Observer { .. })).count();
-        if view.len() + waiting >= self.config.members_max as usize {
-            return Some(Refusal::Full);
-        }
-        if let Quorum::MajorityOf(names) = &self.config.quorum
-            && !names.contains(name)
-        {
-            return Some(Refusal::Name);
-        }
-        None
-    }
-
-    /// Every member of the view was heard in this epoch. Somebody new has nothing for those who still are in the epoch
-    /// before, and may come to be all that they have to turn to.
-    fn all_have_entered(&self) -> bool {
-        let entered = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.entered);
-        self.history.view().iter().all(|member| member.uid == self.me.uid || entered(member.uid))
-    }
-
-    /// An observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_may_join(&self) -> bool {
-        let stable = self.told_stable();
-        self.peers.iter().any(|peer| is_ready(peer, &self.history, stable)) && self.all_have_entered()
-    }
-
-    /// The join to be numbered next, if one may be: its joiner has caught up, all members are there to be joined, and no
-    /// message is unfinished.
-    pub(crate) fn next_join(&mut self, now: Time) -> Option<Change> {
-        if !self.peers.iter().any(Peer::is_observer) {
-            return None;
-        }
-        self.forget_stale_observers(now);
-        if self.history.inside_a_message() || !self.all_have_entered() {
-            return None;
-        }
-        let stable = self.told_stable();
-        let view = self.history.view();
-        let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
-        // Two lives of one listed name never stand in one view.
-        let barred = |peer: &Peer| listed && view.iter().any(|member| member.name == peer.member.name);
-        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
-        let Standing::Observer { hello } = &ready.standing else { return None };
-        Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
-    }
-
-    pub(crate) fn forget_stale_observers(&mut self, now: Time) {
-        let before = self.peers.len();
-        self.peers.retain(|peer| {
-            !matches!(peer.standing, Standing::Observer { .. }) || now.since(peer.last_heard) < LEASE
-        });
-        self.audience_is_stale |= self.peers.len() < before;
     }
 
     /// Planted bug: the first message after the own join is skipped.

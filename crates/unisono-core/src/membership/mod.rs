@@ -5,6 +5,7 @@
 //! first view, decided by the members of the old one.
 
 mod detector;
+mod door;
 mod form;
 mod join;
 mod leave;
@@ -14,8 +15,9 @@ mod seek;
 mod view;
 
 pub(crate) use detector::Detector;
+pub(crate) use door::Door;
 pub(crate) use form::{Formed, Forming};
-pub(crate) use join::{Door, Joining};
+pub(crate) use join::Joining;
 pub(crate) use leave::{Departures, Leaving};
 pub(crate) use past::{INQUIRE_BYTES, INQUIRY_BYTES, Past};
 pub(crate) use recovery::Recovery;
