@@ -8,7 +8,6 @@
 //! An acknowledgement is cumulative: "I hold everything through s, data included".
 
 use crate::config::Quorum;
-use crate::event::Outcome;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
@@ -174,26 +173,6 @@ impl Group {
             && before.iter().filter(|member| held(member)).count() >= needed
             && self.is_quorum(before, held)
             && (after.is_empty() || self.is_quorum(after, held))
-    }
-
-    /// Tells the application what became of its messages that were accepted beyond `before`.
-    pub(crate) fn resolve_own(&mut self, before: Seqno) {
-        if self.outbox.len() == 0 {
-            return;
-        }
-        for seqno in before + 1..=self.accepted {
-            if let Some(Entry::Message(message)) = self.history.get(seqno)
-                && message.sender == self.me.uid
-            {
-                let number = message.number;
-                // Of a message in several pieces the fate of the last is told.
-                let whole = !message.more;
-                if self.outbox.resolve_through(number) && whole {
-                    self.counters.messages_sent += 1;
-                    self.sent.push_back((number, Outcome::Ok { seqno }));
-                }
-            }
-        }
     }
 
     /// Looks at what newly arrived in the log: what must be acknowledged at once, and own messages that have their

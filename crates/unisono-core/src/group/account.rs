@@ -1,13 +1,18 @@
 //! What a member tells of itself and of the group as it sees it: to its application, and to whoever looks from outside.
 //!
 //! Nothing here changes anything. The application gets it as a value ([`Group::info`]); a process without membership
-//! gets it as a report.
+//! asks by a datagram, and gets a report that is no longer.
 
 use super::{Group, Info, Phase};
 use crate::identity::Uid;
 use crate::look::{MemberReport, Report, WaitReason, Waiting};
 use crate::time::Time;
+use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, encode_report};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// Of a group that stands still so many members answer who looks, more or less: each with up to as much as was asked.
+const ASK_ANSWERS: u64 = 1;
 
 impl Group {
     /// The state of the group as this member sees it (GetInfoGroup).
@@ -31,6 +36,24 @@ impl Group {
             last_reset: self.last_reset,
             foreign: self.foreign,
             members,
+        }
+    }
+
+    /// Somebody looks at the group from outside, by a question of so many bytes.
+    pub(super) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
+        if matches!(self.phase, Phase::Locating | Phase::Joining)
+            || !(direct || self.speaks_for_all(ASK_ANSWERS))
+        {
+            return;
+        }
+        let report = self.report(now);
+        let mut bytes = Vec::new();
+        // The answer is never longer, though it goes in a datagram of its own.
+        let datagram = (room as usize).min(self.settings.datagram_bytes_max);
+        let head = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Tell.body_bytes_min();
+        let limit = datagram.saturating_sub(head);
+        if encode_report(&report, &mut bytes, limit) {
+            self.post_outside(from, Frame::Tell { nonce, report: bytes.into() });
         }
     }
 

@@ -126,6 +126,26 @@ impl Group {
         self.sent.pop_front()
     }
 
+    /// Tells the application what became of its messages that were accepted beyond `before`.
+    pub(crate) fn resolve_own(&mut self, before: Seqno) {
+        if self.outbox.len() == 0 {
+            return;
+        }
+        for seqno in before + 1..=self.accepted {
+            if let Some(Entry::Message(message)) = self.history.get(seqno)
+                && message.sender == self.me.uid
+            {
+                let number = message.number;
+                // Of a message in several pieces the fate of the last is told.
+                let whole = !message.more;
+                if self.outbox.resolve_through(number) && whole {
+                    self.counters.messages_sent += 1;
+                    self.sent.push_back((number, Outcome::Ok { seqno }));
+                }
+            }
+        }
+    }
+
     /// Something may follow from the events that were taken: datagrams, or marks that move. Otherwise it is no use to
     /// drain again before the next input.
     #[inline]

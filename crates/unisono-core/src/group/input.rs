@@ -8,7 +8,7 @@
 use super::{Group, Phase};
 use crate::event::Suspicion;
 use crate::history::Entry;
-use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
+use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
@@ -18,8 +18,6 @@ use core::net::SocketAddr;
 
 /// A farewell is no longer than a datagram with so much in it.
 const FAREWELL_BYTES: usize = 20;
-/// The most places that one pull gets.
-const PULL_PLACES_MAX: u64 = 512;
 
 impl Group {
     /// A datagram for this member alone has come.
@@ -308,16 +306,6 @@ impl Group {
             // Somebody asks what became of this epoch: nothing yet.
             Frame::Inquiry | Frame::Level { .. } => {}
             _ => self.counters.malformed += 1,
-        }
-    }
-
-    fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {
-        let (first, last) = (first.max(self.history.base() + 1), last.min(self.history.received()));
-        if let Some(address) = self.peers.address(from)
-            && first <= last
-        {
-            // Whoever lacks more asks again.
-            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX - 1));
         }
     }
 

@@ -8,10 +8,7 @@ use super::{Destination, Group, Phase};
 use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::time::Time;
-use crate::wire::{
-    FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer,
-    cut, encode_report, seal,
-};
+use crate::wire::{Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer, cut, seal};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -34,8 +31,6 @@ pub(crate) struct Serve {
     pub(crate) last: Seqno,
 }
 
-/// Of a group that stands still so many members answer who looks, more or less: each with up to as much as was asked.
-const ASK_ANSWERS: u64 = 1;
 /// The most control frames that wait to be sent; more than that only a flood of questions makes.
 const MAIL_MAX: usize = 4096;
 
@@ -64,24 +59,6 @@ impl Group {
     fn push_mail(&mut self, mail: Mail) {
         if self.mail.len() < MAIL_MAX {
             self.mail.push_back(mail);
-        }
-    }
-
-    /// Somebody looks at the group from outside, by a question of so many bytes.
-    pub(crate) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
-        if matches!(self.phase, Phase::Locating | Phase::Joining)
-            || !(direct || self.speaks_for_all(ASK_ANSWERS))
-        {
-            return;
-        }
-        let report = self.report(now);
-        let mut bytes = Vec::new();
-        // The answer is never longer, though it goes in a datagram of its own.
-        let datagram = (room as usize).min(self.settings.datagram_bytes_max);
-        let head = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Tell.body_bytes_min();
-        let limit = datagram.saturating_sub(head);
-        if encode_report(&report, &mut bytes, limit) {
-            self.post_outside(from, Frame::Tell { nonce, report: bytes.into() });
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A coordinator pulls the longest log that was voted, a voter what lies below the proposal, and whoever learned the
 //! decision what lies below the next epoch. Whoever was named as the holder is asked first; when that does not help,
-//! anybody. When the last place is in, whatever waited for it goes on.
+//! anybody. When the last place is in, whatever waited for it goes on. Whoever is asked serves what it has.
 
 use super::REPEAT_EVERY;
 use crate::group::Group;
@@ -12,6 +12,8 @@ use crate::wire::Frame;
 
 /// So many pulls in vain, and whoever is asked is asked what became of the epoch as well.
 const PULLS_PER_INQUIRY: u32 = 8;
+/// The most places that one pull gets.
+const PULL_PLACES_MAX: u64 = 512;
 
 /// Entries being fetched under a ballot.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,17 @@ impl Group {
         pull.ask_at = now + REPEAT_EVERY;
         self.recovery.pull = Some(pull);
         self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
+    }
+
+    /// Somebody fetches what it lacks.
+    pub(crate) fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {
+        let (first, last) = (first.max(self.history.base() + 1), last.min(self.history.received()));
+        if let Some(address) = self.peers.address(from)
+            && first <= last
+        {
+            // Whoever lacks more asks again.
+            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX - 1));
+        }
     }
 
     /// The ballot under which entries are taken now, and through which place.
