@@ -6,13 +6,17 @@
 use super::{Group, Info, Phase};
 use crate::identity::Uid;
 use crate::look::{MemberReport, Report, WaitReason, Waiting};
+use crate::peers::Peer;
 use crate::time::Time;
 use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, encode_report};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 /// Of a group that stands still so many members answer who looks, more or less: each with up to as much as was asked.
 const ASK_ANSWERS: u64 = 1;
+/// Members that stand still together speak to each other more often than this.
+const IN_REACH: Duration = Duration::from_millis(1000);
 
 impl Group {
     /// The state of the group as this member sees it (GetInfoGroup).
@@ -41,8 +45,11 @@ impl Group {
 
     /// Somebody looks at the group from outside, by a question of so many bytes.
     pub(super) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
+        // Whoever is out of reach of this member may well be out of reach of the asker.
+        let is_heard = |peer: &&Peer| now.since(peer.last_heard) < IN_REACH;
+        let in_reach = 1 + self.peers.iter().filter(is_heard).count();
         if matches!(self.phase, Phase::Locating | Phase::Joining)
-            || !(direct || self.speaks_for_all(ASK_ANSWERS))
+            || !(direct || self.speaks_for_all(ASK_ANSWERS, in_reach))
         {
             return;
         }

@@ -98,7 +98,7 @@ impl Group {
         if !belongs || !self.is_member() {
             return;
         }
-        if !direct && !self.speaks_for_all(HALTED_ANSWERS) {
+        if !direct && !self.speaks_for_all(HALTED_ANSWERS, self.history.view().len()) {
             return;
         }
         let named = self.named();
@@ -128,12 +128,11 @@ impl Group {
             || self.peers.get(self.named()).is_some_and(|orderer| orderer.suspected.is_some())
     }
 
-    /// This member answers what everybody was asked: it is the orderer, or, where the group stands still, by chance one
-    /// of so many.
-    pub(crate) fn speaks_for_all(&mut self, answers: u64) -> bool {
+    /// This member answers what `asked` members were asked: it is the orderer, or, where the group stands still, by
+    /// chance one of so many.
+    pub(crate) fn speaks_for_all(&mut self, answers: u64, asked: usize) -> bool {
         if self.is_halted() {
-            let members = self.history.view().len() as u64;
-            self.random.below(members.max(1)) < answers
+            self.random.below(asked.max(1) as u64) < answers
         } else {
             self.order.is_acting()
         }
