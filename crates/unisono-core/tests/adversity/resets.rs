@@ -164,6 +164,55 @@ fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
     assert!(net.events[1].iter().any(loses_nothing), "the case was not reached");
 }
 
+// m3 prepared what it proposed, a reset without m0, and was cut off before anybody heard of it. Those whom it named decided
+// otherwise, without m3. It holds a proposal that nobody is left to prepare, and must not wait for it.
+#[test]
+fn with_at_least_n_a_member_whose_own_proposal_came_to_nothing_is_excluded() {
+    let config = GroupConfig { quorum: Quorum::AtLeast(3), ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    let proposed = Rc::new(Cell::new(false));
+    let is_cut_off = proposed.clone();
+    net.filter(move |seen| {
+        let prepares = seen.from == 3 && seen.has(|frame| matches!(frame, Frame::Prepare(_)));
+        is_cut_off.set(is_cut_off.get() || prepares);
+        let lost = seen.from == 0 && seen.to == 3 || is_cut_off.get() && (seen.from == 3 || seen.to == 3);
+        if lost { LOST } else { PROMPT }
+    });
+    let gone_on = |net: &Net| (0..3).all(|member| net.epoch(member) == 1 && net.size(member) == 3);
+    assert!(net.run_until(MS, 4_000 * MS, gone_on), "the case was not reached");
+    assert!(proposed.get() && net.phase(3) == Phase::Resetting, "the case was not reached");
+    net.calm();
+    net.run(2_000 * MS);
+    net.show("two calm seconds");
+    assert_eq!((net.phase(3), net.epoch(0)), (Phase::Gone, 1), "m3 waits for ever");
+    assert!(matches!(net.events[3].last(), Some(Event::Excluded { epoch: Some(_) })));
+}
+
+// With *at least two* of four, m0 and m1 part from m2 and m3. m3 has prepared to go on with m2, and hears first what the other
+// half decided: that is not for it, though it is not named.
+#[test]
+fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
+    let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    let (prepared, told) = (Cell::new(false), Rc::new(Cell::new(false)));
+    let is_told = told.clone();
+    net.filter(move |seen| {
+        prepared.set(
+            prepared.get() || seen.from == 3 && seen.has(|frame| matches!(frame, Frame::Prepared { .. })),
+        );
+        let is_across = (seen.from < 2) != (seen.to < 2);
+        let tells_m3 = seen.to == 3 && seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        let is_other_halfs = tells_m3 && seen.from < 2 && prepared.get();
+        is_told.set(is_told.get() || is_other_halfs);
+        let waits = tells_m3 && seen.from == 2 && !is_told.get();
+        if waits || is_across && !is_other_halfs { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
+    net.run(1_000 * MS);
+    net.show("a second after m3 was told");
+    assert_eq!((net.phase(3), net.size(3)), (Phase::Member, 2), "m3 was excluded by the other half");
+}
+
 // One member missed a leave and a join, and the sequencer crashed: whoever knows of both is a stranger to it, and needs
 // its vote (hazard H17).
 #[test]

@@ -28,11 +28,7 @@ impl Group {
             }
             _ => {}
         }
-        let prepared = self.recovery.prepared.as_ref().map(|(_, prepared)| prepared.epoch);
-        if matches!(self.config.quorum, Quorum::AtLeast(_))
-            && prepared.is_some_and(|own| own != proposal.epoch)
-        {
-            // Quorums need not intersect: a member enters what it prepared last, and nothing else.
+        if self.waits_for_another(&proposal) {
             return;
         }
         if from != self.me.uid {
@@ -45,6 +41,17 @@ impl Group {
         } else {
             self.level_for(now, from, proposal);
         }
+    }
+
+    /// Where quorums need not intersect, a member enters what it prepared last, and nothing else. Nor does it go out by
+    /// what another half decided; but if that names any with whom it was to go on, they went the other way.
+    fn waits_for_another(&self, decided: &Proposal) -> bool {
+        let Some((_, prepared)) = &self.recovery.prepared else { return false };
+        if !matches!(self.config.quorum, Quorum::AtLeast(_)) || prepared.epoch == decided.epoch {
+            return false;
+        }
+        let names_me = decided.members.contains(&self.me.uid);
+        names_me || !prepared.members.iter().any(|uid| decided.members.contains(uid))
     }
 
     /// Decided, but entries below it are lacking: whoever told has them.
