@@ -89,7 +89,7 @@ impl AsyncGroup {
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let group = AsyncGroup { owner: Arc::new(Owner { shared: Arc::new(shared), waits: false }) };
-            match poll_fn(|context| group.shared().poll(context, |slot, _| commands::enter(slot))).await {
+            match poll_fn(|context| group.shared().poll(context, |member, _| commands::enter(member))).await {
                 Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
                 entered => return entered.map(|()| group),
             }
@@ -126,7 +126,7 @@ impl AsyncGroup {
 
     async fn submit_message(&self, message: &Message) -> Result<Ticket, SendError> {
         let submitted = poll_fn(|context| {
-            self.shared().poll(context, |slot, now| message.submit(slot, now, &mut SendError::WindowFull))
+            self.shared().poll(context, |member, now| message.submit(member, now, &mut SendError::WindowFull))
         })
         .await;
         Ok(Ticket::new(self.shared().clone(), submitted?))
@@ -142,8 +142,9 @@ impl AsyncGroup {
         let (mut next, mut rest) = (None, payloads.into_iter().map(Into::into));
         let mut given = Vec::new();
         let result = poll_fn(|context| {
-            self.shared()
-                .poll(context, |slot, now| commands::submit_all(slot, now, &mut next, &mut rest, &mut given))
+            self.shared().poll(context, |member, now| {
+                commands::submit_all(member, now, &mut next, &mut rest, &mut given)
+            })
         })
         .await;
         let batch = Batch::new(self.shared(), given);
@@ -159,7 +160,7 @@ impl AsyncGroup {
     }
 
     fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Result<Event, Ended>> {
-        self.shared().poll(context, |slot, _| commands::receive(slot))
+        self.shared().poll(context, |member, _| commands::receive(member))
     }
 
     /// The events as a stream, which ends after the last one.
@@ -169,31 +170,31 @@ impl AsyncGroup {
 
     /// As [`Group::ignore_events`](crate::Group::ignore_events).
     pub fn ignore_events(&self) {
-        self.shared().with(|slot, _| slot.ignoring = true);
+        self.shared().with(|member, _| member.ignoring = true);
     }
 
     /// As [`Group::reset`](crate::Group::reset).
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|slot, now| slot.group.reset(now, min_members))
+        self.shared().with(|member, now| member.group.reset(now, min_members))
     }
 
     /// As [`Group::leave`](crate::Group::leave).
     pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun) = (goodbye.into(), false);
         poll_fn(|context| {
-            self.shared().poll(context, |slot, now| commands::leave(slot, now, &goodbye, &mut begun))
+            self.shared().poll(context, |member, now| commands::leave(member, now, &goodbye, &mut begun))
         })
         .await
     }
 
     /// As [`Group::hand_over`](crate::Group::hand_over).
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|slot, now| slot.group.hand_over(now, to))
+        self.shared().with(|member, now| member.group.hand_over(now, to))
     }
 
     /// As [`Group::info`](crate::Group::info).
     pub fn info(&self) -> Info {
-        self.shared().with(|slot, _| slot.group.info())
+        self.shared().with(|member, _| member.group.info())
     }
 
     /// As [`Group::members`](crate::Group::members).
@@ -203,12 +204,12 @@ impl AsyncGroup {
 
     /// As [`Group::report`](crate::Group::report).
     pub fn report(&self) -> Report {
-        self.shared().with(|slot, now| slot.group.report(now))
+        self.shared().with(|member, now| member.group.report(now))
     }
 
     /// As [`Group::counters`](crate::Group::counters).
     pub fn counters(&self) -> Counters {
-        self.shared().with(|slot, _| slot.group.counters())
+        self.shared().with(|member, _| member.group.counters())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can be done with a member, apart from how one waits for it: each is an attempt that the handles
 //! repeat, one by blocking, the other by polling.
 
-use crate::engine::{Attempt, Interest, Slot};
+use crate::engine::{Attempt, Interest, Membership};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
@@ -13,21 +13,21 @@ pub(crate) const EVENTS_MAX: usize = 1024;
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// Waits until the member is in.
-pub(crate) fn enter(slot: &mut Slot) -> Attempt<Result<(), OpenError>> {
-    let failure = match slot.peek() {
+pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
+    let failure = match member.peek() {
         Some(Event::JoinFailed { reason }) => *reason,
         Some(_) => return Attempt::Done(Ok(())),
         None => return Attempt::Wait(Interest::Event),
     };
-    Attempt::Done(Err(match (failure, slot.group.info().foreign) {
+    Attempt::Done(Err(match (failure, member.group.info().foreign) {
         (JoinFailure::NotFound, Some(address)) => OpenError::OtherKey { address },
         (failure, _) => OpenError::Join(failure),
     }))
 }
 
 /// Waits for an event.
-pub(crate) fn receive(slot: &mut Slot) -> Attempt<Result<Event, Ended>> {
-    match (slot.event(), slot.end()) {
+pub(crate) fn receive(member: &mut Membership) -> Attempt<Result<Event, Ended>> {
+    match (member.event(), member.end()) {
         (Some(event), _) => Attempt::Taken(Ok(event)),
         (None, Some(ended)) => Attempt::Done(Err(ended)),
         (None, None) => Attempt::Wait(Interest::Event),
@@ -35,10 +35,13 @@ pub(crate) fn receive(slot: &mut Slot) -> Attempt<Result<Event, Ended>> {
 }
 
 /// Waits for an event and takes all that are there.
-pub(crate) fn receive_many(slot: &mut Slot, events: &mut Vec<Event>) -> Attempt<Result<usize, Ended>> {
+pub(crate) fn receive_many(
+    member: &mut Membership,
+    events: &mut Vec<Event>,
+) -> Attempt<Result<usize, Ended>> {
     let before = events.len();
-    events.extend(std::iter::from_fn(|| slot.event()).take(EVENTS_MAX));
-    match (events.len() - before, slot.end()) {
+    events.extend(std::iter::from_fn(|| member.event()).take(EVENTS_MAX));
+    match (events.len() - before, member.end()) {
         (0, Some(ended)) => Attempt::Done(Err(ended)),
         (0, None) => Attempt::Wait(Interest::Event),
         (1, _) => Attempt::Taken(Ok(1)),
@@ -55,38 +58,38 @@ pub(crate) struct Message {
 
 impl Message {
     /// Gives the message to the core.
-    fn give(&self, slot: &mut Slot, now: Time) -> Result<MessageNumber, SendError> {
-        if slot.is_overdue() {
+    fn give(&self, member: &mut Membership, now: Time) -> Result<MessageNumber, SendError> {
+        if member.is_overdue() {
             // The core may still hope for the end of a reset.
             return Err(SendError::Left);
         }
         let payload = self.payload.clone();
         match self.resilience {
-            None => slot.group.send(now, payload),
-            Some(resilience) => slot.group.send_resilient(now, payload, resilience),
+            None => member.group.send(now, payload),
+            Some(resilience) => member.group.send_resilient(now, payload, resilience),
         }
     }
 
     /// Waits for room; `obstacle` is what it waits for.
     pub(crate) fn submit(
         &self,
-        slot: &mut Slot,
+        member: &mut Membership,
         now: Time,
         obstacle: &mut SendError,
     ) -> Attempt<Result<MessageNumber, SendError>> {
-        let alone = !slot.outcomes.any_under_way();
-        match self.give(slot, now) {
-            Err(error) if passes(slot, error) => {
+        let alone = !member.outcomes.any_under_way();
+        match self.give(member, now) {
+            Err(error) if passes(member, error) => {
                 *obstacle = error;
                 Attempt::Wait(Interest::Progress)
             }
             Err(error) => Attempt::Done(Err(error)),
             Ok(number) => {
-                slot.outcomes.expect(number);
-                slot.gathered_bytes += self.payload.len();
+                member.outcomes.expect(number);
+                member.gathered_bytes += self.payload.len();
                 // What is under way brings an answer, and with it the occasion to send these along with
                 // others.
-                if alone || slot.gathered_bytes > GATHERED_BYTES_MAX {
+                if alone || member.gathered_bytes > GATHERED_BYTES_MAX {
                     Attempt::Done(Ok(number))
                 } else {
                     Attempt::Gathered(Ok(number))
@@ -98,21 +101,21 @@ impl Message {
     /// Waits for room, then for the message's place. `number` is where it stands in between.
     pub(crate) fn send(
         &self,
-        slot: &mut Slot,
+        member: &mut Membership,
         now: Time,
         number: &mut Option<MessageNumber>,
     ) -> Attempt<Result<Seqno, SendFailure>> {
         if let Some(number) = *number {
-            return match fate(slot, number) {
+            return match fate(member, number) {
                 Some(outcome) => Attempt::Taken(place(outcome)),
                 None => Attempt::Wait(Interest::Outcome(number)),
             };
         }
-        match self.give(slot, now) {
-            Err(error) if passes(slot, error) => Attempt::Wait(Interest::Progress),
+        match self.give(member, now) {
+            Err(error) if passes(member, error) => Attempt::Wait(Interest::Progress),
             Err(error) => Attempt::Done(Err(error.into())),
             Ok(given) => {
-                slot.outcomes.expect(given);
+                member.outcomes.expect(given);
                 *number = Some(given);
                 Attempt::Given
             }
@@ -123,10 +126,10 @@ impl Message {
 /// The message has to wait: for room, for the end of a reset, or for a founder that gave way to an older group to
 /// be in that one. Room that only this member's own receiving could make is waited for for a while: it may have another
 /// thread for that.
-fn passes(slot: &Slot, error: SendError) -> bool {
+fn passes(member: &Membership, error: SendError) -> bool {
     match error {
         SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
-        SendError::NotReceiving => !slot.is_not_receiving(),
+        SendError::NotReceiving => !member.is_not_receiving(),
         SendError::TooLarge { .. } | SendError::Left => false,
     }
 }
@@ -134,7 +137,7 @@ fn passes(slot: &Slot, error: SendError) -> bool {
 /// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers
 /// those that were given together, each time, by the last.
 pub(crate) fn submit_all(
-    slot: &mut Slot,
+    member: &mut Membership,
     now: Time,
     next: &mut Option<Message>,
     rest: &mut impl Iterator<Item = Bytes>,
@@ -145,8 +148,8 @@ pub(crate) fn submit_all(
         let waiting =
             next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
         let Some(message) = waiting else { break Attempt::Done(Ok(())) };
-        match message.give(slot, now) {
-            Err(error) if passes(slot, error) => {
+        match message.give(member, now) {
+            Err(error) if passes(member, error) => {
                 *next = Some(message);
                 break if numbers.is_empty() { Attempt::Wait(Interest::Progress) } else { Attempt::Given };
             }
@@ -154,13 +157,13 @@ pub(crate) fn submit_all(
             Ok(number) => numbers.push(number),
         }
     };
-    given.extend(slot.outcomes.expect_all(numbers));
+    given.extend(member.outcomes.expect_all(numbers));
     result
 }
 
 /// Waits until it is known what became of the messages that end with this number.
-pub(crate) fn outcome(slot: &mut Slot, last: MessageNumber) -> Attempt<BatchOutcome> {
-    match fate(slot, last) {
+pub(crate) fn outcome(member: &mut Membership, last: MessageNumber) -> Attempt<BatchOutcome> {
+    match fate(member, last) {
         Some(outcome) => Attempt::Taken(outcome),
         None => Attempt::Wait(Interest::Outcome(last)),
     }
@@ -168,12 +171,12 @@ pub(crate) fn outcome(slot: &mut Slot, last: MessageNumber) -> Attempt<BatchOutc
 
 /// What became of the messages that end with this number, once that is known; or that it will not be, as long as nobody
 /// here receives.
-fn fate(slot: &mut Slot, last: MessageNumber) -> Option<BatchOutcome> {
-    let known = slot.outcomes.take(last);
-    if known.is_some() || !slot.is_not_receiving() {
+fn fate(member: &mut Membership, last: MessageNumber) -> Option<BatchOutcome> {
+    let known = member.outcomes.take(last);
+    if known.is_some() || !member.is_not_receiving() {
         return known;
     }
-    slot.outcomes.forget(last);
+    member.outcomes.forget(last);
     Some(BatchOutcome { failure: Some(SendFailure::NotReceiving), ..BatchOutcome::default() })
 }
 
@@ -184,13 +187,13 @@ pub(crate) fn place(outcome: BatchOutcome) -> Result<Seqno, SendFailure> {
 
 /// Leaves, and waits until nobody needs this member any more. `begun` is set once the leave has begun.
 pub(crate) fn leave(
-    slot: &mut Slot,
+    member: &mut Membership,
     now: Time,
     goodbye: &Bytes,
     begun: &mut bool,
 ) -> Attempt<Result<(), LeaveFailure>> {
     if !*begun {
-        match slot.leave(now, goodbye.clone()) {
+        match member.leave(now, goodbye.clone()) {
             Ok(()) => {
                 *begun = true;
                 return Attempt::Given;
@@ -199,18 +202,18 @@ pub(crate) fn leave(
             Err(error) => return Attempt::Done(Err(error.into())),
         }
     }
-    match slot.phase() {
+    match member.phase() {
         Phase::Gone => Attempt::Done(Ok(())),
         Phase::Excluded => Attempt::Done(Err(LeaveFailure::Excluded)),
-        _ if slot.is_overdue() => Attempt::Done(Err(LeaveFailure::Unconfirmed)),
+        _ if member.is_overdue() => Attempt::Done(Err(LeaveFailure::Unconfirmed)),
         _ => Attempt::Wait(Interest::Progress),
     }
 }
 
 /// Waits until a member that was abandoned is out.
-pub(crate) fn departed(slot: &mut Slot, _now: Time) -> Attempt<()> {
-    match slot.phase() {
-        _ if slot.is_overdue() => Attempt::Done(()),
+pub(crate) fn departed(member: &mut Membership, _now: Time) -> Attempt<()> {
+    match member.phase() {
+        _ if member.is_overdue() => Attempt::Done(()),
         Phase::Member | Phase::Resetting | Phase::Leaving => Attempt::Wait(Interest::Progress),
         Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Attempt::Done(()),
     }

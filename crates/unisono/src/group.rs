@@ -81,7 +81,7 @@ impl Group {
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let group = Group { owner: Arc::new(Owner { shared: Arc::new(shared), waits: true }) };
-            match group.shared().block(None, |slot, _| commands::enter(slot)).unwrap_or(Ok(())) {
+            match group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(())) {
                 Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
                 entered => return entered.map(|()| group),
             }
@@ -131,7 +131,7 @@ impl Group {
 
     fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
         let mut number = None;
-        let sent = self.shared().block(None, |slot, now| message.send(slot, now, &mut number));
+        let sent = self.shared().block(None, |member, now| message.send(member, now, &mut number));
         sent.unwrap_or(Err(SendFailure::Unknown))
     }
 
@@ -156,11 +156,11 @@ impl Group {
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
         let mut obstacle = SendError::WindowFull;
-        let number = self.shared().block(Some(Duration::ZERO), |slot, now| {
-            if slot.outcomes.has_failed(before) {
+        let number = self.shared().block(Some(Duration::ZERO), |member, now| {
+            if member.outcomes.has_failed(before) {
                 return Attempt::Done(Err(SendError::Resetting));
             }
-            message.submit(slot, now, &mut obstacle)
+            message.submit(member, now, &mut obstacle)
         });
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
@@ -168,7 +168,7 @@ impl Group {
     fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {
         let message = Message { payload, resilience: None };
         let mut obstacle = SendError::WindowFull;
-        let number = self.shared().block(timeout, |slot, now| message.submit(slot, now, &mut obstacle));
+        let number = self.shared().block(timeout, |member, now| message.submit(member, now, &mut obstacle));
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
 
@@ -184,7 +184,7 @@ impl Group {
         let mut given = Vec::new();
         let result = self
             .shared()
-            .block(None, |slot, now| commands::submit_all(slot, now, &mut next, &mut rest, &mut given));
+            .block(None, |member, now| commands::submit_all(member, now, &mut next, &mut rest, &mut given));
         let batch = Batch::new(self.shared(), given);
         match result {
             Some(Err(error)) => Err((batch, error)),
@@ -195,12 +195,12 @@ impl Group {
     /// The next event; blocks until there is one. Several threads may receive: each event goes to one of
     /// them.
     pub fn receive(&self) -> Result<Event, Ended> {
-        self.shared().block(None, |slot, _| commands::receive(slot)).unwrap_or(Err(Ended::Left))
+        self.shared().block(None, |member, _| commands::receive(member)).unwrap_or(Err(Ended::Left))
     }
 
     /// The next event, or nothing if there is none for so long.
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Event>, Ended> {
-        self.shared().block(Some(timeout), |slot, _| commands::receive(slot)).transpose()
+        self.shared().block(Some(timeout), |member, _| commands::receive(member)).transpose()
     }
 
     /// The next event, if there is one now.
@@ -211,27 +211,28 @@ impl Group {
     /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024.
     /// Returns how many.
     pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
-        let received = self.shared().block(None, |slot, _| commands::receive_many(slot, events));
+        let received = self.shared().block(None, |member, _| commands::receive_many(member, events));
         received.unwrap_or(Err(Ended::Left))
     }
 
     /// From now on nobody here wants events: they are taken and dropped, so that nobody waits for this
     /// member.
     pub fn ignore_events(&self) {
-        self.shared().with(|slot, _| slot.ignoring = true);
+        self.shared().with(|member, _| member.ignoring = true);
     }
 
     /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is): the
     /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`].
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|slot, now| slot.group.reset(now, min_members))
+        self.shared().with(|member, now| member.group.reset(now, min_members))
     }
 
     /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512
     /// bytes) with the leave. What was not received yet can be received afterwards.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun) = (goodbye.into(), false);
-        let left = self.shared().block(None, |slot, now| commands::leave(slot, now, &goodbye, &mut begun));
+        let left =
+            self.shared().block(None, |member, now| commands::leave(member, now, &goodbye, &mut begun));
         left.unwrap_or(Ok(()))
     }
 
@@ -239,12 +240,12 @@ impl Group {
     /// [`Migration::Never`](crate::Migration::Never). It is done with an [`Event::HandedOver`]. With
     /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on from there.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|slot, now| slot.group.hand_over(now, to))
+        self.shared().with(|member, now| member.group.hand_over(now, to))
     }
 
     /// Where this member and its group stand (the papers' GetInfoGroup).
     pub fn info(&self) -> Info {
-        self.shared().with(|slot, _| slot.group.info())
+        self.shared().with(|member, _| member.group.info())
     }
 
     /// The members now, in rank order.
@@ -254,11 +255,11 @@ impl Group {
 
     /// This member's account of the group: who is how far, and who waits for whom.
     pub fn report(&self) -> Report {
-        self.shared().with(|slot, now| slot.group.report(now))
+        self.shared().with(|member, now| member.group.report(now))
     }
 
     /// What this member has counted.
     pub fn counters(&self) -> Counters {
-        self.shared().with(|slot, _| slot.group.counters())
+        self.shared().with(|member, _| member.group.counters())
     }
 }

@@ -112,21 +112,21 @@ struct Receipt {
 impl Receipt {
     fn wait(&mut self) -> BatchOutcome {
         let number = self.number;
-        let known = self.shared.block(None, |slot, _| outcome(slot, number));
+        let known = self.shared.block(None, |member, _| outcome(member, number));
         self.asked = true;
         known.unwrap_or_default()
     }
 
     fn try_wait(&mut self) -> Option<BatchOutcome> {
         let number = self.number;
-        let known = self.shared.with(|slot, _| slot.outcomes.take(number));
+        let known = self.shared.with(|member, _| member.outcomes.take(number));
         self.asked |= known.is_some();
         known
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<BatchOutcome> {
         let number = self.number;
-        let polled = self.shared.poll(context, |slot, _| outcome(slot, number));
+        let polled = self.shared.poll(context, |member, _| outcome(member, number));
         self.asked |= polled.is_ready();
         polled
     }

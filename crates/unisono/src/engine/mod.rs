@@ -13,7 +13,8 @@
 //! | | |
 //! |---|---|
 //! | `state` | everything behind the lock |
-//! | `slot` | one member: the core's state, and who waits for what |
+//! | `slot` | what it holds: the core's state, and who waits for what |
+//! | `membership` | the member of a group in a slot |
 //! | `outcomes` | what becomes of messages under way |
 //! | `outbox` | what is sent, in runs |
 //! | `seat`, `turn` | what is received, and by whom |
@@ -21,6 +22,7 @@
 //! | `background` | the thread that sits when nobody else does |
 
 mod background;
+mod membership;
 mod outbox;
 mod outcomes;
 mod park;
@@ -29,15 +31,17 @@ mod slot;
 mod state;
 mod turn;
 
-pub(crate) use outbox::Reach;
-pub(crate) use slot::{Interest, Slot};
+pub(crate) use membership::{Interest, Membership};
 
 use crate::error::OpenError;
 use crate::reach::{Place, Seeds, multicast_address};
+use outbox::Reach;
 use park::Parker;
 use seat::Seat;
+use slot::{Occupant, Slot};
 use state::State;
 use std::io;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -67,7 +71,7 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
 /// What an attempt came to.
-pub(crate) enum Attempt<T> {
+pub(crate) enum Attempt<T, I = Interest> {
     /// That is it.
     Done(T),
     /// That is it, and what it gave the core may wait for more to go along.
@@ -77,7 +81,7 @@ pub(crate) enum Attempt<T> {
     /// The core was given something, and it is to be tried again at once.
     Given,
     /// Try again when there is this.
-    Wait(Interest),
+    Wait(I),
 }
 
 /// How a group is found.
@@ -88,11 +92,12 @@ pub(crate) struct Way {
     pub(crate) needs_multicast: bool,
 }
 
-/// A member's slot in its engine, kept as long as anyone may ask for something.
-pub(crate) struct Shared {
+/// A slot in an engine, kept as long as anyone may ask for something.
+pub(crate) struct Shared<O: Occupant = Membership> {
     engine: Arc<Engine>,
     index: usize,
     spin: Duration,
+    occupant: PhantomData<fn() -> O>,
 }
 
 impl Engine {
@@ -174,11 +179,12 @@ impl Engine {
             }
             Err(_) => None,
         };
-        let index = state.insert(group, Reach { multicast, seeds: way.seeds });
+        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
+        let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
         self.settle(&mut state, now);
         self.arrange(&mut state, now, false);
         self.unlock(state);
-        Ok(Shared { engine: self.clone(), index, spin })
+        Ok(Shared { engine: self.clone(), index, spin, occupant: PhantomData })
     }
 
     /// Nanoseconds since a little before the engine began.
@@ -261,15 +267,15 @@ impl Engine {
     }
 
     /// Sleeps until woken or until then, while somebody else sits.
-    fn stand<'a>(
+    fn stand<'a, O: Occupant>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         index: usize,
-        interest: Interest,
+        interest: O::Interest,
         until: Time,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
         let (parker, waker) = Parker::mine();
-        state.slot(index).register(interest, &waker);
+        state.occupant::<O>(index).register(interest, &waker);
         state.turn.claim(parker.clone());
         if state.turn.background_sits() {
             self.ring(&mut state);
@@ -289,20 +295,20 @@ impl Engine {
     /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
     /// the calling thread has the seat, and leaves it when it is done; whoever sits next is soon enough then for what
     /// follows from events that were taken.
-    fn attempt<T>(
+    fn attempt<T, O: Occupant>(
         &self,
         state: &mut State,
         index: usize,
         now: Time,
         leaves: bool,
-        attempt: &mut impl FnMut(&mut Slot, Time) -> Attempt<T>,
-    ) -> Result<T, Interest> {
+        attempt: &mut impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Result<T, O::Interest> {
         loop {
             self.settle(state, now);
-            let tried = attempt(state.slot(index), now);
+            let tried = attempt(state.occupant(index), now);
             match tried {
                 Attempt::Wait(interest) => {
-                    if !state.touch_if_events_matter(index) || state.lacks_room() {
+                    if !state.touch_if_unserved(index) || state.lacks_room() {
                         return Err(interest);
                     }
                 }
@@ -313,7 +319,7 @@ impl Engine {
                 }
                 Attempt::Taken(done) => {
                     let soon = (leaves || state.turn.is_vacant()) && !state.turn.claimed();
-                    if state.touch_if_events_matter(index) && !soon {
+                    if state.touch_if_unserved(index) && !soon {
                         self.settle(state, now);
                     }
                     return Ok(done);
@@ -335,19 +341,19 @@ impl Engine {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl<O: Occupant> std::fmt::Debug for Shared<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "member {} at {}", self.index, self.engine.address)
+        write!(f, "number {} at {}", self.index, self.engine.address)
     }
 }
 
-impl Shared {
+impl<O: Occupant> Shared<O> {
     /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits
     /// for the one who does.
     pub(crate) fn block<T>(
         &self,
         timeout: Option<Duration>,
-        mut attempt: impl FnMut(&mut Slot, Time) -> Attempt<T>,
+        mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
         let engine = &*self.engine;
         let mut now = engine.now();
@@ -362,7 +368,7 @@ impl Shared {
                     seat = seat.or_else(|| state.turn.take(now, false));
                     let risen = match &mut seat {
                         Some(seat) => engine.sit(state, seat, now, until, self.spin),
-                        None => engine.stand(state, self.index, interest, until),
+                        None => engine.stand::<O>(state, self.index, interest, until),
                     };
                     (state, now) = risen.unwrap_or_else(|| (engine.lock(), engine.now()));
                 }
@@ -380,7 +386,7 @@ impl Shared {
     pub(crate) fn poll<T>(
         &self,
         context: &mut Context<'_>,
-        mut attempt: impl FnMut(&mut Slot, Time) -> Attempt<T>,
+        mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
         let now = engine.now();
@@ -388,7 +394,7 @@ impl Shared {
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
-                state.slot(self.index).register(interest, context.waker());
+                state.occupant::<O>(self.index).register(interest, context.waker());
                 state.turn.await_as_task();
                 Poll::Pending
             }
@@ -398,43 +404,42 @@ impl Shared {
         polled
     }
 
-    /// Does something with the member that needs no waiting.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Slot, Time) -> T) -> T {
+    /// Does something that needs no waiting.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let now = engine.now();
         let mut state = engine.lock();
-        let result = act(state.slot(self.index), now);
+        let result = act(state.occupant(self.index), now);
         engine.finish(state, self.index, now);
         result
     }
 
-    /// No handle is left: the member leaves in the background. False if the engine is broken.
-    pub(crate) fn abandon(&self) -> bool {
-        self.end(Slot::abandon)
-    }
-
-    /// Nobody will ask what became of the messages that end with this number.
-    pub(crate) fn forget(&self, number: MessageNumber) {
-        if let Some(mut state) = self.engine.lock_unless_broken() {
-            state.slot(self.index).outcomes.forget(number);
-        }
-    }
-
-    fn end(&self, act: impl FnOnce(&mut Slot, Time)) -> bool {
+    fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
-        act(state.slot(self.index), now);
+        act(state.occupant(self.index), now);
         self.engine.finish(state, self.index, now);
         true
     }
 }
 
-impl Drop for Shared {
+impl Shared {
+    /// No handle is left: the member leaves in the background. False if the engine is broken.
+    pub(crate) fn abandon(&self) -> bool {
+        self.end(Membership::abandon)
+    }
+
+    /// Nobody will ask what became of the messages that end with this number.
+    pub(crate) fn forget(&self, number: MessageNumber) {
+        if let Some(mut state) = self.engine.lock_unless_broken() {
+            state.occupant::<Membership>(self.index).outcomes.forget(number);
+        }
+    }
+}
+
+impl<O: Occupant> Drop for Shared<O> {
     fn drop(&mut self) {
-        self.end(|slot, now| {
-            slot.abandon(now);
-            slot.unreferenced = true;
-        });
+        self.end(O::release);
     }
 }
 

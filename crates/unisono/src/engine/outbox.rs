@@ -7,7 +7,7 @@ use crate::reach::Seeds;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use unisono_core::{Destination, Group, Time};
+use unisono_core::Time;
 use unisono_udp::{Progress, Socket};
 
 /// Most bytes of a run.
@@ -22,7 +22,19 @@ pub(crate) struct Reach {
     pub(crate) seeds: Seeds,
 }
 
-/// Sends what groups have to send.
+/// What has datagrams to send, and knows the addresses of those who are to have them.
+pub(crate) trait Source {
+    /// Whom a datagram is for.
+    type Destination: Copy + PartialEq;
+
+    /// Writes the next datagram.
+    fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Self::Destination>;
+
+    /// Appends the addresses that a datagram for this destination goes to from the address `own`.
+    fn resolve(&self, destination: Self::Destination, own: SocketAddr, addresses: &mut Vec<SocketAddr>);
+}
+
+/// Sends what the cores have to send.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     socket: Arc<Socket>,
@@ -60,21 +72,21 @@ impl Outbox {
         }
     }
 
-    /// Sends everything that `group` has to send now, as far as there is room.
-    pub(crate) fn drain(&mut self, group: &mut Group, reach: &Reach, now: Time) {
+    /// Sends everything that `source` has to send now, as far as there is room.
+    pub(crate) fn drain<S: Source>(&mut self, source: &mut S, now: Time) {
         let mut destination = None;
         while self.unsent.is_empty()
-            && let Some(next) = group.poll_transmit(now, &mut self.datagram)
+            && let Some(next) = source.transmit(now, &mut self.datagram)
         {
             if destination != Some(next) || !self.takes() {
-                self.send(destination, group, reach);
+                self.send(destination, source);
                 destination = Some(next);
                 self.segment_bytes = self.datagram.len();
             }
             self.complete = self.datagram.len() < self.segment_bytes;
             self.run.extend_from_slice(&self.datagram);
         }
-        self.send(destination, group, reach);
+        self.send(destination, source);
     }
 
     /// There is no room to send.
@@ -100,24 +112,10 @@ impl Outbox {
             && self.run.len() + self.datagram.len() <= RUN_BYTES_MAX
     }
 
-    fn send(&mut self, destination: Option<Destination>, group: &Group, reach: &Reach) {
+    fn send<S: Source>(&mut self, destination: Option<S::Destination>, source: &S) {
+        let Some(destination) = destination else { return };
         self.addresses.clear();
-        match destination {
-            None => return,
-            Some(Destination::Address(address)) => self.addresses.push(address),
-            Some(Destination::Everyone) => {
-                let audience = group.audience();
-                self.addresses.extend(reach.multicast.filter(|_| audience.multicast));
-                self.addresses.extend_from_slice(&audience.addresses);
-            }
-            Some(Destination::Multicast) => self.addresses.extend(reach.multicast),
-            Some(Destination::Rendezvous) if reach.seeds.is_empty() => self.addresses.extend(reach.multicast),
-            Some(Destination::Rendezvous) => {
-                self.addresses.extend(reach.seeds.refresh());
-                let own = self.socket.address();
-                self.addresses.retain(|address| *address != own);
-            }
-        }
+        source.resolve(destination, self.socket.address(), &mut self.addresses);
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {

@@ -1,234 +1,86 @@
-//! One member of one group, as the engine holds it: the core's state, and who in this process waits for what.
+//! What an engine holds and serves for this process: one core's state, and who waits for what.
 
-use super::outbox::{Outbox, Reach};
-use super::outcomes::Outcomes;
-use super::park::WaitList;
-use crate::error::Ended;
-use bytes::Bytes;
-use std::collections::VecDeque;
+use super::membership::Membership;
+use super::outbox::Outbox;
+use bytes::BytesMut;
+use std::net::SocketAddr;
 use std::task::Waker;
-use std::time::Duration;
-use unisono_core::{Event, Group, GroupTag, LeaveError, MessageNumber, Phase, Time};
-
-/// How long a leave may take.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
-
-/// How long the order may stand still because nobody here receives, until those who wait to send are told.
-const STANDSTILL_MAX: Duration = Duration::from_secs(5);
-
-/// Something a thread or a task can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interest {
-    /// An event, or the end of them.
-    Event,
-    /// Room in the window, or another phase.
-    Progress,
-    /// What became of the messages that end with this number.
-    Outcome(MessageNumber),
-}
+use unisono_core::Time;
 
 /// See the module.
-pub(crate) struct Slot {
-    pub(crate) group: Group,
-    pub(crate) tag: GroupTag,
-    pub(crate) reach: Reach,
-    /// Events taken from the core to see whether there are any; at most two.
-    peeked: VecDeque<Event>,
-    ended: Option<Ended>,
-    /// Since when the events that nobody here takes have kept the order from going on.
-    stops_order: Option<Time>,
-    not_receiving: bool,
-    pub(crate) outcomes: Outcomes,
-    events: WaitList,
-    progress: WaitList,
-    phase: Phase,
-    /// The core changed since it was last served.
-    pub(crate) dirty: bool,
-    /// Bytes submitted and not yet sent, so that more may go along.
-    pub(crate) gathered_bytes: usize,
-    /// When the engine's timer for this slot is set.
-    pub(crate) armed: Time,
-    /// Nobody here wants events.
-    pub(crate) ignoring: bool,
-    /// No handle is left: the member leaves.
-    abandoned: bool,
-    /// When it is out at the latest, once it leaves.
-    out_by: Option<Time>,
-    overdue: bool,
-    /// Neither handles nor tickets are left.
-    pub(crate) unreferenced: bool,
+pub(crate) enum Slot {
+    /// A member of a group.
+    Membership(Box<Membership>),
+}
+
+/// What a slot may hold, as those see it who have a handle to it.
+pub(crate) trait Occupant {
+    /// Something a thread or a task can wait for.
+    type Interest: Copy;
+
+    /// The occupant of this slot, if it is of this kind.
+    fn of(slot: &mut Slot) -> Option<&mut Self>;
+
+    /// Wakes `waker` when what it waits for may be there.
+    fn register(&mut self, interest: Self::Interest, waker: &Waker);
+
+    /// A handle is gone.
+    fn release(&mut self, now: Time);
 }
 
 impl Slot {
-    pub(crate) fn new(group: Group, reach: Reach) -> Slot {
-        Slot {
-            tag: group.tag(),
-            phase: group.phase(),
-            group,
-            reach,
-            peeked: VecDeque::new(),
-            ended: None,
-            stops_order: None,
-            not_receiving: false,
-            outcomes: Outcomes::default(),
-            events: WaitList::default(),
-            progress: WaitList::default(),
-            dirty: false,
-            gathered_bytes: 0,
-            armed: Time::NEVER,
-            ignoring: false,
-            abandoned: false,
-            out_by: None,
-            overdue: false,
-            unreferenced: false,
+    pub(crate) fn handle(&mut self, now: Time, from: SocketAddr, by_multicast: bool, datagram: BytesMut) {
+        match (self, by_multicast) {
+            (Slot::Membership(member), true) => member.group.handle_multicast(now, from, datagram),
+            (Slot::Membership(member), false) => member.group.handle_datagram(now, from, datagram),
         }
     }
 
-    /// The next event; nothing if there is none now. What the core says beside the stream is noted here.
-    pub(crate) fn event(&mut self) -> Option<Event> {
-        let event = self.peeked.pop_front().or_else(|| self.group.poll_event())?;
-        (self.stops_order, self.not_receiving) = (None, false);
-        match event {
-            Event::Gone => {
-                self.ended.get_or_insert(Ended::Left);
-                return None;
-            }
-            Event::Excluded { epoch } => {
-                self.ended.get_or_insert(Ended::Excluded { epoch });
-            }
-            _ => {}
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Slot::Membership(member) => member.group.handle_timeout(now),
         }
-        Some(event)
-    }
-
-    /// Why there are no more events, if there are none.
-    pub(crate) fn end(&self) -> Option<Ended> {
-        self.ended.or((self.phase == Phase::Gone || self.overdue).then_some(Ended::Left))
-    }
-
-    /// The next event, which stays where it is.
-    pub(crate) fn peek(&mut self) -> Option<&Event> {
-        if self.peeked.is_empty() {
-            self.peeked.extend(self.group.poll_event());
-        }
-        self.peeked.front()
     }
 
     /// Sends what there is to send, and finds out who need not wait any longer.
     pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
-        self.gathered_bytes = 0;
-        outbox.drain(&mut self.group, &self.reach, now);
-        let mut progress = false;
-        while let Some((number, outcome)) = self.group.poll_sent() {
-            wakes.extend(self.outcomes.resolve(number, outcome));
-            progress = true;
+        match self {
+            Slot::Membership(member) => member.serve(now, outbox, wakes),
         }
-        let phase = self.group.phase();
-        let overdue = phase != Phase::Gone && self.out_by.is_some_and(|limit| limit <= now);
-        if phase != self.phase || overdue != self.overdue {
-            (self.phase, self.overdue) = (phase, overdue);
-            progress = true;
-            if phase == Phase::Gone || overdue {
-                self.outcomes.give_up(wakes);
-                self.events.wake(wakes);
-            }
-        }
-        if self.note_standstill(now) {
-            self.outcomes.wake_all(wakes);
-            progress = true;
-        }
-        if progress {
-            self.progress.wake(wakes);
-        }
-        if self.take_for_others(now, wakes) {
-            outbox.drain(&mut self.group, &self.reach, now);
-        }
-    }
-
-    /// Whether it has just turned out that nobody here receives.
-    fn note_standstill(&mut self, now: Time) -> bool {
-        if !self.group.own_events_stop_the_order() {
-            (self.stops_order, self.not_receiving) = (None, false);
-            return false;
-        }
-        let since = *self.stops_order.get_or_insert(now);
-        let before = std::mem::replace(&mut self.not_receiving, since + STANDSTILL_MAX <= now);
-        self.not_receiving && !before
-    }
-
-    /// The events that nobody here takes keep the order from going on, and have for long.
-    pub(crate) fn is_not_receiving(&self) -> bool {
-        self.not_receiving
-    }
-
-    /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of
-    /// them, and the leave, for a member that was abandoned. Returns whether that was anything.
-    fn take_for_others(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
-        let mut taken = self.abandoned && self.depart(now);
-        if self.abandoned || self.ignoring {
-            while self.event().is_some() {
-                taken = true;
-            }
-        } else if !self.events.is_empty() && self.peeked.is_empty() && self.peek().is_some() {
-            self.events.wake(wakes);
-            taken = true;
-        }
-        taken
-    }
-
-    /// Begins to leave, which takes so long at most.
-    pub(crate) fn leave(&mut self, now: Time, goodbye: Bytes) -> Result<(), LeaveError> {
-        self.group.leave(now, goodbye)?;
-        self.out_by.get_or_insert(now + LEAVE_MAX);
-        Ok(())
-    }
-
-    /// No handle is left: it leaves as soon as it can.
-    pub(crate) fn abandon(&mut self, now: Time) {
-        self.abandoned = true;
-        self.out_by.get_or_insert(now + LEAVE_MAX);
-    }
-
-    fn depart(&mut self, now: Time) -> bool {
-        let inside = matches!(self.phase, Phase::Member | Phase::Resetting);
-        inside && self.leave(now, Bytes::new()).is_ok()
-    }
-
-    /// It wanted to leave, and nobody confirmed that in time.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.overdue
-    }
-
-    /// Wakes `waker` when what it waits for may be there.
-    pub(crate) fn register(&mut self, interest: Interest, waker: &Waker) {
-        match interest {
-            Interest::Event => self.events.register(waker),
-            Interest::Progress => self.progress.register(waker),
-            Interest::Outcome(number) => self.outcomes.register(number, waker),
-        }
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
     }
 
     /// When it has to be looked at again.
     pub(crate) fn deadline(&self) -> Time {
-        if self.is_out() {
-            return Time::NEVER;
+        match self {
+            Slot::Membership(member) => member.deadline(),
         }
-        let core = self.group.poll_timeout().map_or(Time::NEVER, |(time, _)| time);
-        let standstill = self.stops_order.filter(|_| !self.not_receiving).map(|since| since + STANDSTILL_MAX);
-        core.min(self.out_by.unwrap_or(Time::NEVER)).min(standstill.unwrap_or(Time::NEVER))
     }
 
-    /// It has nothing to do with its group any more.
+    /// What was taken from it or passed over is a reason to serve it.
+    pub(crate) fn is_unserved(&self) -> bool {
+        match self {
+            Slot::Membership(member) => member.group.events_matter(),
+        }
+    }
+
+    /// It has nothing to do with anybody elsewhere any more.
     pub(crate) fn is_out(&self) -> bool {
-        self.phase == Phase::Gone || self.overdue || (self.abandoned && self.phase == Phase::Locating)
+        match self {
+            Slot::Membership(member) => member.is_out(),
+        }
     }
 
     /// Nobody here needs it either.
     pub(crate) fn is_finished(&self) -> bool {
-        self.unreferenced && self.is_out()
+        match self {
+            Slot::Membership(member) => member.is_finished(),
+        }
+    }
+
+    /// The multicast address it is no longer reached at, once it is out.
+    pub(crate) fn fall_silent(&mut self) -> Option<SocketAddr> {
+        match self {
+            Slot::Membership(member) => member.reach.multicast.take(),
+        }
     }
 }

@@ -1,19 +1,19 @@
-//! What an engine knows, behind its lock: the members, their timers, and who sits.
+//! What an engine knows, behind its lock: its slots, their timers, and who sits.
 
-use super::outbox::{Outbox, Reach};
+use super::outbox::Outbox;
 use super::seat::{LISTENERS, Received, Seat, Sockets, UNICAST};
-use super::slot::Slot;
+use super::slot::{Occupant, Slot};
 use super::turn::Turn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::task::Waker;
-use unisono_core::{Group, GroupTag, Time, wire};
+use unisono_core::{GroupTag, Time, wire};
 use unisono_udp::Socket;
 
 /// See the module.
 pub(crate) struct State {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Entry>>,
     by_tag: BTreeMap<GroupTag, usize>,
     /// Never later than the deadline of the slot; found out when it is over.
     timers: BTreeSet<(Time, usize)>,
@@ -32,14 +32,24 @@ pub(crate) struct State {
     /// The bell was rung and nobody has silenced it yet.
     pub(crate) rung: bool,
     /// Slots in use.
-    members: usize,
+    occupied: usize,
     /// The background thread has ended.
     pub(crate) closed: bool,
 }
 
+/// A slot, and what the engine notes of it.
+struct Entry {
+    slot: Slot,
+    tag: GroupTag,
+    /// Its core changed since it was last served.
+    dirty: bool,
+    /// When the engine's timer for it is set.
+    armed: Time,
+}
+
 struct Listener {
     key: u64,
-    groups: usize,
+    users: usize,
 }
 
 impl State {
@@ -57,7 +67,7 @@ impl State {
             wakes: Vec::new(),
             turn: Turn::new(seat),
             rung: false,
-            members: 0,
+            occupied: 0,
             closed: false,
         }
     }
@@ -66,9 +76,9 @@ impl State {
         self.by_tag.contains_key(&tag)
     }
 
-    /// No members, not even ones on their way out.
+    /// Nobody, not even a member on its way out.
     pub(crate) fn is_empty(&self) -> bool {
-        self.members == 0
+        self.occupied == 0
     }
 
     /// Whoever sits has to look at this again before it would by itself.
@@ -78,10 +88,10 @@ impl State {
             || self.turn.lacks(&self.sockets, self.lacks_room())
     }
 
-    /// Listens to the address for one group more.
+    /// Listens to the address for one user more.
     pub(crate) fn listen(&mut self, address: SocketAddrV4, interface: Ipv4Addr) -> std::io::Result<()> {
         if let Some(listener) = self.listeners.get_mut(address.ip()) {
-            listener.groups += 1;
+            listener.users += 1;
             return Ok(());
         }
         let own = match self.own_address {
@@ -90,7 +100,7 @@ impl State {
         };
         let (socket, key) = (Socket::listen(address, interface, own)?, self.next_key);
         self.next_key += 1;
-        self.listeners.insert(*address.ip(), Listener { key, groups: 1 });
+        self.listeners.insert(*address.ip(), Listener { key, users: 1 });
         Arc::make_mut(&mut self.sockets).insert(key, Arc::new(socket));
         Ok(())
     }
@@ -98,48 +108,49 @@ impl State {
     fn hush(&mut self, address: Option<SocketAddr>) {
         let Some(SocketAddr::V4(address)) = address else { return };
         let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
-        listener.groups -= 1;
-        if listener.groups == 0 {
+        listener.users -= 1;
+        if listener.users == 0 {
             Arc::make_mut(&mut self.sockets).remove(&listener.key);
             self.listeners.remove(address.ip());
         }
     }
 
-    /// Takes a member in; returns its index.
-    pub(crate) fn insert(&mut self, group: Group, reach: Reach) -> usize {
-        let slot = Slot::new(group, reach);
+    /// Takes somebody in who is told of datagrams with this tag; returns the index.
+    pub(crate) fn insert(&mut self, tag: GroupTag, slot: Slot) -> usize {
         let index = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.by_tag.insert(slot.tag, index);
-        self.slots[index] = Some(slot);
-        self.members += 1;
+        self.by_tag.insert(tag, index);
+        self.slots[index] = Some(Entry { slot, tag, dirty: false, armed: Time::NEVER });
+        self.occupied += 1;
         self.touch(index);
         index
     }
 
-    /// The slot of a handle, which keeps it alive.
-    pub(crate) fn slot(&mut self, index: usize) -> &mut Slot {
-        self.slots[index].as_mut().unwrap_or_else(|| unreachable!("a handle keeps its slot"))
+    /// Whom a handle is for, which keeps the slot alive.
+    pub(crate) fn occupant<O: Occupant>(&mut self, index: usize) -> &mut O {
+        let entry = self.slots[index].as_mut();
+        entry
+            .and_then(|entry| O::of(&mut entry.slot))
+            .unwrap_or_else(|| unreachable!("a handle keeps its slot"))
     }
 
-    /// Events were taken, or passed over, from which something may follow as soon as the slot is served. Returns
-    /// whether.
-    pub(crate) fn touch_if_events_matter(&mut self, index: usize) -> bool {
-        let matters = self.slot(index).group.events_matter();
-        if matters {
+    /// What was taken from the slot, or passed over, may be a reason to serve it. Returns whether it is.
+    pub(crate) fn touch_if_unserved(&mut self, index: usize) -> bool {
+        let unserved = self.slots[index].as_ref().is_some_and(|entry| entry.slot.is_unserved());
+        if unserved {
             self.touch(index);
         }
-        matters
+        unserved
     }
 
     /// Its core was given something: it has to be served.
     pub(crate) fn touch(&mut self, index: usize) {
-        if let Some(slot) = &mut self.slots[index]
-            && !slot.dirty
+        if let Some(entry) = &mut self.slots[index]
+            && !entry.dirty
         {
-            slot.dirty = true;
+            entry.dirty = true;
             self.dirty.push(index);
         }
     }
@@ -150,7 +161,7 @@ impl State {
         self.turn.sleep(seat, &self.sockets, lacks_room, until);
     }
 
-    /// Gives each datagram to the member it is for.
+    /// Gives each datagram to the slot it is for.
     pub(crate) fn take_in(&mut self, now: Time, inbox: &mut Vec<Received>) {
         for Received { from, by_multicast, datagram } in inbox.drain(..) {
             let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
@@ -160,11 +171,8 @@ impl State {
             if from == self.own_address {
                 continue;
             }
-            if let Some(slot) = &mut self.slots[index] {
-                match by_multicast {
-                    true => slot.group.handle_multicast(now, from, datagram),
-                    false => slot.group.handle_datagram(now, from, datagram),
-                }
+            if let Some(entry) = &mut self.slots[index] {
+                entry.slot.handle(now, from, by_multicast, datagram);
             }
             self.touch(index);
         }
@@ -180,18 +188,18 @@ impl State {
             && time <= now
         {
             self.timers.pop_first();
-            if let Some(slot) = &mut self.slots[index] {
-                slot.armed = Time::NEVER;
-                if slot.deadline() <= now {
-                    slot.group.handle_timeout(now);
+            if let Some(entry) = &mut self.slots[index] {
+                entry.armed = Time::NEVER;
+                if entry.slot.deadline() <= now {
+                    entry.slot.handle_timeout(now);
                 }
             }
             self.touch(index);
         }
         while let Some(index) = self.dirty.pop() {
-            if let Some(slot) = &mut self.slots[index] {
-                slot.dirty = false;
-                slot.serve(now, &mut self.outbox, &mut self.wakes);
+            if let Some(entry) = &mut self.slots[index] {
+                entry.dirty = false;
+                entry.slot.serve(now, &mut self.outbox, &mut self.wakes);
             }
             self.arm(index);
             self.retire(index);
@@ -200,28 +208,28 @@ impl State {
 
     /// Sets the slot's timer if it has to run earlier than it is set.
     fn arm(&mut self, index: usize) {
-        if let Some(slot) = &mut self.slots[index] {
-            let deadline = slot.deadline();
-            if deadline < slot.armed {
-                self.timers.remove(&(slot.armed, index));
+        if let Some(entry) = &mut self.slots[index] {
+            let deadline = entry.slot.deadline();
+            if deadline < entry.armed {
+                self.timers.remove(&(entry.armed, index));
                 self.timers.insert((deadline, index));
-                slot.armed = deadline;
+                entry.armed = deadline;
             }
         }
     }
 
-    /// Lets go of a member whose life is over, and of its slot when no handle is left.
+    /// Lets go of somebody who is out, and of the slot when no handle is left.
     fn retire(&mut self, index: usize) {
-        let Some(slot) = self.slots[index].as_mut().filter(|slot| slot.is_out()) else { return };
-        let finished = slot.is_finished();
-        if self.by_tag.get(&slot.tag) == Some(&index) {
-            self.by_tag.remove(&slot.tag);
-            let address = slot.reach.multicast.take();
+        let Some(entry) = self.slots[index].as_mut().filter(|entry| entry.slot.is_out()) else { return };
+        let finished = entry.slot.is_finished();
+        if self.by_tag.get(&entry.tag) == Some(&index) {
+            self.by_tag.remove(&entry.tag);
+            let address = entry.slot.fall_silent();
             self.hush(address);
         }
-        if finished && let Some(slot) = self.slots[index].take() {
-            self.timers.remove(&(slot.armed, index));
-            self.members -= 1;
+        if finished && let Some(entry) = self.slots[index].take() {
+            self.timers.remove(&(entry.armed, index));
+            self.occupied -= 1;
         }
     }
 
