@@ -12,7 +12,7 @@ use crate::plan::{Beginning, Plan, Profile, name};
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
-use crate::world::{Birth, Cue, World};
+use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, World};
 use std::io::Write;
 use unisono_core::{Entry, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
@@ -41,7 +41,7 @@ mod part {
 
 /// A run of one plan.
 pub(crate) struct Director {
-    pub(super) world: World,
+    pub(super) world: World<GroupSide>,
     pub(super) plan: Plan,
     /// What applications draw from; faults draw apart.
     pub(super) whims: Random,
@@ -73,11 +73,12 @@ impl Director {
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let network = Network::new(plan.places, plan.weather.clone(), fork());
+        let common = GroupCommon::new(plan.config.history_messages);
         let judge = Judge::new(properties::all(&Terms { config: plan.config.clone() }));
         let mut recorder = Recorder::new(judge, trace);
         recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
-            world: World::new(plan.places, plan.config.history_messages, network, recorder, fork()),
+            world: World::new(plan.places, common, network, recorder, fork()),
             whims: fork(),
             fates: fork(),
             ongoing: Vec::new(),
@@ -171,7 +172,7 @@ impl Director {
         if self.world.resident(process).is_some_and(|resident| !resident.is_over) {
             return;
         }
-        if self.world.resident(process).is_some_and(|resident| is_serving(resident.group.phase()))
+        if self.world.resident(process).is_some_and(|resident| is_serving(resident.side.group.phase()))
             && self.whims.chance(0.9)
         {
             self.world.cue(200 * MILLISECOND, Cue::Start { process: process as u16 });
@@ -188,8 +189,7 @@ impl Director {
         };
         let birth = Birth {
             name: name(process, self.plan.long_names),
-            entry,
-            settings: Settings { transport, ..self.plan.settings.clone() },
+            side: GroupBirth { entry, settings: Settings { transport, ..self.plan.settings.clone() } },
             gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },
             events_first: self.whims.chance(0.5),
             planted: self.planted,
@@ -238,8 +238,8 @@ impl Director {
         // While somebody comes or goes, the core must be enough for the view before and the one after.
         let is_passing = |place: usize| {
             self.world.resident(place).is_some_and(|resident| {
-                let is_settled = resident.marks.accepted == resident.marks.received;
-                resident.group.phase() != Phase::Gone && !(self.is_member(place) && is_settled)
+                let is_settled = resident.side.marks.accepted == resident.side.marks.received;
+                resident.side.group.phase() != Phase::Gone && !(self.is_member(place) && is_settled)
             })
         };
         let passing = (0..self.plan.places).filter(|place| is_passing(*place)).count();
@@ -278,7 +278,7 @@ impl Director {
         let is_part = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
-            .filter(|resident| is_part(resident.group.phase()));
+            .filter(|resident| is_part(resident.side.group.phase()));
         if matches!(self.plan.config.quorum, Quorum::AtLeast(least) if usize::from(least) * 2 <= self.plan.members)
         {
             // Halves may have parted in the middle of a reset, each waiting for somebody who is in the other.
@@ -299,8 +299,8 @@ impl Director {
         }
         let mut views = vec![latest.clone()];
         for resident in parts {
-            views.push(resident.group.info().members.iter().map(|member| member.uid).collect());
-            views.push(resident.view.clone());
+            views.push(resident.side.group.info().members.iter().map(|member| member.uid).collect());
+            views.push(resident.side.view.clone());
         }
         views.iter().filter(|view| !view.is_empty()).all(|view| self.has_quorum(view))
             && (0..self.plan.places).any(|place| self.is_member(place))
@@ -331,14 +331,14 @@ impl Director {
 
     /// The place has a living member.
     pub(super) fn is_member(&self, process: usize) -> bool {
-        let phase = self.world.resident(process).map(|resident| resident.group.phase());
+        let phase = self.world.resident(process).map(|resident| resident.side.group.phase());
         matches!(phase, Some(Phase::Member | Phase::Resetting))
     }
 
     fn is_leaving(&self, uid: Uid) -> bool {
         (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
-            .any(|resident| resident.uid == uid && resident.group.phase() == Phase::Leaving)
+            .any(|resident| resident.uid == uid && resident.side.group.phase() == Phase::Leaving)
     }
 
     /// The latest view that a living member holds.
@@ -346,7 +346,7 @@ impl Director {
         (0..self.plan.places)
             .filter(|place| self.is_member(*place))
             .filter_map(|place| self.world.resident(place))
-            .map(|resident| resident.group.info())
+            .map(|resident| resident.side.group.info())
             .max_by_key(|info| (info.epoch, info.expected))
     }
 

@@ -9,7 +9,7 @@ use crate::network::{Network, Traffic, Weather};
 use crate::plan::name;
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::recorder::Recorder;
-use crate::world::{Birth, Cue, Tidings, World};
+use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, Tidings, World};
 use serde::Serialize;
 use thiserror::Error;
 use unisono_core::{ConfigError, Entry, GroupConfig, Random, Settings, Transport};
@@ -140,7 +140,7 @@ impl Cost {
 }
 
 struct Stage<'a> {
-    world: World,
+    world: World<GroupSide>,
     config: GroupConfig,
     settings: Settings,
     members: u16,
@@ -158,7 +158,8 @@ impl Stage<'_> {
         let mut fork = || Random::from_u64(random.next_u64());
         let recorder = Recorder::new(Judge::new(properties::all(&Terms { config: config.clone() })), None);
         let network = Network::new(members.into(), Weather::calm(), fork());
-        let world = World::new(members.into(), config.history_messages, network, recorder, fork());
+        let common = GroupCommon::new(config.history_messages);
+        let world = World::new(members.into(), common, network, recorder, fork());
         Stage { world, config, settings, members, progress }
     }
 
@@ -184,8 +185,7 @@ impl Stage<'_> {
     fn start(&mut self, member: u16, entry: Entry) -> Result<(), GrowthError> {
         let birth = Birth {
             name: name(member.into(), false),
-            entry,
-            settings: self.settings.clone(),
+            side: GroupBirth { entry, settings: self.settings.clone() },
             gain: 0,
             events_first: true,
             planted: None,
@@ -227,7 +227,7 @@ impl Stage<'_> {
 
     fn longest_history(&self) -> usize {
         let residents = (0..self.members).filter_map(|member| self.world.resident(member.into()));
-        residents.map(|resident| resident.group.marks().history).max().unwrap_or(0)
+        residents.map(|resident| resident.side.group.marks().history).max().unwrap_or(0)
     }
 
     fn broken(&self) -> Option<GrowthError> {

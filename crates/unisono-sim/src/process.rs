@@ -1,19 +1,18 @@
-//! A simulated process: a place with an address, where one life of a member follows the other.
+//! A simulated process: a place with an address, where one life follows the other.
 //!
 //! A process that crashes forgets everything; what starts there next is a stranger with a new uid. A process that is
 //! paused knows nothing of it: datagrams pile up in its socket, and its clock has gone on when it wakes.
 
 use crate::clock::Clock;
 use crate::network::{DatagramId, Path};
-use crate::record::{Epoch, Life};
+use crate::record::Life;
 use bytes::BytesMut;
-use unisono_core::{Group, Marks, Time, Uid};
+use unisono_core::{Time, Uid};
 
-/// One place.
-#[derive(Default)]
-pub(crate) struct Process {
+/// One place, for lives of one kind.
+pub(crate) struct Process<S> {
     /// Who lives here now.
-    pub(crate) resident: Option<Resident>,
+    pub(crate) resident: Option<Resident<S>>,
     pub(crate) is_paused: bool,
     /// When it goes on, if it is paused.
     pub(crate) resumes_at: u64,
@@ -28,25 +27,32 @@ pub(crate) struct Process {
 /// Most datagrams that wait in the socket of a paused process.
 pub(crate) const SOCKET_DATAGRAMS_MAX: usize = 256;
 
-/// One life of a member.
-pub(crate) struct Resident {
+impl<S> Default for Process<S> {
+    fn default() -> Process<S> {
+        Process {
+            resident: None,
+            is_paused: false,
+            resumes_at: 0,
+            socket: Vec::new(),
+            timer: None,
+            deadline: Time::default(),
+        }
+    }
+}
+
+/// One life.
+pub(crate) struct Resident<S> {
     pub(crate) life: Life,
     pub(crate) uid: Uid,
-    pub(crate) group: Group,
+    /// Its side of the protocol.
+    pub(crate) side: S,
     pub(crate) clock: Clock,
-    /// Its marks as last recorded, and the epoch they are of.
-    pub(crate) marks: Marks,
-    pub(crate) epoch: Epoch,
-    /// The counter of that epoch.
-    pub(crate) counter: u64,
-    /// The view that its application knows.
-    pub(crate) view: Vec<Uid>,
     /// Its application takes no events before this moment.
     pub(crate) takes_events_from: u64,
     /// Its application takes events before its datagrams leave, not after.
     pub(crate) events_first: bool,
     pub(crate) doom: Option<Doom>,
-    /// Its stream has ended: excluded, gone, or never let in.
+    /// It is over with it, though nothing ended it: a member whose stream has ended.
     pub(crate) is_over: bool,
 }
 

@@ -408,7 +408,7 @@ macro_rules! kinds {
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
 
             /// Its bit.
-            pub const fn bit(self) -> u32 {
+            pub const fn bit(self) -> u64 {
                 1 << self as u32
             }
         }
@@ -588,8 +588,8 @@ mod tests {
 
     #[test]
     fn kinds_fit_the_mask_and_differ() {
-        assert!(Kind::ALL.len() <= 32);
-        let all = Kind::ALL.iter().fold(0_u32, |bits, kind| bits | kind.bit());
+        assert!(Kind::ALL.len() <= 64);
+        let all = Kind::ALL.iter().fold(0_u64, |bits, kind| bits | kind.bit());
         assert_eq!(all.count_ones() as usize, Kind::ALL.len());
         assert_eq!(What::Gone.kind(), Kind::Gone);
     }

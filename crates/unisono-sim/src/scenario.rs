@@ -53,7 +53,7 @@ use crate::plan::name;
 use crate::properties::{self, Judge, Terms};
 use crate::recorder::Recorder;
 use crate::trap::{Deed, Trap};
-use crate::world::{Birth, Cue, World};
+use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, World};
 use bytes::Bytes;
 use std::fmt;
 use std::io::Write;
@@ -231,9 +231,9 @@ impl Scenario {
         let mut fork = || Random::from_u64(random.next_u64());
         let judge = Judge::new(properties::all(&Terms { config: self.config.clone() }));
         let network = Network::new(self.places, Weather::calm(), fork());
-        let history_messages = self.config.history_messages;
+        let common = GroupCommon::new(self.config.history_messages);
         let recorder = Recorder::new(judge, trace);
-        let mut world = World::new(self.places, history_messages, network, recorder, fork());
+        let mut world = World::new(self.places, common, network, recorder, fork());
         world.diary = Some(Default::default());
         let mut stage = Stage { scenario: self, world, counted_from: 0, problems: Vec::new() };
         if stage.form_group() {
@@ -326,7 +326,7 @@ fn read_trap(words: &mut Words<'_>, deed: Deed) -> Result<Trap, String> {
 /// A running scenario.
 struct Stage<'a> {
     scenario: &'a Scenario,
-    world: World,
+    world: World<GroupSide>,
     counted_from: u64,
     problems: Vec<String>,
 }
@@ -356,7 +356,7 @@ impl Stage<'_> {
     }
 
     fn has_entered(&self, process: usize) -> bool {
-        self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Member)
+        self.world.resident(process).is_some_and(|resident| resident.side.group.phase() == Phase::Member)
     }
 
     /// Lets time pass; applications answer nothing by themselves.
@@ -395,7 +395,7 @@ impl Stage<'_> {
                 let mut orderers = (0..self.scenario.places).filter(|place| {
                     self.world
                         .resident(*place)
-                        .is_some_and(|resident| resident.group.info().orderer == resident.uid)
+                        .is_some_and(|resident| resident.side.group.info().orderer == resident.uid)
                 });
                 let orderer = orderers.next_back().ok_or("nobody orders")?;
                 self.world.hand_over(orderer, successor);
@@ -434,8 +434,7 @@ impl Stage<'_> {
         let settings = Settings { transport: self.scenario.transport, ..Settings::default() };
         let birth = Birth {
             name: name(process, false),
-            entry,
-            settings,
+            side: GroupBirth { entry, settings },
             gain: 0,
             events_first: false,
             planted: None,

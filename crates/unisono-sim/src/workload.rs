@@ -101,7 +101,7 @@ impl Director {
     pub(super) fn reset_again(&mut self, process: usize, life: Life) {
         let is_waiting = |phase| matches!(phase, Phase::Member | Phase::Resetting);
         if !self.is_current(process, life)
-            || !self.world.resident(process).is_some_and(|resident| is_waiting(resident.group.phase()))
+            || !self.world.resident(process).is_some_and(|resident| is_waiting(resident.side.group.phase()))
         {
             return;
         }
@@ -109,7 +109,10 @@ impl Director {
         // A process that stands still asks when it goes on.
         let is_paused = self.world.is_paused(process);
         if is_paused
-            || self.world.resident(process).is_some_and(|resident| resident.group.phase() == Phase::Resetting)
+            || self
+                .world
+                .resident(process)
+                .is_some_and(|resident| resident.side.group.phase() == Phase::Resetting)
         {
             self.world.cue(500 * MILLISECOND, Cue::ResetAgain { process: process as u16, life });
         }

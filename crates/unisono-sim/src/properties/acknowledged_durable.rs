@@ -168,7 +168,7 @@ impl Property for AcknowledgedDurable {
         "acknowledged_durable"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::Sent.bit()
             | Kind::SendResult.bit()

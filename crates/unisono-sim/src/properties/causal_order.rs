@@ -19,7 +19,7 @@ impl Property for CausalOrder {
         "causal_order"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED | Kind::Sent.bit()
     }
 

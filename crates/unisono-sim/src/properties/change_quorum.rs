@@ -83,7 +83,7 @@ impl Property for ChangeQuorum {
         "change_quorum"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::HandedOver.bit()
             | Kind::Stored.bit()

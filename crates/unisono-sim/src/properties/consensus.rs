@@ -147,7 +147,7 @@ impl Property for Consensus {
         "consensus"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::Started.bit()
             | Kind::LeaveAsked.bit()

@@ -30,7 +30,7 @@ impl Property for GapFree {
         "gap_free"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED | Kind::Sent.bit()
     }
 

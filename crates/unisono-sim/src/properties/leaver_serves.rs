@@ -110,7 +110,7 @@ impl Property for LeaverServes {
         "leaver_serves"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::Started.bit()
             | Kind::Stored.bit()

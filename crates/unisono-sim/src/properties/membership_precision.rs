@@ -74,7 +74,7 @@ impl Property for MembershipPrecision {
         "membership_precision"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::Healed.bit()
     }
 

@@ -57,7 +57,7 @@ pub trait Property {
     fn name(&self) -> &'static str;
 
     /// The kinds of records it wants to see: [`Kind::bit`]s.
-    fn interests(&self) -> u32;
+    fn interests(&self) -> u64;
 
     /// A record of one of these kinds.
     fn observe(&mut self, record: &Record) -> Result<(), Violation>;
@@ -169,7 +169,7 @@ pub struct Pile {
     records: Vec<Record>,
     places: Box<[Places; KINDS]>,
     /// The kinds of which there are some.
-    kinds: u32,
+    kinds: u64,
 }
 
 /// A bit for each record of a pile.
@@ -195,16 +195,16 @@ impl Pile {
 
     fn clear(&mut self) {
         self.records.clear();
-        for kind in bits(self.kinds.into()) {
+        for kind in bits(self.kinds) {
             self.places[kind] = Places::default();
         }
         self.kinds = 0;
     }
 
     /// Where the records of some kinds are.
-    fn of_kinds(&self, kinds: u32) -> Places {
+    fn of_kinds(&self, kinds: u64) -> Places {
         let mut wanted = Places::default();
-        for kind in bits((kinds & self.kinds).into()) {
+        for kind in bits(kinds & self.kinds) {
             wanted.iter_mut().zip(&self.places[kind]).for_each(|(all, these)| *all |= these);
         }
         wanted
@@ -289,7 +289,7 @@ mod tests {
     /// Breaks at records of one kind, from a moment on.
     struct Brittle {
         name: &'static str,
-        kinds: u32,
+        kinds: u64,
         from: Time,
         checked: u64,
     }
@@ -299,7 +299,7 @@ mod tests {
             self.name
         }
 
-        fn interests(&self) -> u32 {
+        fn interests(&self) -> u64 {
             self.kinds
         }
 
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    fn brittle(name: &'static str, kinds: u32, from: u64) -> Box<dyn Property> {
+    fn brittle(name: &'static str, kinds: u64, from: u64) -> Box<dyn Property> {
         Box::new(Brittle { name, kinds, from: Time::from_nanos(from), checked: 0 })
     }
 

@@ -41,7 +41,7 @@ impl Property for NoCreationAfterFailure {
         "no_creation_after_failure"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 

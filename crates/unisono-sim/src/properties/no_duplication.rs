@@ -20,7 +20,7 @@ impl Property for NoDuplication {
         "no_duplication"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Delivered.bit() | VIEW_CHANGES
     }
 

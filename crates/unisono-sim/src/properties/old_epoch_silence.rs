@@ -32,14 +32,14 @@ pub(super) struct OldEpochSilence {
     checked: u64,
 }
 
-const ENDS: u32 = Kind::Excluded.bit() | Kind::Gone.bit() | Kind::JoinFailed.bit() | Kind::Crashed.bit();
+const ENDS: u64 = Kind::Excluded.bit() | Kind::Gone.bit() | Kind::JoinFailed.bit() | Kind::Crashed.bit();
 
 impl Property for OldEpochSilence {
     fn name(&self) -> &'static str {
         "old_epoch_silence"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED
             | ENDS
             | Kind::Sent.bit()

@@ -87,7 +87,7 @@ impl Property for OrderedChanges {
         "ordered_changes"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED | Kind::Started.bit() | Kind::LeaveAsked.bit() | Kind::Gone.bit()
     }
 

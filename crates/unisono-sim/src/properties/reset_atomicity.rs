@@ -57,7 +57,7 @@ impl Property for ResetAtomicity {
         "reset_atomicity"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::ResetAsked.bit()
     }
 

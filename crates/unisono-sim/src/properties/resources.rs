@@ -33,7 +33,7 @@ impl Property for Resources {
         "resources"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Healed.bit()
     }
 

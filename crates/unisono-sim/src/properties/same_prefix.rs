@@ -23,7 +23,7 @@ impl Property for SamePrefix {
         "same_prefix"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED
     }
 

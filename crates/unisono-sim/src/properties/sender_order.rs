@@ -73,7 +73,7 @@ impl Property for SenderOrder {
         "sender_order"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES
     }
 

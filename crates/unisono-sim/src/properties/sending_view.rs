@@ -19,7 +19,7 @@ impl Property for SendingView {
         "sending_view"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
     }
 

@@ -50,7 +50,7 @@ impl Property for SendsResolved {
         "sends_resolved"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
     }
 

@@ -25,7 +25,7 @@ impl Property for SeparateLineages {
         "separate_lineages"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::Excluded.bit()
     }
 

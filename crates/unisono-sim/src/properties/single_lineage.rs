@@ -37,7 +37,7 @@ impl Property for SingleLineage {
         "single_lineage"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::Started.bit()
     }
 

@@ -49,7 +49,7 @@ impl Property for Stability {
         "stability"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::Stored.bit()
             | Kind::Purged.bit()

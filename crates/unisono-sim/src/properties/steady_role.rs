@@ -81,7 +81,7 @@ impl Property for SteadyRole {
         "steady_role"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::HandedOver.bit() | Kind::HandOverAsked.bit() | Kind::Numbered.bit()
     }
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use unisono_core::Seqno;
 
 /// Kinds that change a life's epoch or view.
-pub(super) const VIEW_CHANGES: u32 =
+pub(super) const VIEW_CHANGES: u64 =
     Kind::Entered.bit() | Kind::Joined.bit() | Kind::Left.bit() | Kind::Reset.bit();
 
 /// Kinds that have a place in the order.
-pub(super) const PLACED: u32 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
+pub(super) const PLACED: u64 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
 
 /// Where the event stream of one life stands.
 #[derive(Clone, Debug, Default)]
@@ -277,7 +277,7 @@ pub(super) struct Unaided {
 
 impl Unaided {
     /// The kinds to be followed.
-    pub(super) const KINDS: u32 = Kind::Accepted.bit() | Kind::Promised.bit();
+    pub(super) const KINDS: u64 = Kind::Accepted.bit() | Kind::Promised.bit();
 
     pub(super) fn accepted(&self, life: Life, epoch: Epoch, seqno: Seqno) -> bool {
         let known = self.accepted.get(life).map_or(&[][..], Vec::as_slice);

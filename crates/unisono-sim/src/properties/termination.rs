@@ -71,7 +71,7 @@ impl Property for Termination {
         "termination"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
     }
 

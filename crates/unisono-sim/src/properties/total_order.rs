@@ -20,7 +20,7 @@ impl Property for TotalOrder {
         "total_order"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED
     }
 

@@ -81,7 +81,7 @@ impl Property for Uniformity {
         "uniformity"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { Unaided::KINDS }
     }
 

@@ -68,7 +68,7 @@ impl Property for Views {
         "views"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         VIEW_CHANGES | Kind::HandedOver.bit()
     }
 

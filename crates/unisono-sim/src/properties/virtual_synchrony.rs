@@ -20,7 +20,7 @@ impl Property for VirtualSynchrony {
         "virtual_synchrony"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED
     }
 

@@ -55,7 +55,7 @@ impl Property for Watermarks {
         "watermarks"
     }
 
-    fn interests(&self) -> u32 {
+    fn interests(&self) -> u64 {
         PLACED
             | Kind::EpochBegun.bit()
             | Kind::Stored.bit()

@@ -1,10 +1,14 @@
 //! The simulated world: processes, the network between them, and one queue of what happens next.
 //!
-//! The world moves members and datagrams by itself. Everything that somebody decides (an application, a fault, a
-//! script) is a [`Cue`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After
-//! each input of a member the world takes what the member has to say, as its driver would, and records what changed (`output`).
+//! What lives in a world's processes is a [`Side`] of a protocol: a member's side of a group (`group`), say. The world
+//! moves sides and datagrams by itself. Everything that somebody decides (an application, a fault, a script) is a
+//! [`Cue`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After each input of a
+//! side the world takes what it has to say, as its driver would, and records what changed (`output`).
 
+mod group;
 mod output;
+
+pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 
 use crate::clock::Clock;
 use crate::diary::Diary;
@@ -12,22 +16,65 @@ use crate::network::{DatagramId, Network, Path};
 use crate::process::{Arena, Doom, Process, Resident, SOCKET_DATAGRAMS_MAX};
 use crate::properties::Violation;
 use crate::queue::Queue;
-use crate::record::{self, End, Epoch, Life, Standing, What};
+use crate::record::{Life, What};
 use crate::recorder::Recorder;
-use crate::seal::Seal;
 use crate::trap::Traps;
-use bytes::Bytes;
-use unisono_core::{
-    ConfigError, Entry, EpochTag, Group, LeaveError, Marks, Member, Name, Phase, Planted, Port, Random,
-    SendError, Settings, Time, Uid,
-};
+use bytes::BytesMut;
+use std::fmt;
+use std::net::SocketAddr;
+use unisono_core::{ConfigError, Destination, Name, Planted, Random, Time, Uid};
+
+/// What lives in a process: one life's side of a protocol, driven as the contract of the core says.
+pub(crate) trait Side: Sized {
+    /// What all sides of a world have in common.
+    type Common;
+    /// How one begins.
+    type Birth;
+
+    fn begin(common: &Self::Common, outset: Outset, birth: Self::Birth) -> Result<Self, ConfigError>;
+    fn plant(&mut self, bug: Planted);
+    fn probes(&self) -> u128;
+
+    fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path);
+    fn handle_timeout(&mut self, now: Time);
+    fn poll_timeout(&self) -> Option<(Time, impl fmt::Debug)>;
+    fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination>;
+
+    /// Whom [`Destination::Everyone`] means: the multicast address or not, and these.
+    fn audience(&self) -> (bool, &[SocketAddr]) {
+        (false, &[])
+    }
+
+    /// Others may still need it.
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    /// Notes what an input moved, or sending.
+    fn note(world: &mut World<Self>, process: usize);
+    /// Notes what moved when a datagram was made.
+    fn note_datagram(_world: &mut World<Self>, _process: usize) {}
+    /// Hands the application what there is for it.
+    fn hand_out(world: &mut World<Self>, process: usize);
+    /// What the application took may have given it something to send.
+    fn may_speak_again(&self) -> bool;
+}
+
+/// Who begins to live, where and when, by its own clock.
+pub(crate) struct Outset {
+    pub(crate) now: Time,
+    pub(crate) uid: Uid,
+    pub(crate) name: Name,
+    pub(crate) address: SocketAddr,
+    pub(crate) random: Random,
+}
 
 /// What waits in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     /// A copy of a datagram comes to the end of its link.
     Arrival { datagram: DatagramId, to: u16, path: Path },
-    /// A member's deadline has come, unless it was put off.
+    /// A side's deadline has come, unless it was put off.
     Timer { process: u16 },
     /// An application begins to take events again.
     Awake { process: u16 },
@@ -66,34 +113,32 @@ pub(crate) enum Tidings {
 }
 
 /// How a life begins.
-pub(crate) struct Birth {
+pub(crate) struct Birth<B> {
     pub(crate) name: Name,
-    pub(crate) entry: Entry,
-    pub(crate) settings: Settings,
+    /// How its side does.
+    pub(crate) side: B,
     /// Nanoseconds that its clock gains in 2^20.
     pub(crate) gain: i64,
     pub(crate) events_first: bool,
     pub(crate) planted: Option<Planted>,
 }
 
-pub(crate) struct World {
+pub(crate) struct World<S: Side> {
     pub(crate) now: u64,
     pub(crate) queue: Queue<Happening>,
     pub(crate) network: Network,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Vec<Process<S>>,
     pub(crate) recorder: Recorder,
     pub(crate) traps: Traps,
     /// What applications were told, if somebody wants to read it.
     pub(crate) diary: Option<Diary>,
-    /// The rare states that any member met.
+    /// The rare states that anybody met.
     pub(crate) probes: u128,
-    port: Port,
+    pub(crate) common: S::Common,
     random: Random,
     arena: Arena,
-    /// What a member has just given to be sent.
+    /// What has just been given to be sent.
     outgoing: Vec<u8>,
-    /// What messages may take of a history: no bound depends on whether it holds less.
-    history_messages: usize,
     /// Timers that came due without time going on.
     spins: u32,
 }
@@ -101,15 +146,15 @@ pub(crate) struct World {
 /// More timers than this at one moment, and something spins.
 const SPINS_MAX: u32 = 10_000;
 
-impl World {
-    /// A world of `size` places for members of a group in which messages may take so much of a history.
+impl<S: Side> World<S> {
+    /// A world of `size` places.
     pub(crate) fn new(
         size: usize,
-        history_messages: u32,
+        common: S::Common,
         network: Network,
         recorder: Recorder,
         random: Random,
-    ) -> World {
+    ) -> World<S> {
         World {
             now: 0,
             queue: Queue::new(),
@@ -119,11 +164,10 @@ impl World {
             traps: Traps::default(),
             diary: None,
             probes: 0,
-            port: Port::from_name("simulated"),
+            common,
             random,
             arena: Arena::default(),
             outgoing: Vec::new(),
-            history_messages: history_messages as usize,
             spins: 0,
         }
     }
@@ -166,23 +210,20 @@ impl World {
     // --- lives ---
 
     /// Lets a life begin at a place; whoever lived there ends.
-    pub(crate) fn start(&mut self, process: usize, birth: Birth) -> Result<Life, ConfigError> {
+    pub(crate) fn start(&mut self, process: usize, birth: Birth<S::Birth>) -> Result<Life, ConfigError> {
         self.crash(process);
         let uid = Uid(self.random.next_u64());
         let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
-        let me = Member { uid, name: birth.name.clone(), address: Network::address(process) };
-        let mut group = Group::new(
-            clock.read(self.now),
-            me,
-            self.port,
-            birth.entry,
-            Bytes::new(),
-            birth.settings,
-            Box::new(Seal),
-            Random::from_u64(self.random.next_u64()),
-        )?;
+        let outset = Outset {
+            now: clock.read(self.now),
+            uid,
+            name: birth.name.clone(),
+            address: Network::address(process),
+            random: Random::from_u64(self.random.next_u64()),
+        };
+        let mut side = S::begin(&self.common, outset, birth.side)?;
         if let Some(bug) = birth.planted {
-            group.plant(bug);
+            side.plant(bug);
         }
         if let Some(diary) = &mut self.diary {
             diary.born(uid, process);
@@ -192,12 +233,8 @@ impl World {
         self.processes[process].resident = Some(Resident {
             life,
             uid,
-            group,
+            side,
             clock,
-            marks: Marks::default(),
-            epoch: Epoch::default(),
-            counter: 0,
-            view: Vec::new(),
             takes_events_from: 0,
             events_first: birth.events_first,
             doom: None,
@@ -210,7 +247,7 @@ impl World {
     /// The life at a place ends without a word.
     pub(crate) fn crash(&mut self, process: usize) {
         if let Some(resident) = &self.processes[process].resident {
-            if resident.group.phase() != Phase::Gone {
+            if resident.side.is_needed() {
                 // Somebody excluded that ends too early may take with it what the others still need.
                 self.recorder.crashed.push(resident.uid);
             }
@@ -226,7 +263,7 @@ impl World {
     fn retire(&mut self, process: usize) {
         let place = &mut self.processes[process];
         if let Some(resident) = place.resident.take() {
-            self.probes |= resident.group.probes();
+            self.probes |= resident.side.probes();
         }
         for (datagram, _) in place.socket.drain(..) {
             self.network.release(datagram);
@@ -293,12 +330,12 @@ impl World {
     }
 
     /// The life at a place, if one goes on there: a paused one does too.
-    pub(crate) fn resident(&self, process: usize) -> Option<&Resident> {
+    pub(crate) fn resident(&self, process: usize) -> Option<&Resident<S>> {
         self.processes[process].resident.as_ref()
     }
 
     /// The same, if its application can do something now.
-    fn active(&mut self, process: usize) -> Option<&mut Resident> {
+    fn active(&mut self, process: usize) -> Option<&mut Resident<S>> {
         let place = &mut self.processes[process];
         if place.is_paused { None } else { place.resident.as_mut() }
     }
@@ -306,72 +343,6 @@ impl World {
     /// The process stands still.
     pub(crate) fn is_paused(&self, process: usize) -> bool {
         self.processes[process].is_paused
-    }
-
-    // --- what applications do ---
-
-    /// The application sends `bytes` bytes; true if they were taken.
-    pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
-        let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
-        self.send_payload(process, payload, resilience).is_ok()
-    }
-
-    /// The application sends this.
-    pub(crate) fn send_payload(
-        &mut self,
-        process: usize,
-        payload: Bytes,
-        resilience: Option<u8>,
-    ) -> Result<(), SendError> {
-        let now = self.now;
-        let Some(resident) = self.active(process) else { return Err(SendError::Left) };
-        let (life, local) = (resident.life, resident.clock.read(now));
-        let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
-        let number = match resilience {
-            Some(resilience) => resident.group.send_resilient(local, payload, resilience),
-            None => resident.group.send(local, payload),
-        };
-        if let Ok(number) = number {
-            let resilience = resilience.unwrap_or(0);
-            self.recorder.note(now, process, life, What::Sent { number, resilience, hash, bytes });
-        }
-        self.drain(process);
-        number.map(|_| ())
-    }
-
-    pub(crate) fn leave(&mut self, process: usize) -> Result<(), LeaveError> {
-        let now = self.now;
-        let Some(resident) = self.active(process) else { return Err(LeaveError::Left) };
-        let life = resident.life;
-        let result = resident.group.leave(resident.clock.read(now), Bytes::from_static(b"bye"));
-        if result.is_ok() {
-            self.recorder.note(now, process, life, What::LeaveAsked);
-        }
-        self.drain(process);
-        result
-    }
-
-    pub(crate) fn reset(&mut self, process: usize, members_min: usize) {
-        let now = self.now;
-        let Some(resident) = self.active(process) else { return };
-        let life = resident.life;
-        if resident.group.reset(resident.clock.read(now), members_min).is_ok() {
-            let members_min = members_min as u32;
-            self.recorder.note(now, process, life, What::ResetAsked { members_min });
-        }
-        self.drain(process);
-    }
-
-    pub(crate) fn hand_over(&mut self, process: usize, to: Uid) {
-        let now = self.now;
-        let Some(resident) = self.active(process) else { return };
-        let life = resident.life;
-        // Refused if somebody else orders by now: nothing happens then.
-        if resident.group.hand_over(resident.clock.read(now), to).is_ok() {
-            let successor = self.recorder.names.life(to);
-            self.recorder.note(now, process, life, What::HandOverAsked { successor });
-        }
-        self.drain(process);
     }
 
     // --- inputs ---
@@ -396,10 +367,7 @@ impl World {
         let from = Network::address(from);
         let Some(resident) = &mut self.processes[at].resident else { return };
         let local = resident.clock.read(self.now);
-        match path {
-            Path::Unicast => resident.group.handle_datagram(local, from, bytes),
-            Path::Multicast => resident.group.handle_multicast(local, from, bytes),
-        }
+        resident.side.handle(local, from, bytes, path);
         self.drain(at);
     }
 
@@ -418,14 +386,14 @@ impl World {
     fn timeout(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         let local = resident.clock.read(self.now);
-        if resident.group.poll_timeout().is_some_and(|(deadline, _)| deadline <= local) {
+        if resident.side.poll_timeout().is_some_and(|(deadline, _)| deadline <= local) {
             if self.recorder.is_traced() {
-                let (life, reason) = (resident.life, resident.group.poll_timeout().map(|(_, reason)| reason));
-                let who = format!("m{process}/{}", life.0);
+                let reason = resident.side.poll_timeout().map(|(_, reason)| reason);
+                let who = format!("m{process}/{}", resident.life.0);
                 self.recorder.tell(self.now, &who, format_args!("timeout {reason:?}"));
             }
             let Some(resident) = &mut self.processes[process].resident else { return };
-            resident.group.handle_timeout(local);
+            resident.side.handle_timeout(local);
             self.spins += 1;
             if self.spins > SPINS_MAX {
                 self.accuse("timers_advance", format!("m{process}: {SPINS_MAX} timeouts at one moment"));
@@ -438,7 +406,7 @@ impl World {
     }
 
     fn wake(&mut self, process: usize) {
-        let is_due = |resident: &mut Resident| resident.takes_events_from <= self.now;
+        let is_due = |resident: &mut Resident<S>| resident.takes_events_from <= self.now;
         if self.processes[process].resident.as_mut().is_some_and(is_due) && !self.processes[process].is_paused
         {
             self.drain(process);
@@ -449,26 +417,5 @@ impl World {
 
     pub(crate) fn accuse(&mut self, property: &'static str, what: String) {
         self.recorder.accuse(Violation { property, at: Time::from_nanos(self.now), what });
-    }
-
-    /// What the world knows when the run is over.
-    pub(crate) fn end(&mut self) -> End {
-        let mut standings = Vec::new();
-        for process in 0..self.processes.len() {
-            let Some(resident) = &mut self.processes[process].resident else { continue };
-            let info = resident.group.info();
-            self.probes |= resident.group.probes();
-            let is_outside = resident.marks.epoch == EpochTag::OUTSIDE;
-            standings.push(Standing {
-                life: resident.life,
-                phase: info.phase,
-                epoch: (!is_outside).then_some(resident.epoch),
-                marks: resident.group.marks(),
-                members: info.members.iter().map(|member| self.recorder.names.life(member.uid)).collect(),
-                under_way: info.under_way,
-                events: std::iter::from_fn(|| resident.group.poll_event()).count(),
-            });
-        }
-        End { at: Time::from_nanos(self.now), standings }
     }
 }

@@ -1,92 +1,27 @@
-//! What members have to say, taken and passed on as a driver would.
+//! What sides have to say, taken and passed on as a driver would.
 //!
-//! After each input of a member its marks are noted, its datagrams sent, and the events that its application takes
+//! After each input of a side what it moved is noted, its datagrams are sent, and what its application takes is
 //! handed out, before or after the datagrams. A crash may fall in between.
 
-use super::{Cue, Happening, Tidings, World};
+use super::{Happening, Side, World};
 use crate::network::{DatagramId, Fate, Path};
-use crate::process::Resident;
-use crate::record::{Kind, Life, Listener, What, mark_changes};
-use crate::recorder::Recorder;
+use crate::record::Life;
 use crate::trap::{Deed, FrameSet};
 use crate::words;
-use unisono_core::{Destination, EpochTag, Event, Marks, MessageNumber, Outcome};
+use unisono_core::Destination;
 
-/// What a member's driver found when it took what the member had to say.
+/// What a driver found when it took what a side had to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Alive,
     Crashed,
 }
 
-/// Notes what it is told of one life.
-struct Witness<'a> {
-    recorder: &'a mut Recorder,
-    now: u64,
-    process: usize,
-    life: Life,
-}
-
-/// Marks that hardly ever move.
-const RARE: u32 =
-    Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
-
-impl Listener for Witness<'_> {
-    #[inline(always)]
-    fn tell(&mut self, what: What) {
-        if what.kind().bit() & RARE == 0 {
-            self.recorder.note(self.now, self.process, self.life, what);
-        } else {
-            self.tell_rare(what);
-        }
-    }
-}
-
-impl Witness<'_> {
-    #[inline(never)]
-    fn tell_rare(&mut self, what: What) {
-        self.recorder.note(self.now, self.process, self.life, what);
-    }
-}
-
-/// Notes an event that is no message. What its application may want to answer is returned.
-#[inline(never)]
-fn note_change(
-    recorder: &mut Recorder,
-    now: u64,
-    process: usize,
-    resident: &mut Resident,
-    event: &Event,
-) -> Option<Tidings> {
-    recorder.latest_view.change(resident.counter, event);
-    match event {
-        Event::Entered { view, .. } | Event::Reset { view, .. } => {
-            resident.view = view.members.iter().map(|member| member.uid).collect();
-        }
-        Event::Joined { member, .. } => resident.view.push(member.uid),
-        Event::Left { member, .. } => resident.view.retain(|uid| *uid != member.uid),
-        // Its join may be in the order: for those who wait for it, it is as good as dead.
-        Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
-        _ => {}
-    }
-    let what = recorder.names.event(event);
-    recorder.note(now, process, resident.life, what);
-    match event {
-        Event::Entered { .. } => Some(Tidings::Entered),
-        Event::Suspected { .. } => Some(Tidings::Suspected),
-        Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
-            resident.is_over = true;
-            Some(Tidings::Over)
-        }
-        _ => None,
-    }
-}
-
 /// More datagrams than this after one input, and something floods.
 const FLOOD_DATAGRAMS: u32 = 20_000;
 
-impl World {
-    /// Takes what a member has to say after an input, as its driver would.
+impl<S: Side> World<S> {
+    /// Takes what a side has to say after an input, as its driver would.
     pub(super) fn drain(&mut self, process: usize) {
         if self.speak(process) == Drained::Crashed {
             self.crash(process);
@@ -106,116 +41,38 @@ impl World {
             Some(doom) => doom.copies,
             None => u32::MAX,
         };
-        self.note_state(process);
+        S::note(self, process);
         if events_first {
-            self.take_events(process);
+            S::hand_out(self, process);
         }
         let mut drained = self.transmit(process, copies_max);
-        self.note_state(process);
+        S::note(self, process);
         if drained == Drained::Alive && !events_first {
-            self.take_events(process);
+            S::hand_out(self, process);
         }
-        if drained == Drained::Alive && self.events_matter(process) {
-            // What the application took moves a watermark, which may be worth telling.
+        if drained == Drained::Alive && self.may_speak_again(process) {
+            // What the application took moves a watermark, say, which may be worth telling.
             drained = self.transmit(process, copies_max);
-            self.note_state(process);
+            S::note(self, process);
         }
         if copies_max == u32::MAX { drained } else { Drained::Crashed }
     }
 
-    /// Whatever an input or sending moved is noted before anybody can see what came of it.
-    #[inline(always)]
-    fn note_state(&mut self, process: usize) {
-        if self.processes[process].resident.as_ref().is_some_and(|resident| resident.group.has_news()) {
-            self.note_marks(process);
-            self.take_results(process);
-        }
+    fn may_speak_again(&self, process: usize) -> bool {
+        self.processes[process].resident.as_ref().is_some_and(|resident| resident.side.may_speak_again())
     }
 
-    #[inline]
-    fn note_marks(&mut self, process: usize) {
-        if let Some(resident) = &mut self.processes[process].resident
-            && resident.group.has_moved_from(&resident.marks)
-        {
-            self.note_moved_marks(process);
-        }
-    }
-
-    #[inline(never)]
-    fn note_moved_marks(&mut self, process: usize) {
-        let Some(resident) = &mut self.processes[process].resident else { return };
-        let marks = resident.group.marks();
-        if marks.epoch != EpochTag::OUTSIDE {
-            if marks.epoch != resident.marks.epoch {
-                let info = resident.group.info();
-                resident.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
-                resident.counter = info.epoch.counter;
-                self.recorder.latest_view.enter(&info);
-            }
-            let (life, epoch, now) = (resident.life, resident.epoch, self.now);
-            let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
-            let recorder = &mut self.recorder;
-            let mut witness = Witness { recorder, now, process, life };
-            mark_changes(&resident.marks, &marks, epoch, next, &mut witness);
-        }
-        let history = marks.history.max(resident.marks.history.min(self.history_messages));
-        resident.marks = Marks { history, ..marks };
-    }
-
-    #[inline]
-    fn take_results(&mut self, process: usize) {
-        while let Some(resident) = &mut self.processes[process].resident
-            && let Some((number, outcome)) = resident.group.poll_sent()
-        {
-            self.take_result(process, number, outcome);
-        }
-    }
-
-    #[inline(never)]
-    fn take_result(&mut self, process: usize, number: MessageNumber, outcome: Outcome) {
-        let Some(resident) = &self.processes[process].resident else { return };
-        if let Some(diary) = &mut self.diary {
-            diary.result(process, number, &outcome);
-        }
-        self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
-    }
-
-    fn events_matter(&self, process: usize) -> bool {
-        self.processes[process].resident.as_ref().is_some_and(|resident| resident.group.events_matter())
-    }
-
-    fn take_events(&mut self, process: usize) {
-        let Some(resident) = &mut self.processes[process].resident else { return };
-        if resident.takes_events_from > self.now {
-            return;
-        }
-        while let Some(event) = resident.group.poll_event() {
-            if let Some(diary) = &mut self.diary {
-                diary.event(process, &event);
-            }
-            if let Event::Message { seqno, sender, number, payload } = event {
-                let what = self.recorder.names.delivered(seqno, sender, number, &payload);
-                self.recorder.note(self.now, process, resident.life, what);
-            } else if let Some(tidings) = note_change(&mut self.recorder, self.now, process, resident, &event)
-            {
-                let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
-                self.queue.push(self.now, Happening::Cue(cue));
-            }
-        }
-    }
-
-    /// Sends what a member has to send, at most so many copies.
+    /// Sends what a side has to send, at most so many copies.
     fn transmit(&mut self, from: usize, copies_max: u32) -> Drained {
         let (mut datagrams, mut copies_left) = (0, copies_max);
         loop {
             let Some(resident) = &mut self.processes[from].resident else { return Drained::Crashed };
             let local = resident.clock.read(self.now);
-            let Some(destination) = resident.group.poll_transmit(local, &mut self.outgoing) else {
+            let Some(destination) = resident.side.poll_transmit(local, &mut self.outgoing) else {
                 return Drained::Alive;
             };
             let id = self.network.store(from, &mut self.outgoing);
-            // What the application has just taken may have made room for more: then the marks move only here.
-            self.note_marks(from);
+            S::note_datagram(self, from);
             self.recorder.totals.datagrams += 1;
             datagrams += 1;
             let drained = self.dispatch(id, from, destination, &mut copies_left);
@@ -255,14 +112,14 @@ impl World {
                 .unwrap_or(Drained::Alive),
             Destination::Everyone => {
                 let Some(resident) = &self.processes[from].resident else { return Drained::Crashed };
-                let audience = resident.group.audience();
-                let (is_multicast, count) = (audience.multicast, audience.addresses.len());
+                let (is_multicast, addresses) = resident.side.audience();
+                let count = addresses.len();
                 if is_multicast && self.multicast(id, frames, from, copies_left) == Drained::Crashed {
                     return Drained::Crashed;
                 }
                 for i in 0..count {
                     let Some(resident) = &self.processes[from].resident else { return Drained::Crashed };
-                    let Some(to) = self.network.process_at(resident.group.audience().addresses[i]) else {
+                    let Some(to) = self.network.process_at(resident.side.audience().1[i]) else {
                         continue;
                     };
                     if self.copy(id, frames, from, to, copies_left) == Drained::Crashed {
@@ -340,11 +197,11 @@ impl World {
         }
     }
 
-    /// Sees to it that a member's next deadline is in the queue.
+    /// Sees to it that a side's next deadline is in the queue.
     pub(super) fn schedule(&mut self, process: usize) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
-        let Some((deadline, _)) = resident.group.poll_timeout() else { return };
+        let Some((deadline, _)) = resident.side.poll_timeout() else { return };
         if place.timer.is_some() && place.deadline == deadline {
             return;
         }
