@@ -6,8 +6,9 @@
 //! has to be settled. What applications do lies in `workload`, what faults do in `faults`.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
-use crate::faults::Ongoing;
-use crate::network::{Network, Reach, Weather, cut};
+use crate::faults::TARGETS;
+use crate::havoc::Havoc;
+use crate::network::{Network, cut};
 use crate::plan::{Beginning, Plan, Profile, name};
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
@@ -45,14 +46,9 @@ pub(crate) struct Director {
     pub(super) plan: Plan,
     /// What applications draw from; faults draw apart.
     pub(super) whims: Random,
-    /// What faults draw from.
-    pub(super) fates: Random,
-    /// Faults under way that have an end.
-    pub(super) ongoing: Vec<Option<Ongoing>>,
+    pub(super) havoc: Havoc,
     /// Messages that whoever makes a speech at a place still has to send.
     pub(super) speeches: Vec<u64>,
-    /// Faults strike.
-    pub(super) is_chaos: bool,
     /// Applications send.
     pub(super) is_busy: bool,
     /// New lives may begin.
@@ -73,6 +69,7 @@ impl Director {
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let network = Network::new(plan.places, plan.weather.clone(), fork());
+        let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
         let judge = Judge::new(properties::all(&Terms { config: plan.config.clone() }));
         let mut recorder = Recorder::new(judge, trace);
@@ -80,10 +77,15 @@ impl Director {
         Director {
             world: World::new(plan.places, common, network, recorder, fork()),
             whims: fork(),
-            fates: fork(),
-            ongoing: Vec::new(),
+            havoc: Havoc::new(
+                fork(),
+                plan.places,
+                plan.weather.clone(),
+                plan.faults.clone(),
+                patience,
+                TARGETS,
+            ),
             speeches: vec![0; plan.places],
-            is_chaos: false,
             is_busy: true,
             is_open: true,
             planted,
@@ -123,7 +125,7 @@ impl Director {
         let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
         if self.plan.beginning == Beginning::Together {
             // The network is quiet until chaos begins.
-            self.clear_the_air();
+            self.havoc.clear_the_air(&mut self.world);
         }
         for process in 0..founders {
             let config = self.plan.config.clone();
@@ -211,8 +213,7 @@ impl Director {
 
     /// Ends all faults. Who is down comes back; or only a majority is healed, and what ails the others never ends.
     fn end_chaos(&mut self) {
-        self.is_chaos = false;
-        self.end_faults();
+        self.havoc.end(&mut self.world);
         if self.plan.heals_core_only {
             self.choose_core();
         }
@@ -248,7 +249,7 @@ impl Director {
             return;
         }
         while members.len() > needed {
-            let place = self.fates.below(members.len() as u64) as usize;
+            let place = self.havoc.fates.below(members.len() as u64) as usize;
             members.remove(place);
         }
         self.core = members;
@@ -357,28 +358,9 @@ impl Director {
             .is_some_and(|resident| info.members.iter().any(|member| member.uid == resident.uid))
     }
 
-    /// Full reach for everybody, a quiet network, nothing in wait.
-    pub(super) fn clear_the_air(&mut self) {
-        let world = &mut self.world;
-        world.traps.clear();
-        world.network.clear_cuts(cut::PARTITION);
-        for process in 0..self.plan.places {
-            *world.network.reach_mut(process) = Reach::FULL;
-            world.doom(process, None);
-            (0..self.plan.places).for_each(|to| world.network.clog(process, to, 0));
-        }
-        let (delay_min, delay_mean) = (self.plan.weather.delay_min, self.plan.weather.delay_mean);
-        world.network.weather = Weather {
-            delay_min: delay_min.min(MILLISECOND / 2),
-            delay_mean: delay_mean.min(MILLISECOND / 2),
-            echo: self.plan.weather.echo,
-            ..Weather::calm()
-        };
-    }
-
     /// Nothing disturbs a place that ails for good: it is cut off, or half of it is.
     fn ail_for_good(&mut self, process: usize) {
-        let ailment = self.fates.below(5);
+        let ailment = self.havoc.fates.below(5);
         if self.world.resident(process).is_none() {
             return;
         }

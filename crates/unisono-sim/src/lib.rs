@@ -15,7 +15,7 @@
 //!
 //! Below: `world` moves processes and datagrams (`process`, `network`, `seal`,
 //! `queue`, `clock`, `trap`); `plan` says what a
-//! seed decides; `director` runs a plan (`workload`, `faults`); `recorder` writes down what happens.
+//! seed decides; `director` runs a plan (`workload`, `faults`, `havoc`); `recorder` writes down what happens.
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -24,6 +24,7 @@ mod director;
 mod draw;
 mod faults;
 pub mod growth;
+mod havoc;
 pub mod mutants;
 mod network;
 mod plan;

@@ -114,6 +114,13 @@ pub(crate) enum FaultKind {
     Duel,
 }
 
+impl FaultKind {
+    /// Strikes one process.
+    pub(crate) fn has_victim(self) -> bool {
+        matches!(self, FaultKind::Pause | FaultKind::Doze | FaultKind::Partition | FaultKind::Flapping)
+    }
+}
+
 /// A fault and how often it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recurring {
@@ -354,38 +361,38 @@ impl Plan {
     }
 
     fn lossy(&mut self, random: &mut Random) {
-        self.bad_weather(random, 0.3);
-        self.add(random, 0.5, FaultKind::Storm, 2_000, 10_000);
-        self.add(random, 0.5, FaultKind::DropFrames, 200, 2_000);
-        self.add(random, 0.5, FaultKind::Replay, 20, 500);
-        self.add(random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
-        self.add(random, 0.3, FaultKind::Clog, 1_000, 5_000);
+        spoil(&mut self.weather, random, 0.3);
+        add(&mut self.faults, random, 0.5, FaultKind::Storm, 2_000, 10_000);
+        add(&mut self.faults, random, 0.5, FaultKind::DropFrames, 200, 2_000);
+        add(&mut self.faults, random, 0.5, FaultKind::Replay, 20, 500);
+        add(&mut self.faults, random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
+        add(&mut self.faults, random, 0.3, FaultKind::Clog, 1_000, 5_000);
     }
 
     fn partition(&mut self, random: &mut Random) {
         self.draw_quorum(random, true);
-        self.add(random, 1.0, FaultKind::Partition, 2_000, 6_000);
-        self.add(random, 0.3, FaultKind::Flapping, 4_000, 15_000);
-        self.add(random, 0.3, FaultKind::HalfDead, 3_000, 10_000);
-        self.add(random, 0.2, FaultKind::Clog, 2_000, 8_000);
-        self.add(random, 0.2, FaultKind::Pause, 1_000, 5_000);
+        add(&mut self.faults, random, 1.0, FaultKind::Partition, 2_000, 6_000);
+        add(&mut self.faults, random, 0.3, FaultKind::Flapping, 4_000, 15_000);
+        add(&mut self.faults, random, 0.3, FaultKind::HalfDead, 3_000, 10_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Clog, 2_000, 8_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Pause, 1_000, 5_000);
         if random.chance(0.3) {
-            self.bad_weather(random, 0.1);
+            spoil(&mut self.weather, random, 0.1);
         }
         self.heals_core_only = random.chance(0.25);
     }
 
     fn crash(&mut self, random: &mut Random) {
         self.draw_quorum(random, false);
-        self.add(random, 0.8, FaultKind::Crash, 1_500, 6_000);
-        self.add(random, 0.8, FaultKind::CrashAtStep, 1_500, 6_000);
-        self.add(random, 0.3, FaultKind::FastRestart, 2_000, 8_000);
-        self.add(random, 0.2, FaultKind::Pause, 1_000, 5_000);
+        add(&mut self.faults, random, 0.8, FaultKind::Crash, 1_500, 6_000);
+        add(&mut self.faults, random, 0.8, FaultKind::CrashAtStep, 1_500, 6_000);
+        add(&mut self.faults, random, 0.3, FaultKind::FastRestart, 2_000, 8_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Pause, 1_000, 5_000);
         if self.faults.is_empty() {
-            self.add(random, 1.0, FaultKind::Crash, 1_500, 6_000);
+            add(&mut self.faults, random, 1.0, FaultKind::Crash, 1_500, 6_000);
         }
         if random.chance(0.3) {
-            self.bad_weather(random, 0.1);
+            spoil(&mut self.weather, random, 0.1);
         }
         self.is_reckless = random.chance(0.1);
         self.heals_core_only = random.chance(0.15);
@@ -395,11 +402,11 @@ impl Plan {
         self.members = random.between(2, 5) as usize;
         self.places = self.members + random.below(2) as usize;
         self.draw_quorum(random, true);
-        self.add(random, 1.0, FaultKind::Duel, 100, 1_500);
-        self.add(random, 0.3, FaultKind::PauseAtStep, 300, 3_000);
-        self.add(random, 0.3, FaultKind::CrashAtStep, 1_000, 6_000);
-        self.add(random, 0.2, FaultKind::Partition, 2_000, 6_000);
-        self.add(random, 0.3, FaultKind::DropFrames, 100, 1_000);
+        add(&mut self.faults, random, 1.0, FaultKind::Duel, 100, 1_500);
+        add(&mut self.faults, random, 0.3, FaultKind::PauseAtStep, 300, 3_000);
+        add(&mut self.faults, random, 0.3, FaultKind::CrashAtStep, 1_000, 6_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Partition, 2_000, 6_000);
+        add(&mut self.faults, random, 0.3, FaultKind::DropFrames, 100, 1_000);
         self.workload.every = random.millis(10, 100);
         self.workload.hand_overs = random.pick(&[0.0, 0.03, 0.1]);
         self.workload.leaves = random.pick(&[0.0, 0.005, 0.02]);
@@ -416,62 +423,27 @@ impl Plan {
         let crashes = random.chance(0.6);
         self.draw_quorum(random, !crashes);
         if crashes {
-            self.add(random, 0.6, FaultKind::Crash, 1_500, 10_000);
-            self.add(random, 0.6, FaultKind::CrashAtStep, 1_500, 10_000);
-            self.add(random, 0.3, FaultKind::FastRestart, 2_000, 10_000);
+            add(&mut self.faults, random, 0.6, FaultKind::Crash, 1_500, 10_000);
+            add(&mut self.faults, random, 0.6, FaultKind::CrashAtStep, 1_500, 10_000);
+            add(&mut self.faults, random, 0.3, FaultKind::FastRestart, 2_000, 10_000);
             self.is_reckless = random.chance(0.05);
         }
-        self.add(random, 0.4, FaultKind::Pause, 300, 5_000);
-        self.add(random, 0.3, FaultKind::PauseAtStep, 500, 5_000);
-        self.add(random, 0.3, FaultKind::Doze, 500, 5_000);
-        self.add(random, 0.3, FaultKind::DropFrames, 200, 5_000);
-        self.add(random, 0.4, FaultKind::Partition, 2_000, 10_000);
-        self.add(random, 0.15, FaultKind::Flapping, 4_000, 15_000);
-        self.add(random, 0.3, FaultKind::Clog, 1_000, 8_000);
-        self.add(random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
-        self.add(random, 0.4, FaultKind::Replay, 20, 1_000);
-        self.add(random, 0.2, FaultKind::Storm, 2_000, 10_000);
-        self.add(random, 0.2, FaultKind::NeedlessReset, 1_000, 8_000);
-        self.add(random, 0.2, FaultKind::Duel, 1_000, 8_000);
+        add(&mut self.faults, random, 0.4, FaultKind::Pause, 300, 5_000);
+        add(&mut self.faults, random, 0.3, FaultKind::PauseAtStep, 500, 5_000);
+        add(&mut self.faults, random, 0.3, FaultKind::Doze, 500, 5_000);
+        add(&mut self.faults, random, 0.3, FaultKind::DropFrames, 200, 5_000);
+        add(&mut self.faults, random, 0.4, FaultKind::Partition, 2_000, 10_000);
+        add(&mut self.faults, random, 0.15, FaultKind::Flapping, 4_000, 15_000);
+        add(&mut self.faults, random, 0.3, FaultKind::Clog, 1_000, 8_000);
+        add(&mut self.faults, random, 0.3, FaultKind::HalfDead, 2_000, 10_000);
+        add(&mut self.faults, random, 0.4, FaultKind::Replay, 20, 1_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Storm, 2_000, 10_000);
+        add(&mut self.faults, random, 0.2, FaultKind::NeedlessReset, 1_000, 8_000);
+        add(&mut self.faults, random, 0.2, FaultKind::Duel, 1_000, 8_000);
         if random.chance(0.5) {
-            self.bad_weather(random, 0.2);
+            spoil(&mut self.weather, random, 0.2);
         }
         self.heals_core_only = random.chance(0.2);
-    }
-
-    /// Switches a fault on with this probability, once in `low` to `high` milliseconds on average.
-    fn add(&mut self, random: &mut Random, probability: f64, kind: FaultKind, low: u64, high: u64) {
-        let every = random.millis(low, high);
-        if random.chance(probability) {
-            self.faults.push(Recurring { kind, every });
-        }
-    }
-
-    fn bad_weather(&mut self, random: &mut Random, loss_max: f64) {
-        let weather = &mut self.weather;
-        if random.chance(0.8) {
-            weather.loss = random.part(loss_max);
-        }
-        if random.chance(0.3) {
-            weather.loss_at_sender = random.part(loss_max / 2.0);
-        }
-        if random.chance(0.4) {
-            weather.duplication = random.part(0.5);
-        }
-        if random.chance(0.4) {
-            weather.corruption = random.part(0.05);
-        }
-        if random.chance(0.5) {
-            weather.recording = random.part(0.2);
-        }
-        if random.chance(0.5) {
-            weather.delay_min = random.spread(50_000, 30 * MILLISECOND);
-            weather.delay_mean = random.spread(50_000, 50 * MILLISECOND);
-        }
-        weather.reorders = random.chance(0.7);
-        if random.chance(0.2) {
-            weather.in_flight_max = random.between(2, 20) as u16;
-        }
     }
 
     fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
@@ -487,5 +459,47 @@ impl Plan {
             // A view never holds a name that the list lacks.
             self.places = self.members;
         }
+    }
+}
+
+/// Switches a fault on with this probability, once in `low` to `high` milliseconds on average.
+pub(crate) fn add(
+    faults: &mut Vec<Recurring>,
+    random: &mut Random,
+    probability: f64,
+    kind: FaultKind,
+    low: u64,
+    high: u64,
+) {
+    let every = random.millis(low, high);
+    if random.chance(probability) {
+        faults.push(Recurring { kind, every });
+    }
+}
+
+/// A network that may lose, delay, repeat, damage and put out of order; it loses this part at most.
+pub(crate) fn spoil(weather: &mut Weather, random: &mut Random, loss_max: f64) {
+    if random.chance(0.8) {
+        weather.loss = random.part(loss_max);
+    }
+    if random.chance(0.3) {
+        weather.loss_at_sender = random.part(loss_max / 2.0);
+    }
+    if random.chance(0.4) {
+        weather.duplication = random.part(0.5);
+    }
+    if random.chance(0.4) {
+        weather.corruption = random.part(0.05);
+    }
+    if random.chance(0.5) {
+        weather.recording = random.part(0.2);
+    }
+    if random.chance(0.5) {
+        weather.delay_min = random.spread(50_000, 30 * MILLISECOND);
+        weather.delay_mean = random.spread(50_000, 50 * MILLISECOND);
+    }
+    weather.reorders = random.chance(0.7);
+    if random.chance(0.2) {
+        weather.in_flight_max = random.between(2, 20) as u16;
     }
 }

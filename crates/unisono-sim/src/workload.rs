@@ -28,7 +28,7 @@ impl Director {
         let pause = exponential(&mut self.whims, workload.every);
         let draw = self.whims.fraction();
         // With members dead for good, who leaves the core may leave it without a quorum.
-        let may_leave = self.is_open && (self.is_chaos || !self.plan.heals_core_only);
+        let may_leave = self.is_open && (self.havoc.is_on || !self.plan.heals_core_only);
         if draw < workload.leaves && may_leave {
             // Last words are under way when it goes.
             (0..self.whims.below(5)).for_each(|_| self.send(process));

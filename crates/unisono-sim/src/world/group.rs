@@ -1,0 +1,363 @@
+//! A world's members: what each life of a group's member keeps, what its application does, and what it is told.
+
+use super::{Cue, Happening, Outset, Side, Tidings, World};
+use crate::network::Path;
+use crate::process::Resident;
+use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
+use crate::recorder::Recorder;
+use crate::seal::Seal;
+use bytes::{Bytes, BytesMut};
+use std::fmt;
+use std::net::SocketAddr;
+use unisono_core::{
+    ConfigError, Destination, Entry, EpochTag, Event, Group, LeaveError, Marks, Member, MessageNumber,
+    Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
+};
+
+/// What a group's members have in common.
+pub(crate) struct GroupCommon {
+    port: Port,
+    /// What messages may take of a history: no bound depends on whether it holds less.
+    history_messages: usize,
+}
+
+impl GroupCommon {
+    /// Of a group in which messages may take so much of a history.
+    pub(crate) fn new(history_messages: u32) -> GroupCommon {
+        GroupCommon { port: Port::from_name("simulated"), history_messages: history_messages as usize }
+    }
+}
+
+/// How a member begins.
+pub(crate) struct GroupBirth {
+    pub(crate) entry: Entry,
+    pub(crate) settings: Settings,
+}
+
+/// One member's side of a group.
+pub(crate) struct GroupSide {
+    pub(crate) group: Group,
+    /// Its marks as last recorded, and the epoch they are of.
+    pub(crate) marks: Marks,
+    pub(crate) epoch: Epoch,
+    /// The counter of that epoch.
+    pub(crate) counter: u64,
+    /// The view that its application knows.
+    pub(crate) view: Vec<Uid>,
+}
+
+impl Side for GroupSide {
+    type Common = GroupCommon;
+    type Birth = GroupBirth;
+
+    fn begin(common: &GroupCommon, outset: Outset, birth: GroupBirth) -> Result<GroupSide, ConfigError> {
+        let me = Member { uid: outset.uid, name: outset.name, address: outset.address };
+        let protection = Box::new(Seal);
+        let GroupBirth { entry, settings } = birth;
+        let group = Group::new(
+            outset.now,
+            me,
+            common.port,
+            entry,
+            Bytes::new(),
+            settings,
+            protection,
+            outset.random,
+        )?;
+        Ok(GroupSide {
+            group,
+            marks: Marks::default(),
+            epoch: Epoch::default(),
+            counter: 0,
+            view: Vec::new(),
+        })
+    }
+
+    fn plant(&mut self, bug: Planted) {
+        self.group.plant(bug);
+    }
+
+    fn probes(&self) -> u128 {
+        self.group.probes()
+    }
+
+    #[inline(always)]
+    fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path) {
+        match path {
+            Path::Unicast => self.group.handle_datagram(now, from, datagram),
+            Path::Multicast => self.group.handle_multicast(now, from, datagram),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.group.handle_timeout(now);
+    }
+
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<(Time, impl fmt::Debug)> {
+        self.group.poll_timeout()
+    }
+
+    #[inline(always)]
+    fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {
+        self.group.poll_transmit(now, datagram)
+    }
+
+    fn audience(&self) -> (bool, &[SocketAddr]) {
+        let audience = self.group.audience();
+        (audience.multicast, &audience.addresses)
+    }
+
+    /// Somebody excluded that ends too early may take with it what the others still need.
+    fn is_needed(&self) -> bool {
+        self.group.phase() != Phase::Gone
+    }
+
+    /// Whatever an input or sending moved is noted before anybody can see what came of it.
+    #[inline(always)]
+    fn note(world: &mut World<GroupSide>, process: usize) {
+        let resident = world.processes[process].resident.as_ref();
+        if resident.is_some_and(|resident| resident.side.group.has_news()) {
+            world.note_marks(process);
+            world.take_results(process);
+        }
+    }
+
+    /// What the application has just taken may have made room for more: then the marks move only here.
+    #[inline]
+    fn note_datagram(world: &mut World<GroupSide>, process: usize) {
+        world.note_marks(process);
+    }
+
+    fn hand_out(world: &mut World<GroupSide>, process: usize) {
+        world.take_events(process);
+    }
+
+    fn may_speak_again(&self) -> bool {
+        self.group.events_matter()
+    }
+}
+
+/// Notes what it is told of one life.
+struct Witness<'a> {
+    recorder: &'a mut Recorder,
+    now: u64,
+    process: usize,
+    life: Life,
+}
+
+/// Marks that hardly ever move.
+const RARE: u64 =
+    Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
+
+impl Listener for Witness<'_> {
+    #[inline(always)]
+    fn tell(&mut self, what: What) {
+        if what.kind().bit() & RARE == 0 {
+            self.recorder.note(self.now, self.process, self.life, what);
+        } else {
+            self.tell_rare(what);
+        }
+    }
+}
+
+impl Witness<'_> {
+    #[inline(never)]
+    fn tell_rare(&mut self, what: What) {
+        self.recorder.note(self.now, self.process, self.life, what);
+    }
+}
+
+/// Notes an event that is no message. What its application may want to answer is returned.
+#[inline(never)]
+fn note_change(
+    recorder: &mut Recorder,
+    now: u64,
+    process: usize,
+    resident: &mut Resident<GroupSide>,
+    event: &Event,
+) -> Option<Tidings> {
+    recorder.latest_view.change(resident.side.counter, event);
+    match event {
+        Event::Entered { view, .. } | Event::Reset { view, .. } => {
+            resident.side.view = view.members.iter().map(|member| member.uid).collect();
+        }
+        Event::Joined { member, .. } => resident.side.view.push(member.uid),
+        Event::Left { member, .. } => resident.side.view.retain(|uid| *uid != member.uid),
+        // Its join may be in the order: for those who wait for it, it is as good as dead.
+        Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
+        _ => {}
+    }
+    let what = recorder.names.event(event);
+    recorder.note(now, process, resident.life, what);
+    match event {
+        Event::Entered { .. } => Some(Tidings::Entered),
+        Event::Suspected { .. } => Some(Tidings::Suspected),
+        Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
+            resident.is_over = true;
+            Some(Tidings::Over)
+        }
+        _ => None,
+    }
+}
+
+impl World<GroupSide> {
+    // --- what applications do ---
+
+    /// The application sends `bytes` bytes; true if they were taken.
+    pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
+        let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
+        self.send_payload(process, payload, resilience).is_ok()
+    }
+
+    /// The application sends this.
+    pub(crate) fn send_payload(
+        &mut self,
+        process: usize,
+        payload: Bytes,
+        resilience: Option<u8>,
+    ) -> Result<(), SendError> {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return Err(SendError::Left) };
+        let (life, local) = (resident.life, resident.clock.read(now));
+        let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
+        let number = match resilience {
+            Some(resilience) => resident.side.group.send_resilient(local, payload, resilience),
+            None => resident.side.group.send(local, payload),
+        };
+        if let Ok(number) = number {
+            let resilience = resilience.unwrap_or(0);
+            self.recorder.note(now, process, life, What::Sent { number, resilience, hash, bytes });
+        }
+        self.drain(process);
+        number.map(|_| ())
+    }
+
+    pub(crate) fn leave(&mut self, process: usize) -> Result<(), LeaveError> {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return Err(LeaveError::Left) };
+        let life = resident.life;
+        let result = resident.side.group.leave(resident.clock.read(now), Bytes::from_static(b"bye"));
+        if result.is_ok() {
+            self.recorder.note(now, process, life, What::LeaveAsked);
+        }
+        self.drain(process);
+        result
+    }
+
+    pub(crate) fn reset(&mut self, process: usize, members_min: usize) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        let life = resident.life;
+        if resident.side.group.reset(resident.clock.read(now), members_min).is_ok() {
+            let members_min = members_min as u32;
+            self.recorder.note(now, process, life, What::ResetAsked { members_min });
+        }
+        self.drain(process);
+    }
+
+    pub(crate) fn hand_over(&mut self, process: usize, to: Uid) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        let life = resident.life;
+        // Refused if somebody else orders by now: nothing happens then.
+        if resident.side.group.hand_over(resident.clock.read(now), to).is_ok() {
+            let successor = self.recorder.names.life(to);
+            self.recorder.note(now, process, life, What::HandOverAsked { successor });
+        }
+        self.drain(process);
+    }
+
+    // --- what members have to say ---
+
+    #[inline]
+    fn note_marks(&mut self, process: usize) {
+        if let Some(resident) = &mut self.processes[process].resident
+            && resident.side.group.has_moved_from(&resident.side.marks)
+        {
+            self.note_moved_marks(process);
+        }
+    }
+
+    #[inline(never)]
+    fn note_moved_marks(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let marks = resident.side.group.marks();
+        if marks.epoch != EpochTag::OUTSIDE {
+            if marks.epoch != resident.side.marks.epoch {
+                let info = resident.side.group.info();
+                resident.side.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
+                resident.side.counter = info.epoch.counter;
+                self.recorder.latest_view.enter(&info);
+            }
+            let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
+            let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
+            let recorder = &mut self.recorder;
+            let mut witness = Witness { recorder, now, process, life };
+            mark_changes(&resident.side.marks, &marks, epoch, next, &mut witness);
+        }
+        let history = marks.history.max(resident.side.marks.history.min(self.common.history_messages));
+        resident.side.marks = Marks { history, ..marks };
+    }
+
+    #[inline]
+    fn take_results(&mut self, process: usize) {
+        while let Some(resident) = &mut self.processes[process].resident
+            && let Some((number, outcome)) = resident.side.group.poll_sent()
+        {
+            self.take_result(process, number, outcome);
+        }
+    }
+
+    #[inline(never)]
+    fn take_result(&mut self, process: usize, number: MessageNumber, outcome: Outcome) {
+        let Some(resident) = &self.processes[process].resident else { return };
+        if let Some(diary) = &mut self.diary {
+            diary.result(process, number, &outcome);
+        }
+        self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
+    }
+
+    fn take_events(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        if resident.takes_events_from > self.now {
+            return;
+        }
+        while let Some(event) = resident.side.group.poll_event() {
+            if let Some(diary) = &mut self.diary {
+                diary.event(process, &event);
+            }
+            if let Event::Message { seqno, sender, number, payload } = event {
+                let what = self.recorder.names.delivered(seqno, sender, number, &payload);
+                self.recorder.note(self.now, process, resident.life, what);
+            } else if let Some(tidings) = note_change(&mut self.recorder, self.now, process, resident, &event)
+            {
+                let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
+                self.queue.push(self.now, Happening::Cue(cue));
+            }
+        }
+    }
+
+    // --- looking ---
+
+    /// What the world knows when the run is over.
+    pub(crate) fn end(&mut self) -> End {
+        let mut standings = Vec::new();
+        for process in 0..self.processes.len() {
+            let Some(resident) = &mut self.processes[process].resident else { continue };
+            let info = resident.side.group.info();
+            self.probes |= resident.side.group.probes();
+            let is_outside = resident.side.marks.epoch == EpochTag::OUTSIDE;
+            standings.push(Standing {
+                life: resident.life,
+                phase: info.phase,
+                epoch: (!is_outside).then_some(resident.side.epoch),
+                marks: resident.side.group.marks(),
+                members: info.members.iter().map(|member| self.recorder.names.life(member.uid)).collect(),
+                under_way: info.under_way,
+                events: std::iter::from_fn(|| resident.side.group.poll_event()).count(),
+            });
+        }
+        End { at: Time::from_nanos(self.now), standings }
+    }
+}
