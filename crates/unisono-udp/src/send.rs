@@ -148,6 +148,9 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
+    /// Longer than any datagram takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     fn bind() -> Socket {
         Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
     }
@@ -155,7 +158,7 @@ mod tests {
     fn take(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
         let mut receiver = Receiver::new();
         let mut taken = Vec::new();
-        while taken.len() < count && socket.wait(Some(Duration::from_secs(1))) {
+        while taken.len() < count && socket.wait(Some(PATIENCE)) {
             receiver.receive(socket, |_, datagram| taken.push(datagram.to_vec())).unwrap();
         }
         taken

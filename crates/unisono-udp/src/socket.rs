@@ -149,6 +149,9 @@ mod tests {
     use crate::Receiver;
     use std::time::Duration;
 
+    /// Longer than any datagram takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
     pub(crate) fn bind() -> Socket {
@@ -167,11 +170,11 @@ mod tests {
         }
     }
 
-    /// Receives until `count` datagrams are there or nothing comes for a second.
+    /// Receives until `count` datagrams are there or nothing more comes.
     fn take(socket: &Socket, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut receiver = Receiver::new();
         let mut taken = Vec::new();
-        while taken.len() < count && socket.wait(Some(Duration::from_secs(1))) {
+        while taken.len() < count && socket.wait(Some(PATIENCE)) {
             receiver.receive(socket, |from, datagram| taken.push((from, datagram.to_vec()))).unwrap();
         }
         taken

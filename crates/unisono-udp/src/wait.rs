@@ -259,12 +259,17 @@ mod tests {
         // The timer of an earlier deadline is left alone, and ends a wait for a later one without a reason.
         let bell = Bell::new().unwrap();
         watch.add(&bell, 1).unwrap();
-        bell.ring();
-        assert_eq!(watch.wait(Some(Instant::now() + Duration::from_millis(2))).keys(), [1]);
-        bell.silence();
-        let rings_at = watch.rings_at;
-        assert!(rings_at.is_some() && watch.wait(in_a_minute()).keys().is_empty());
-        assert!(rings_at < Some(Instant::now()) && watch.rings_at.is_none());
+        let rings_at = loop {
+            bell.ring();
+            assert_eq!(watch.wait(Some(Instant::now() + Duration::from_millis(2))).keys(), [1]);
+            bell.silence();
+            // Unless both came at the same time.
+            if let Some(rings_at) = watch.rings_at {
+                break rings_at;
+            }
+        };
+        assert!(watch.wait(in_a_minute()).keys().is_empty());
+        assert!(rings_at < Instant::now() && watch.rings_at.is_none());
     }
 
     #[test]

@@ -13,8 +13,9 @@ const DATAGRAM_BYTES: usize = 1400;
 const DATAGRAMS: u32 = 2000;
 /// More than the loopback takes in as long: 2.8 MB at 20 Mbit/s take more than a second.
 const RATE: &str = "20mbit";
-const CALL_MAX: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Calls that wait for room all take longer; one that does not may be kept from going on now and then.
+const CALL_MAX: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const INSIDE: &str = "UNISONO_TEST_SLOW_LOOPBACK";
 
 #[test]
@@ -47,7 +48,7 @@ fn send_more_than_fits() {
     watch.add(&sender, 0).unwrap();
     receivers.iter().zip(1..).for_each(|(receiver, key)| watch.add(receiver, key).unwrap());
 
-    let (mut progress, mut sent, mut refusals) = (Progress::default(), false, 0);
+    let (mut progress, mut sent, mut refusals, mut fastest) = (Progress::default(), false, 0, Duration::MAX);
     let (mut receiver, mut taken, begin) = (Receiver::new(), [0, 0], Instant::now());
     while taken != [DATAGRAMS; 2] {
         assert!(begin.elapsed() < PATIENCE, "{taken:?} of {DATAGRAMS}");
@@ -64,10 +65,13 @@ fn send_more_than_fits() {
         if !sent {
             let call = Instant::now();
             sent = sender.send_on(&run, DATAGRAM_BYTES, &to, &mut progress);
-            assert!(call.elapsed() < CALL_MAX, "a call took {:?}", call.elapsed());
-            refusals += u32::from(!sent);
+            if !sent {
+                refusals += 1;
+                fastest = fastest.min(call.elapsed());
+            }
             watch.await_room(&sender, 0, !sent);
         }
     }
     assert!(sent && refusals > 0 && progress.refused() == 0);
+    assert!(fastest < CALL_MAX, "without room the fastest call took {fastest:?}");
 }

@@ -7,10 +7,12 @@
 //!
 //! This is a program of its own because it counts every allocation that is made in it.
 
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use unisono::{Bytes, Event, Group, GroupConfig, Options};
+use unisono::{Bytes, Event, Group};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
@@ -42,9 +44,7 @@ const ALLOCATIONS_MAX: f64 = 3.0;
 
 #[test]
 fn a_message_costs_hardly_an_allocation_in_the_whole_library() {
-    let name = format!("allocation-{}", std::process::id());
-    let open = |_| Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
-    let groups: Vec<Group> = (0..MEMBERS).map(open).collect();
+    let groups = common::members(&common::fresh_name("allocation"), MEMBERS);
     let receive = |group: &Group| {
         let (mut events, mut received) = (Vec::with_capacity(1024), 0);
         while received < WARM_UP + MESSAGES {

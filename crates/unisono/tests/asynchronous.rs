@@ -1,23 +1,18 @@
 //! The asynchronous handle, driven by the smallest executor there is.
 
+mod common;
+
+use common::{PATIENCE, fresh_name, options};
 use futures_core::Stream;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, Options, SendError};
-
-/// Longer than anything takes that works, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn fresh_name(what: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("async-{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
+use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, SendError};
 
 struct Unpark(Thread);
 
@@ -68,7 +63,7 @@ fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 }
 
 async fn pair(name: &str) -> (AsyncGroup, AsyncGroup) {
-    let options = Options::default();
+    let options = options();
     let first = AsyncGroup::create(name, GroupConfig::default(), &options).await.unwrap();
     let second = AsyncGroup::join(name, "hello", &options).await.unwrap();
     (first, second)
@@ -169,9 +164,9 @@ fn dropping_the_last_handle_leaves_in_the_background() {
 #[test]
 fn dropping_a_join_that_is_under_way_leaves_nobody_behind() {
     let name = fresh_name("abort");
-    let first = Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
-    let _ = poll_once(AsyncGroup::join(&name, "", &Options::default()));
-    let second = Group::join(&name, "", &Options::default()).unwrap();
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let _ = poll_once(AsyncGroup::join(&name, "", &options()));
+    let second = Group::join(&name, "", &options()).unwrap();
     second.send("us two").unwrap();
     assert!(first.members().len() <= 3);
     // Whatever became of the third, it is gone without having been suspected.
@@ -188,8 +183,8 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
     block_on(async {
         let name = fresh_name("window");
         let config = GroupConfig { history_messages: HISTORY, window: WINDOW, ..GroupConfig::default() };
-        let first = AsyncGroup::create(&name, config, &Options::default()).await.unwrap();
-        let second = AsyncGroup::join(&name, "", &Options::default()).await.unwrap();
+        let first = AsyncGroup::create(&name, config, &options()).await.unwrap();
+        let second = AsyncGroup::join(&name, "", &options()).await.unwrap();
         second.ignore_events();
         // As long as the first takes no events the order ends where its history is full, the join included. Once so
         // many are taken, the window is full of what cannot get a place.
@@ -221,7 +216,7 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
 fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_nobody() {
     const EACH: usize = 300;
     let name = fresh_name("mixed");
-    let options = Options::default();
+    let options = options();
     let group = Group::create(&name, GroupConfig::default(), &options).unwrap();
     let (other, tasks) = block_on(async {
         let first = AsyncGroup::join(&name, "", &options).await.unwrap();

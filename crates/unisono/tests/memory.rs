@@ -1,8 +1,10 @@
 //! What a group has dealt with it forgets: a million messages leave the memory of their members where it was.
 
+mod common;
+
 use std::io::Write;
 use std::time::{Duration, Instant};
-use unisono::{Bytes, Event, Group, GroupConfig, Options};
+use unisono::{Bytes, Event, Group};
 
 const MEMBERS: usize = 3;
 const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
@@ -52,9 +54,7 @@ fn a_million_messages_leave_memory_where_it_was() {
         let _ = writeln!(std::io::stderr(), "skipped: this system does not tell how much memory is in use");
         return;
     }
-    let name = format!("memory-{}", std::process::id());
-    let open = |_| Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
-    let groups: Vec<Group> = (0..MEMBERS).map(open).collect();
+    let groups = common::members(&common::fresh_name("memory"), MEMBERS);
     exchange(&groups, WARM_UP);
     let leaves_it = (0..ROUNDS_MAX).any(|_| {
         let (before, begin) = (resident_bytes().unwrap(), Instant::now());

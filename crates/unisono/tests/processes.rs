@@ -2,18 +2,24 @@
 //!
 //! The processes are this test again, told by their environment to be a member instead.
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Options, Phase, SendError, SendFailure, Uid};
+mod common;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use common::{PATIENCE, fresh_name, until, until_so, watchful};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Phase, Quorum, SendError, SendFailure, Uid};
+
 const GROUP: &str = "UNISONO_TEST_GROUP";
+const FOUNDS: &str = "UNISONO_TEST_FOUNDS";
 
 /// A member process: sends for ever, until it is killed.
 #[test]
 fn member() {
     let Ok(name) = std::env::var(GROUP) else { return };
-    let group = Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap();
+    let group = match std::env::var_os(FOUNDS) {
+        Some(_) => Group::create(&name, GroupConfig::default(), &watchful()).unwrap(),
+        None => Group::join(&name, "", &watchful()).unwrap(),
+    };
     group.ignore_events();
     for count in 0u64.. {
         if group.send(count.to_string()).is_err() {
@@ -32,51 +38,66 @@ impl Drop for Killed {
     }
 }
 
-fn spawn(name: &str) -> Killed {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "member", "--nocapture"])
-        .env(GROUP, name)
-        .stdout(Stdio::null())
-        .spawn();
-    Killed(child.unwrap())
+impl Killed {
+    /// A member process that joins the group.
+    fn joining(name: &str) -> Killed {
+        Killed::spawn(Killed::member(name))
+    }
+
+    /// A member process that founds it.
+    fn founding(name: &str) -> Killed {
+        let mut member = Killed::member(name);
+        member.env(FOUNDS, "1");
+        Killed::spawn(member)
+    }
+
+    fn member(name: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "member", "--nocapture"]).env(GROUP, name).stdout(Stdio::null());
+        command
+    }
+
+    fn spawn(mut command: Command) -> Killed {
+        Killed(command.spawn().unwrap())
+    }
+
+    /// Kills it, and waits until it is dead: it does nothing more.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// Events until one of them is what is looked for, all of them kept.
-fn until<T>(group: &Group, log: &mut Vec<Event>, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        if let Some(event) = group.receive_timeout(PATIENCE).unwrap() {
-            let found = wanted(&event);
-            log.push(event);
-            if let Some(found) = found {
-                return found;
-            }
-        }
-    }
-    panic!("what was waited for did not happen; {:?}", group.info());
+fn logged<T>(group: &Group, log: &mut Vec<Event>, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    until(group, |event| {
+        log.push(event.clone());
+        wanted(event)
+    })
 }
 
 #[test]
 fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
-    let name = format!("killed-{}", std::process::id());
-    let groups: Vec<Group> = (0..3)
-        .map(|_| Group::join_or_create(&name, GroupConfig::default(), "", &Options::default()).unwrap())
-        .collect();
-    let mut child = spawn(&name);
+    let name = fresh_name("killed");
+    // None of the three who are left is left behind because it is late.
+    let config = GroupConfig { quorum: Quorum::AtLeast(3), ..GroupConfig::default() };
+    let first = Group::create(&name, config, &watchful()).unwrap();
+    let rest = (0..2).map(|_| Group::join(&name, "", &watchful()).unwrap());
+    let groups: Vec<Group> = std::iter::once(first).chain(rest).collect();
+    let mut child = Killed::joining(&name);
     let mut logs = vec![Vec::new(); 3];
     let mut victim: Option<Uid> = None;
     for (group, log) in groups.iter().zip(&mut logs) {
-        let sender = until(group, log, |event| match event {
+        let sender = logged(group, log, |event| match event {
             Event::Message { sender, payload, .. } if payload == "100" => Some(*sender),
             _ => None,
         });
         assert!(victim.is_none_or(|victim| victim == sender));
         victim = Some(sender);
     }
-    child.0.kill().unwrap();
-    child.0.wait().unwrap();
+    child.kill();
     for (group, log) in groups.iter().zip(&mut logs) {
-        let (excluded, degraded, members) = until(group, log, |event| match event {
+        let (excluded, degraded, members) = logged(group, log, |event| match event {
             Event::Reset { excluded, degraded, view, .. } => {
                 Some((excluded.clone(), *degraded, view.members.len()))
             }
@@ -87,7 +108,7 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
     }
     groups[1].send("we go on").unwrap();
     for (group, log) in groups.iter().zip(&mut logs) {
-        until(group, log, |event| {
+        logged(group, log, |event| {
             matches!(event, Event::Message { payload, .. } if payload == "we go on").then_some(())
         });
     }
@@ -105,25 +126,24 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
 
 #[test]
 fn the_orderer_killed_is_survived_too() {
-    let name = format!("orderer-{}", std::process::id());
-    let founder = Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
-    let second = Group::join(&name, "", &Options::default()).unwrap();
-    let mut child = spawn(&name);
-    let mut log = Vec::new();
-    let victim = until(&founder, &mut log, |event| match event {
+    let name = fresh_name("orderer");
+    let founder = Group::create(&name, GroupConfig::default(), &watchful()).unwrap();
+    let second = Group::join(&name, "", &watchful()).unwrap();
+    let mut child = Killed::joining(&name);
+    let victim = until(&founder, |event| match event {
         Event::Message { sender, .. } => Some(*sender),
         _ => None,
     });
     second.ignore_events();
     founder.hand_over(victim).unwrap();
-    let named = until(&founder, &mut log, |event| match event {
+    let named = until(&founder, |event| match event {
         Event::HandedOver { orderer, .. } => Some(*orderer),
         _ => None,
     });
     assert_eq!(named, victim);
     // It orders: only then is it killed.
     second.send("by the new orderer").unwrap();
-    child.0.kill().unwrap();
+    child.kill();
     let begin = Instant::now();
     let place = loop {
         match second.send("after the crash") {
@@ -131,12 +151,12 @@ fn the_orderer_killed_is_survived_too() {
             Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
         }
     };
-    let (degraded, orderer) = until(&founder, &mut log, |event| match event {
+    let (degraded, orderer) = until(&founder, |event| match event {
         Event::Reset { degraded, view, .. } => Some((*degraded, view.orderer)),
         _ => None,
     });
     assert!(!degraded && orderer != victim);
-    let survivor = until(&founder, &mut log, |event| match event {
+    let survivor = until(&founder, |event| match event {
         Event::Message { seqno, payload, .. } if *seqno == place => Some(payload.clone()),
         _ => None,
     });
@@ -145,27 +165,20 @@ fn the_orderer_killed_is_survived_too() {
 
 #[test]
 fn whoever_cannot_be_let_go_is_out_all_the_same() {
-    let name = format!("alone-{}", std::process::id());
-    let mut founder = spawn(&name);
-    let group = Group::join(&name, "", &Options::default()).unwrap();
+    let name = fresh_name("alone");
+    let mut founder = Killed::founding(&name);
+    let group = Group::join(&name, "", &watchful()).unwrap();
     assert_eq!(group.members().len(), 2);
     // A group of two does not outlive its first member.
-    founder.0.kill().unwrap();
-    founder.0.wait().unwrap();
-    let begin = Instant::now();
-    while group.info().phase != Phase::Resetting {
-        group.receive_timeout(Duration::from_millis(5)).unwrap();
-        assert!(begin.elapsed() < PATIENCE, "{:?}", group.info());
-    }
+    founder.kill();
+    until_so(&group, |group| group.info().phase == Phase::Resetting);
     let before = group.info();
     assert_eq!(group.try_submit("in the middle of a reset").map(drop), Err(SendError::Resetting));
     assert_eq!(group.info(), before);
     // Who can wait does: until the reset is over, or the member is.
     let waiting = group.clone();
     let sender = std::thread::spawn(move || waiting.send("afterwards"));
-    let begin = Instant::now();
     assert_eq!(group.leave("nobody hears this"), Err(LeaveFailure::Unconfirmed));
-    assert!(begin.elapsed() < PATIENCE);
     let end = loop {
         match group.receive() {
             Ok(_) => {}

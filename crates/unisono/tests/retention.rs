@@ -1,15 +1,16 @@
 //! What an application keeps of a group's messages costs it little more than their bytes, whatever else comes to the
 //! same socket.
 
+mod common;
+
+use common::{PATIENCE, fresh_name, options};
 use std::io::Write;
 use std::net::UdpSocket;
-use std::time::Duration;
 use unisono::{Bytes, Event, Group, GroupConfig, Key, Options};
 
 const MESSAGES: usize = 400;
 /// As much as the messages' datagrams are, many times over.
 const GROWTH_BYTES_MAX: i64 = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What this process has in memory; nothing where the system does not say.
 fn resident_bytes() -> Option<i64> {
@@ -26,10 +27,10 @@ fn a_kept_message_keeps_nothing_that_came_beside_it() {
         let _ = writeln!(std::io::stderr(), "skipped: this system does not tell how much memory is in use");
         return;
     };
-    let name = format!("retention-{}", std::process::id());
-    let options = Options { key: Some(Key::generate().unwrap()), ..Options::default() };
-    let open = || Group::join_or_create(&name, GroupConfig::default(), "", &options).unwrap();
-    let (sender, keeper) = (open(), open());
+    let name = fresh_name("retention");
+    let options = Options { key: Some(Key::generate().unwrap()), ..options() };
+    let sender = Group::create(&name, GroupConfig::default(), &options).unwrap();
+    let keeper = Group::join(&name, "", &options).unwrap();
     sender.ignore_events();
     let uid = keeper.info().me;
     let address = keeper.members().iter().find(|member| member.uid == uid).unwrap().address;

@@ -1,0 +1,83 @@
+//! What tests need on a machine that may keep any thread waiting, for seconds: names of their own, and patience.
+//!
+//! A member that gets no processor is suspected, rightly. Where nobody dies nobody is to be suspected, so members are as
+//! patient with each other as the tests are.
+
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use unisono::{Event, Group, GroupConfig, Options, Settings};
+
+/// Longer than anything takes that works.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Patience with the silent where somebody dies: longer than a machine keeps anybody waiting.
+const PATIENCE_WITH_MEMBERS: Duration = Duration::from_secs(3);
+
+/// A group name that no other test has, on this machine.
+pub(crate) fn fresh_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Suspects nobody, and a join looks long for its group.
+pub(crate) fn options() -> Options {
+    // A join gives up after ten times as long.
+    let settings = Settings { patience: PATIENCE, locate: PATIENCE / 10, ..Settings::default() };
+    Options { settings, ..Options::default() }
+}
+
+/// Suspects only the dead.
+pub(crate) fn watchful() -> Options {
+    let patient = options();
+    let settings = Settings { patience: PATIENCE_WITH_MEMBERS, ..patient.settings };
+    Options { settings, ..patient }
+}
+
+/// Looks for a group only so long, ten times that if it only joins.
+pub(crate) fn hasty(locate: Duration, options: Options) -> Options {
+    let settings = Settings { locate, ..options.settings };
+    Options { settings, ..options }
+}
+
+/// A group of so many members, in the order in which they entered.
+pub(crate) fn members(name: &str, count: usize) -> Vec<Group> {
+    let first = Group::create(name, GroupConfig::default(), &options()).unwrap();
+    let rest = (1..count).map(|_| Group::join(name, "", &options()).unwrap());
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// Events until one of them is what is looked for.
+pub(crate) fn until<T>(group: &Group, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(event) = group.receive_timeout(PATIENCE).unwrap()
+            && let Some(found) = wanted(&event)
+        {
+            return found;
+        }
+    }
+    panic!("what was waited for did not happen; {:?}", group.info());
+}
+
+/// Passes events over until something is so of the member.
+pub(crate) fn until_so(group: &Group, so: impl Fn(&Group) -> bool) {
+    let begin = Instant::now();
+    while !so(group) {
+        group.receive_timeout(Duration::from_millis(5)).unwrap();
+        assert!(begin.elapsed() < PATIENCE, "what was waited for is not so; {:?}", group.info());
+    }
+}
+
+/// Tries again what came to nothing because nobody was quick enough to answer.
+pub(crate) fn persistently<T: Debug>(mut attempt: impl FnMut() -> T, too_early: impl Fn(&T) -> bool) -> T {
+    let begin = Instant::now();
+    loop {
+        let result = attempt();
+        if !too_early(&result) || begin.elapsed() >= PATIENCE {
+            return result;
+        }
+    }
+}
