@@ -192,7 +192,7 @@ pub(crate) fn check(
     check_between(parameter, value, 0, max, allowed)
 }
 
-fn check_between(
+pub(crate) fn check_between(
     parameter: &'static str,
     value: u64,
     min: u64,

@@ -23,6 +23,7 @@ mod peers;
 mod planted;
 mod random;
 mod repair;
+pub mod rpc;
 mod stability;
 mod table;
 mod time;

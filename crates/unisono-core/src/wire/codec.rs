@@ -4,6 +4,7 @@
 //! Reading is total: whatever the bytes are, it ends with a frame that keeps all its rules or with an error, and
 //! what it allocates is bounded by what it was given. `docs/protocol/wire-format.md` has every frame as a table.
 
+use super::calls;
 use super::frame::*;
 use super::kind::FrameKind;
 use super::parts::*;
@@ -281,6 +282,18 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             founding: read_founding(from)?,
         },
+        FrameKind::LocatePort
+        | FrameKind::PortHere
+        | FrameKind::PortNotHere
+        | FrameKind::Request
+        | FrameKind::Reply
+        | FrameKind::Reject
+        | FrameKind::Forward
+        | FrameKind::Working
+        | FrameKind::Part
+        | FrameKind::Got
+        | FrameKind::Done
+        | FrameKind::Cancel => calls::read(from, kind)?,
     };
     from.finish()?;
     Ok(frame)
@@ -454,6 +467,19 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_ballot(out, ballot);
             write_founding(out, founding);
         }
+
+        Frame::LocatePort { .. }
+        | Frame::PortHere(_)
+        | Frame::PortNotHere { .. }
+        | Frame::Request(_)
+        | Frame::Reply(_)
+        | Frame::Reject { .. }
+        | Frame::Forward { .. }
+        | Frame::Working { .. }
+        | Frame::Part(_)
+        | Frame::Got(_)
+        | Frame::Done { .. }
+        | Frame::Cancel { .. } => calls::write(out, frame),
     }
 }
 
@@ -602,7 +628,7 @@ fn write_room(out: &mut Body<'_>, begun: usize, room: u32) {
 }
 
 /// A question is as long as it has to be. To be called before any field is read.
-fn check_padding(from: &Reader) -> Result<()> {
+pub(super) fn check_padding(from: &Reader) -> Result<()> {
     match FRAME_HEAD_BYTES + from.left() {
         bytes if bytes >= PADDED_BYTES_MIN => Ok(()),
         bytes => Err(from.error(Fault::Padding(bytes))),

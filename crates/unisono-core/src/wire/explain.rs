@@ -3,6 +3,7 @@
 //! A frame says itself in one line (its `Display`); [`Explainer`] puts a whole datagram into lines, bad ones with
 //! the reason. Whatever is inside a datagram, what comes out is safe to print: bytes and names are escaped.
 
+use super::calls::{Grant, Part, Payload, Rejection, Reply};
 use super::codec::Decoder;
 use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
@@ -396,6 +397,75 @@ impl fmt::Display for Frame {
             Frame::Formed { formation, ballot, founding } => {
                 write!(f, "{formation:016x}: {}; told under {}", First(founding), Attempt(ballot))
             }
+
+            Frame::LocatePort { nonce, port } => write!(f, "who serves {:032x}? {nonce:016x}", port.0),
+            Frame::PortHere(here) => write!(
+                f,
+                "{:016x}: I serve {:032x}, cookie {:016x} of {}, {}{}",
+                here.nonce,
+                here.port.0,
+                here.cookie.seal,
+                here.cookie.issued,
+                Granted(here.grant),
+                if here.repeats { "; repeats are recognised" } else { "" }
+            ),
+            Frame::PortNotHere { nonce, port } => {
+                write!(f, "{nonce:016x}: I do not serve {:032x}", port.0)
+            }
+            Frame::Request(request) => write!(
+                f,
+                "{}: call {} of {:032x} after {} hops, {} ms left{}: {}",
+                In(request.attempt),
+                request.call,
+                request.port.0,
+                request.hops,
+                request.left_ms,
+                if request.cookie.is_some() { ", with a cookie" } else { "" },
+                Load(&request.payload)
+            ),
+            Frame::Reply(Reply { attempt, grant, refused, payload }) => {
+                let answered = if *refused { "refused" } else { "answered" };
+                write!(f, "{}, {}: {answered} with {}", In(*attempt), Granted(*grant), Load(payload))
+            }
+            Frame::Reject { attempt, grant, reason } => {
+                write!(f, "{}, {}: ", In(*attempt), Granted(*grant))?;
+                match reason {
+                    Rejection::NotServed => f.write_str("not served here, never executed"),
+                    Rejection::Busy => f.write_str("too much waits, never executed"),
+                    Rejection::Expired => f.write_str("too late, never executed"),
+                    Rejection::Cancelled => f.write_str("cancelled, never executed"),
+                    Rejection::Lost => f.write_str("the reply is lost"),
+                    Rejection::ShowCookie(cookie) => {
+                        write!(f, "no session; show cookie {:016x} of {}", cookie.seal, cookie.issued)
+                    }
+                    Rejection::OtherLife { age_ms } => write!(f, "another life, for {age_ms} ms"),
+                }
+            }
+            Frame::Forward { attempt, grant, to } => {
+                write!(f, "{}, {}: ask {to}; never executed here", In(*attempt), Granted(*grant))
+            }
+            Frame::Working { attempt, grant } => {
+                write!(f, "{}, {}: being worked on", In(*attempt), Granted(*grant))
+            }
+            Frame::Part(Part { attempt, reply, index, bytes }) => {
+                let whole = if *reply { "reply" } else { "request" };
+                write!(f, "{}: part {index} of the {whole}, {}", In(*attempt), Size(bytes.len()))
+            }
+            Frame::Got(got) => {
+                let beyond: u32 = got.beyond.iter().map(|word| word.count_ones()).sum();
+                let whole = if got.reply { "reply" } else { "request" };
+                let (attempt, through) = (In(got.attempt), got.through);
+                write!(f, "{attempt}: has {through} parts of the {whole}, and {beyond} beyond a gap")
+            }
+            Frame::Done { to, attempts } => {
+                write!(f, "to {to}: answered are")?;
+                for (index, (slot, number)) in attempts.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
+                    write!(f, "{comma} attempt {number} in slot {slot}")?;
+                }
+                Ok(())
+            }
+            Frame::Cancel { attempt } => write!(f, "{}: not waited for any longer", In(*attempt)),
         }
     }
 }
@@ -442,6 +512,36 @@ struct Span(&'static str, u64, usize);
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Between(self.0, self.1, self.1.saturating_add(self.2 as u64).saturating_sub(1)).fmt(f)
+    }
+}
+
+/// An attempt at a call.
+struct In(super::calls::Attempt);
+
+impl fmt::Display for In {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "to {}, attempt {} in slot {}", self.0.to, self.0.number, self.0.slot)
+    }
+}
+
+struct Granted(Grant);
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} slots, load {}", self.0.slots, self.0.load)
+    }
+}
+
+/// What a call carries.
+struct Load<'a>(&'a Payload);
+
+impl fmt::Display for Load<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Payload::Whole(bytes) => write!(f, "{} {}", Size(bytes.len()), Shown(bytes)),
+            Payload::Parts { total, part } => write!(f, "{} in parts of {part}", Size(*total as usize)),
+            Payload::Omitted => f.write_str("bytes that are there"),
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 //! This file says what there is; `codec` says how each lies in bytes. Frames hold their payloads as slices of the
 //! datagram they came in, so that nothing is copied between the wire and the application.
 
+use super::calls::{Attempt, Got, Grant, Part, PortHere, Rejection, Reply, Request};
 use crate::config::GroupConfig;
-use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Seqno, Uid};
+use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -225,6 +226,69 @@ pub enum Frame {
         ballot: Ballot,
         /// What was decided.
         founding: Founding,
+    },
+
+    // --- calls (outside of any epoch) ---
+    /// Who serves this port? Padded so that the answer is never longer.
+    LocatePort {
+        /// Returned in the answer.
+        nonce: u64,
+        /// Which one.
+        port: Port,
+    },
+    /// I do.
+    PortHere(PortHere),
+    /// I do not; said if asked alone, or by who did once.
+    PortNotHere {
+        /// The question's.
+        nonce: u64,
+        /// Which one.
+        port: Port,
+    },
+    /// A client asks.
+    Request(Request),
+    /// The server answers.
+    Reply(Reply),
+    /// The server does not execute this, or knows nothing of it.
+    Reject {
+        /// What.
+        attempt: Attempt,
+        /// From now on.
+        grant: Grant,
+        /// Why.
+        reason: Rejection,
+    },
+    /// This life has not executed this, and never will: ask there.
+    Forward {
+        /// What.
+        attempt: Attempt,
+        /// From now on.
+        grant: Grant,
+        /// Where.
+        to: SocketAddr,
+    },
+    /// The server has the whole request, and no answer yet.
+    Working {
+        /// Which one.
+        attempt: Attempt,
+        /// From now on.
+        grant: Grant,
+    },
+    /// A part of a large request or reply.
+    Part(Part),
+    /// Which parts are there.
+    Got(Got),
+    /// The client has the answers to these: nobody needs them any more.
+    Done {
+        /// The server's life.
+        to: Uid,
+        /// The slot and number of each attempt; at most [`DONE_MAX`](super::DONE_MAX).
+        attempts: Vec<(u16, u64)>,
+    },
+    /// The client does not wait for this any longer.
+    Cancel {
+        /// What.
+        attempt: Attempt,
     },
 }
 

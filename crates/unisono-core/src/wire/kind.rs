@@ -100,6 +100,19 @@ kinds! {
     FormPrepare = 0x63, 119;
     FormPrepared = 0x64, 20;
     Formed = 0x65, 119;
+    // calls
+    LocatePort = 0x70, QUESTION_BYTES_MIN;
+    PortHere = 0x71, 141;
+    PortNotHere = 0x72, 24;
+    Request = 0x73, 49;
+    Reply = 0x74, 24;
+    Reject = 0x75, 23;
+    Forward = 0x76, 29;
+    Working = 0x77, 22;
+    Part = 0x78, 22;
+    Got = 0x79, 55;
+    Done = 0x7a, 20;
+    Cancel = 0x7b, 18;
 }
 
 impl fmt::Display for FrameKind {

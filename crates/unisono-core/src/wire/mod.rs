@@ -10,9 +10,11 @@
 //! | `pieces` | the messages of a run, not copied |
 //! | `parcel` | frames larger than a datagram |
 //! | `report` | what is told to whoever looks from outside |
+//! | `calls` | what calls say |
 //! | `replay` | which datagrams were seen before |
 //! | `explain` | datagrams in words |
 
+mod calls;
 mod codec;
 mod explain;
 mod frame;
@@ -27,6 +29,7 @@ mod replay;
 mod report;
 mod writer;
 
+pub use calls::*;
 pub use codec::Decoder;
 pub use explain::{Explainer, explain};
 pub use frame::*;

@@ -135,7 +135,7 @@ impl Reader {
         Ok(&self.whole[self.field..self.position])
     }
 
-    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, what)?);
         Ok(array)
@@ -220,6 +220,19 @@ impl Reader {
         self.field = self.position;
         self.position = self.end;
         self.whole.slice(self.field..self.end)
+    }
+
+    /// Passes over all bytes to the end.
+    pub(super) fn skip_rest(&mut self) {
+        self.field = self.position;
+        self.position = self.end;
+    }
+
+    /// All bytes to the end, not copied. Nothing may be read after them.
+    pub(super) fn tail(&mut self) -> Bytes {
+        let begin = self.position;
+        self.skip_rest();
+        self.cut_out(begin)
     }
 
     /// A count, and so many pieces of messages. They are checked here, so that nobody who walks over them meets an

@@ -78,22 +78,22 @@ fn example(sections: &BTreeMap<&str, Section>, heading: &str) -> Vec<u8> {
     example
 }
 
-/// Hex in backquotes, repeated if a count follows, or links to sections.
+/// Hex in backquotes, repeated if a count follows; or hex, links to sections, or both.
 fn cell(sections: &BTreeMap<&str, Section>, cell: &str) -> Vec<u8> {
     if let Some((bytes, count)) = cell.split_once(" × ") {
         return hex(bytes.trim_matches('`')).repeat(count.parse().unwrap());
     }
-    if cell.starts_with('`') {
-        return hex(cell.trim_matches('`'));
-    }
-    let links = cell.split('(').skip(1);
-    links
-        .flat_map(|link| {
-            let anchor = link.split(')').next().unwrap().trim_start_matches('#').replace('-', " ");
-            let heading = sections.keys().find(|heading| heading.to_lowercase() == anchor).unwrap();
-            example(sections, heading)
-        })
-        .collect()
+    let (bytes, links) = match cell.strip_prefix('`').and_then(|cell| cell.split_once('`')) {
+        Some((bytes, links)) => (hex(bytes), links),
+        None => (Vec::new(), cell),
+    };
+    let links = links.split('(').skip(1);
+    let linked = links.flat_map(|link| {
+        let anchor = link.split(')').next().unwrap().trim_start_matches('#').replace('-', " ");
+        let heading = sections.keys().find(|heading| heading.to_lowercase() == anchor).unwrap();
+        example(sections, heading)
+    });
+    bytes.into_iter().chain(linked).collect()
 }
 
 fn hex(text: &str) -> Vec<u8> {
@@ -178,6 +178,12 @@ fn limits_are_as_the_page_says() {
         format!("at most {GREETING_BYTES_MAX}"),
         format!("at most {}", unisono_core::Name::BYTES_MAX),
         format!("| count | 1 to {}", thousands(MEMBERS_MAX)),
+        format!("below {}", thousands(SLOTS_MAX)),
+        format!("1 to {}, and that of each part", thousands(CALL_BYTES_MAX)),
+        format!("in 2 bytes, at least {PART_BYTES_MIN}"),
+        format!("passed on, at most {HOPS_MAX}"),
+        format!("{GOT_PARTS} bits for the parts"),
+        format!("attempts, 1 to {DONE_MAX}"),
     ] {
         assert!(PAGE.replace('\n', " ").contains(&limit), "the page does not say: {limit}");
     }

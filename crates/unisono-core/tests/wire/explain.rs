@@ -120,7 +120,7 @@ fn bad_datagrams_come_with_the_reason() {
          not one of ours: it is of version 7 of the wire format; this is version 1\n"
     );
     let mut changed = good;
-    changed[52 + 11] = 0x77;
+    changed[52 + 11] = 0xf7;
     let words = explain(&changed);
     let lines: Vec<_> = words.lines().skip(2).collect();
     assert_eq!(
@@ -128,7 +128,7 @@ fn bad_datagrams_come_with_the_reason() {
         [
             "tag: a checksum, which does not fit: changed on the way, or cut off",
             "byte 52: Gone: all held everything through place 4: it is gone",
-            "byte 63: bad frame (unknown): byte 63: no frame has the number 0x77",
+            "byte 63: bad frame (unknown): byte 63: no frame has the number 0xf7",
         ]
     );
 }

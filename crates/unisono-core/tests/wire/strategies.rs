@@ -162,6 +162,55 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Formed => (any::<u64>(), ballot(), founding())
             .prop_map(|(formation, ballot, founding)| Frame::Formed { formation, ballot, founding })
             .boxed(),
+
+        FrameKind::LocatePort => {
+            (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::LocatePort { nonce, port }).boxed()
+        }
+        FrameKind::PortHere => (any::<u64>(), port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
+            .prop_map(|(nonce, port, cookie, grant, repeats, proof)| {
+                let mut whole = [0; 96];
+                whole[..32].copy_from_slice(&proof);
+                whole[64..].copy_from_slice(&proof);
+                let proof = Proof(whole);
+                Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof })
+            })
+            .boxed(),
+        FrameKind::PortNotHere => {
+            (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
+        }
+        FrameKind::Request => {
+            (attempt(), place(), port(), 0..=HOPS_MAX, any::<u32>(), option::of(cookie()), payload())
+                .prop_map(|(attempt, call, port, hops, left_ms, cookie, payload)| {
+                    Frame::Request(Request { attempt, call, port, hops, left_ms, cookie, payload })
+                })
+                .boxed()
+        }
+        FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())
+            .prop_map(|(attempt, grant, refused, payload)| {
+                Frame::Reply(Reply { attempt, grant, refused, payload })
+            })
+            .boxed(),
+        FrameKind::Reject => (attempt(), grant(), rejection())
+            .prop_map(|(attempt, grant, reason)| Frame::Reject { attempt, grant, reason })
+            .boxed(),
+        FrameKind::Forward => (attempt(), grant(), address())
+            .prop_map(|(attempt, grant, to)| Frame::Forward { attempt, grant, to })
+            .boxed(),
+        FrameKind::Working => {
+            (attempt(), grant()).prop_map(|(attempt, grant)| Frame::Working { attempt, grant }).boxed()
+        }
+        FrameKind::Part => (attempt(), any::<bool>(), any::<u16>(), vec(any::<u8>(), 1..300))
+            .prop_map(|(attempt, reply, index, bytes)| {
+                Frame::Part(Part { attempt, reply, index, bytes: bytes.into() })
+            })
+            .boxed(),
+        FrameKind::Got => (attempt(), any::<bool>(), any::<u32>(), any::<[u64; GOT_PARTS / 64]>())
+            .prop_map(|(attempt, reply, through, beyond)| Frame::Got(Got { attempt, reply, through, beyond }))
+            .boxed(),
+        FrameKind::Done => (uid(), vec((slot(), place()), 1..=DONE_MAX))
+            .prop_map(|(to, attempts)| Frame::Done { to, attempts })
+            .boxed(),
+        FrameKind::Cancel => attempt().prop_map(|attempt| Frame::Cancel { attempt }).boxed(),
     }
 }
 
@@ -382,4 +431,42 @@ fn mark() -> impl Strategy<Value = u64> {
 
 fn range() -> impl Strategy<Value = (u64, u64)> {
     (place(), place()).prop_map(|(a, b)| (a.min(b), a.max(b)))
+}
+
+fn port() -> impl Strategy<Value = Port> {
+    any::<u128>().prop_map(Port)
+}
+
+fn slot() -> impl Strategy<Value = u16> {
+    0..SLOTS_MAX as u16
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    (uid(), slot(), place()).prop_map(|(to, slot, number)| Attempt { to, slot, number })
+}
+
+fn cookie() -> impl Strategy<Value = Cookie> {
+    any::<[u64; 2]>().prop_map(|[issued, seal]| Cookie { issued, seal })
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
+    any::<[u16; 2]>().prop_map(|[slots, load]| Grant { slots, load })
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        bytes(300).prop_map(Payload::Whole),
+        (1..=CALL_BYTES_MAX as u32, PART_BYTES_MIN as u16..)
+            .prop_map(|(total, part)| Payload::Parts { total, part }),
+        Just(Payload::Omitted),
+    ]
+}
+
+fn rejection() -> impl Strategy<Value = Rejection> {
+    use Rejection::*;
+    prop_oneof![
+        select(&[NotServed, Busy, Expired, Cancelled, Lost][..]),
+        cookie().prop_map(ShowCookie),
+        any::<u64>().prop_map(|age_ms| OtherLife { age_ms }),
+    ]
 }

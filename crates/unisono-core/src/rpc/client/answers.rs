@@ -1,0 +1,184 @@
+//! What servers say of attempts.
+
+use super::Client;
+use super::call::{Call, SoFar};
+use crate::identity::Uid;
+use crate::rpc::common::Common;
+use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
+use crate::rpc::types::{CallFailure, CallNumber};
+use crate::time::Time;
+use crate::wire::{Attempt, Frame, Got, Grant, Part, Payload, Rejection, Reply};
+use alloc::boxed::Box;
+use alloc::vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+impl Client {
+    pub(in crate::rpc) fn handle_reply(&mut self, now: Time, common: &mut Common, from: Uid, reply: Reply) {
+        let Some(number) = self.hear(now, common, from, reply.attempt, Some(reply.grant)) else {
+            return self.acknowledge_again(common, from, reply.attempt);
+        };
+        self.note_taken(now, from, number);
+        match reply.payload {
+            Payload::Whole(bytes) => {
+                let outcome = if reply.refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
+                self.finish(now, common, number, outcome, true);
+            }
+            Payload::Parts { total, part } => {
+                let fits = self.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
+                let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
+                sent.is_there = true;
+                // What finds no room now is asked for again.
+                if sent.reply.is_none() && fits {
+                    sent.reply = Some(Box::new((reply.refused, Incoming::new(now, total, part))));
+                    self.receiving_bytes += total as usize;
+                }
+            }
+            Payload::Omitted => common.counters.malformed += 1,
+        }
+    }
+
+    pub(in crate::rpc) fn handle_working(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Uid,
+        attempt: Attempt,
+        grant: Grant,
+    ) {
+        let Some(number) = self.hear(now, common, from, attempt, Some(grant)) else { return };
+        self.note_taken(now, from, number);
+        self.note_there(number);
+    }
+
+    pub(in crate::rpc) fn handle_reject(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (from, address): (Uid, SocketAddr),
+        (attempt, grant): (Attempt, Grant),
+        reason: Rejection,
+    ) {
+        if let Rejection::OtherLife { age_ms } = reason {
+            return self.handle_other_life(now, common, address, attempt, Duration::from_millis(age_ms));
+        }
+        let grant = (!matches!(reason, Rejection::ShowCookie(_))).then_some(grant);
+        let Some(number) = self.hear(now, common, from, attempt, grant) else {
+            return self.acknowledge_again(common, from, attempt);
+        };
+        match reason {
+            Rejection::ShowCookie(cookie) => self.show_cookie(now, common, number, cookie),
+            Rejection::Busy => {
+                common.counters.pushed_back += 1;
+                if let Some(remote) = self.remotes.get_mut(from) {
+                    remote.note_busy(now);
+                }
+                self.go_elsewhere(now, common, number, SoFar::PushedBack, None);
+            }
+            Rejection::NotServed => {
+                if let Some(port) = self.get_mut(number).map(|call| call.port) {
+                    self.forget_server(from, port);
+                }
+                self.go_elsewhere(now, common, number, SoFar::NotTaken, None);
+            }
+            Rejection::Expired | Rejection::Cancelled => {
+                let so_far = self.get_mut(number).map(|call| {
+                    call.note(SoFar::NotTaken);
+                    call.so_far.failure()
+                });
+                let Some(failure) = so_far else { return };
+                self.finish(now, common, number, Err(failure), true);
+            }
+            Rejection::Lost => self.lose_attempt(now, common, number, false),
+            Rejection::OtherLife { .. } => {}
+        }
+    }
+
+    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Uid, part: &Part) {
+        let Some(number) = self.hear(now, common, from, part.attempt, None) else {
+            return self.acknowledge_again(common, from, part.attempt);
+        };
+        let address = self.remotes.get(from).map(|remote| remote.address);
+        let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
+        // What comes before its announcement comes again.
+        let Some(reply) = &mut sent.reply else { return };
+        let Some(tells) = reply.1.take(now, part.index, &part.bytes) else {
+            common.counters.malformed += 1;
+            return;
+        };
+        if let Some(address) = address
+            && tells
+        {
+            let attempt = Attempt { to: from, ..part.attempt };
+            common.post(address, Frame::Got(reply.1.got(attempt, true)));
+        }
+        if reply.1.is_whole()
+            && let Some(whole) = sent.reply.take()
+        {
+            let (refused, reply) = *whole;
+            self.receiving_bytes -= reply.total();
+            let bytes = reply.into_bytes();
+            let outcome = if refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
+            self.finish(now, common, number, outcome, true);
+        }
+    }
+
+    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Uid, got: &Got) {
+        let Some(number) = self.hear(now, common, from, got.attempt, None) else { return };
+        self.note_taken(now, from, number);
+        let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
+        let Some(transfer) = &mut sent.request else { return };
+        transfer.note_got(now, got);
+        if transfer.is_over() {
+            self.note_there(number);
+        }
+    }
+
+    /// Which call an attempt of ours belongs to that this server speaks of; the server is heard.
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Uid,
+        attempt: Attempt,
+        grant: Option<Grant>,
+    ) -> Option<CallNumber> {
+        let remote = self.remotes.get_mut(from).filter(|_| attempt.to == common.me);
+        let slot = remote.and_then(|remote| {
+            remote.note_heard(now, grant.unwrap_or(remote.grant));
+            remote.slots.get(usize::from(attempt.slot)).copied()
+        });
+        let number = slot.filter(|slot| slot.number == attempt.number).and_then(|slot| slot.call);
+        common.counters.stale += u64::from(number.is_none());
+        number
+    }
+
+    /// The server has taken up this attempt. If it was sent once, that tells of the way there and back.
+    pub(super) fn note_taken(&mut self, now: Time, from: Uid, number: CallNumber) {
+        let sent = self.calls.get(super::index(number)).and_then(Call::sent_ref);
+        let first_at = sent.filter(|sent| !sent.is_repeated && !sent.is_there).and_then(|sent| sent.first_at);
+        let Some(remote) = self.remotes.get_mut(from) else { return };
+        remote.note_taken();
+        if let Some(first_at) = first_at {
+            remote.round_trip.note(now.since(first_at));
+        }
+    }
+
+    /// The server has the whole request: it is only asked after from now on.
+    fn note_there(&mut self, number: CallNumber) {
+        if let Some(sent) = self.get_mut(number).and_then(Call::sent) {
+            sent.is_there = true;
+            sent.request = None;
+        }
+    }
+
+    /// The server still sends what has arrived.
+    pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Uid, attempt: Attempt) {
+        let Some(remote) = self.remotes.get(from).filter(|_| attempt.to == common.me) else { return };
+        let slot = remote.slots.get(usize::from(attempt.slot));
+        if slot.is_some_and(|slot| slot.number == attempt.number && slot.call.is_none()) {
+            let attempts = vec![(attempt.slot, attempt.number)];
+            common.post(remote.address, Frame::Done { to: from, attempts });
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! One call, from its beginning to its outcome.
+
+use crate::identity::{Port, Uid};
+use crate::rpc::transfer::{Incoming, Outgoing};
+use crate::rpc::types::{CallFailure, CallNumber};
+use crate::time::Time;
+use alloc::boxed::Box;
+use bytes::Bytes;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+#[derive(Debug)]
+pub(in crate::rpc) struct Call {
+    pub(in crate::rpc) number: CallNumber,
+    pub(in crate::rpc) port: Port,
+    pub(in crate::rpc) request: Bytes,
+    pub(in crate::rpc) deadline: Time,
+    pub(in crate::rpc) hops: u8,
+    pub(in crate::rpc) stage: Stage,
+    /// Since when it waits for a server.
+    pub(in crate::rpc) waits_since: Time,
+    /// Why it has not been sent, or what became of it: its outcome when its time is over.
+    pub(in crate::rpc) so_far: SoFar,
+    /// A server that is left to others until then: it passed the call on, or fell silent.
+    pub(in crate::rpc) avoids: Option<(Uid, Time)>,
+}
+
+/// Where a call is.
+#[derive(Debug)]
+pub(in crate::rpc) enum Stage {
+    /// It waits for a server that takes it.
+    Waiting,
+    /// It was passed on, and whoever is at that address is asked whether it serves the port.
+    Following(SocketAddr),
+    /// It is at a server.
+    Sent(Sent),
+}
+
+/// What is known of a call that has no outcome yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rpc) enum SoFar {
+    /// Nobody serves the port.
+    NobodyFound,
+    /// Somebody does, and did not take it.
+    NotTaken,
+    /// Somebody does, and pushed back.
+    PushedBack,
+    /// A server may have executed it.
+    Unclear,
+}
+
+impl SoFar {
+    pub(in crate::rpc) fn failure(self) -> CallFailure {
+        match self {
+            SoFar::NobodyFound => CallFailure::NotFound,
+            SoFar::NotTaken => CallFailure::Failed,
+            SoFar::PushedBack => CallFailure::Busy,
+            SoFar::Unclear => CallFailure::Unknown,
+        }
+    }
+}
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(in crate::rpc) struct Sent {
+    pub(in crate::rpc) server: Uid,
+    pub(in crate::rpc) slot: u16,
+    pub(in crate::rpc) number: u64,
+    /// When it first left; nothing before that.
+    pub(in crate::rpc) first_at: Option<Time>,
+    /// It went more than once: what comes back tells nothing of the round trip.
+    pub(in crate::rpc) is_repeated: bool,
+    /// It was sent again at once, since the server asked for a cookie.
+    pub(in crate::rpc) has_shown_cookie: bool,
+    /// The server has all of it.
+    pub(in crate::rpc) is_there: bool,
+    pub(in crate::rpc) ask_at: Time,
+    pub(in crate::rpc) ask_again_after: Duration,
+    /// A large request on its way.
+    pub(in crate::rpc) request: Option<Box<Outgoing>>,
+    /// A large reply on its way, and whether it says no.
+    pub(in crate::rpc) reply: Option<Box<(bool, Incoming)>>,
+}
+
+impl Call {
+    /// What keeps it waiting now. Once it may have been executed, nothing that comes can change that.
+    pub(in crate::rpc) fn note(&mut self, so_far: SoFar) {
+        if self.so_far != SoFar::Unclear {
+            self.so_far = so_far;
+        }
+    }
+
+    pub(in crate::rpc) fn sent_ref(&self) -> Option<&Sent> {
+        match &self.stage {
+            Stage::Sent(sent) => Some(sent),
+            _ => None,
+        }
+    }
+
+    pub(in crate::rpc) fn sent(&mut self) -> Option<&mut Sent> {
+        match &mut self.stage {
+            Stage::Sent(sent) => Some(sent),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Where a server passes a call on to.
+//!
+//! A server that says so has not executed the call and never will. Whoever is at the address it names is asked first
+//! whether it serves the port, unless it was heard just now: it may have died, or be somebody else by now. If it does
+//! not, the call looks for any server again, and leaves the one that passed it on to others for a while. The call's
+//! number stays the same, and its hops are counted.
+
+use super::Client;
+use super::call::{SoFar, Stage};
+use super::losing::AVOIDS_FOR;
+use crate::identity::{Port, Uid};
+use crate::rpc::common::Common;
+use crate::rpc::types::{CallDestination, CallNumber};
+use crate::time::Time;
+use crate::wire::{Attempt, Frame, Grant, HOPS_MAX, SLOTS_MAX};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// Who was heard so lately needs not be asked whether it is there.
+const HEARD_LATELY: Duration = Duration::from_millis(50);
+/// From one question to the next; twice as long each time.
+const ASK_FIRST: Duration = Duration::from_millis(20);
+/// How long the question is repeated.
+const ASK_FOR: Duration = Duration::from_millis(250);
+
+/// An address that calls were passed on to, until it is known who is there.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) nonce: u64,
+    ask_at: Time,
+    ask_again_after: Duration,
+    until: Time,
+    calls: Vec<CallNumber>,
+}
+
+impl Client {
+    pub(in crate::rpc) fn handle_forward(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Uid,
+        (attempt, grant): (Attempt, Grant),
+        to: SocketAddr,
+    ) {
+        let Some(number) = self.hear(now, common, from, attempt, Some(grant)) else {
+            return self.acknowledge_again(common, from, attempt);
+        };
+        self.note_taken(now, from, number);
+        self.leave_server(now, common, number, true);
+        common.counters.forwards += 1;
+        let Some(call) = self.get_mut(number) else { return };
+        call.hops = (call.hops + 1).min(HOPS_MAX);
+        call.note(SoFar::NotTaken);
+        call.avoids = Some((from, now + ASK_FOR + AVOIDS_FOR));
+        let port = call.port;
+        let there = self.remotes.iter().find(|(_, remote)| {
+            remote.address == to
+                && remote.ports.contains(&port)
+                && now.since(remote.heard_at) <= HEARD_LATELY
+                && usize::from(remote.under_way) < SLOTS_MAX
+        });
+        match there.map(|(uid, _)| uid) {
+            Some(uid) => self.start(now, common, number, uid),
+            None => self.follow(now, common, number, (port, to)),
+        }
+        // The slot that became free may be waited for.
+        self.place(now, common, port);
+    }
+
+    /// Asks whether the port is served where the call was passed on to.
+    fn follow(&mut self, now: Time, common: &mut Common, number: CallNumber, (port, to): (Port, SocketAddr)) {
+        let Some(call) = self.get_mut(number) else { return };
+        call.stage = Stage::Following(to);
+        let nonce = common.random.next_u64();
+        let target = self.targets.entry((port, to)).or_insert_with(|| Target {
+            nonce,
+            ask_at: now,
+            ask_again_after: ASK_FIRST,
+            until: now + ASK_FOR,
+            calls: Vec::new(),
+        });
+        target.calls.push(number);
+        self.target_timeout(now, common, port, to);
+    }
+
+    /// Asks again if it is time. Returns when it will be.
+    pub(super) fn target_timeout(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        port: Port,
+        to: SocketAddr,
+    ) -> Option<Time> {
+        let target = self.targets.get_mut(&(port, to))?;
+        if target.until <= now {
+            self.give_up_target(now, common, port, to);
+            return None;
+        }
+        if target.ask_at <= now {
+            target.ask_at = now + target.ask_again_after;
+            target.ask_again_after *= 2;
+            let nonce = target.nonce;
+            common.counters.locates += 1;
+            common.post_to(CallDestination::Address(to), Frame::LocatePort { nonce, port });
+        }
+        let at = target.ask_at.min(target.until);
+        self.wake_by(at);
+        Some(at)
+    }
+
+    /// The port is served there, by this life: the calls that were passed on go to it.
+    pub(super) fn start_followers(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        port: Port,
+        to: SocketAddr,
+        server: Uid,
+    ) {
+        let Some(target) = self.targets.remove(&(port, to)) else { return };
+        for number in target.calls {
+            if !self.follows(number, to) {
+                continue;
+            }
+            let has_slot =
+                self.remotes.get(server).is_some_and(|remote| usize::from(remote.under_way) < SLOTS_MAX);
+            match has_slot {
+                true => self.start(now, common, number, server),
+                false => self.wait_for_server(now, common, number),
+            }
+        }
+    }
+
+    /// The port is not served there: any other server will do.
+    pub(super) fn give_up_target(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
+        let Some(target) = self.targets.remove(&(port, to)) else { return };
+        for number in target.calls {
+            if self.follows(number, to) {
+                self.wait_for_server(now, common, number);
+            }
+        }
+        self.ask_for(now, common, port);
+    }
+
+    fn follows(&mut self, number: CallNumber, to: SocketAddr) -> bool {
+        self.get_mut(number)
+            .is_some_and(|call| matches!(call.stage, Stage::Following(address) if address == to))
+    }
+}

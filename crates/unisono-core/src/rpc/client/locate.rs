@@ -1,0 +1,225 @@
+//! Who serves which port: asked for, remembered, forgotten.
+//!
+//! The first good answer starts the calls that wait; later ones widen the choice. What is known is asked for again from
+//! time to time, so that servers that came later get their share. A server is forgotten when it says that it does not
+//! serve the port, when it falls silent, and when another life answers at its address.
+
+use super::Client;
+use super::remote::Remote;
+use crate::identity::{Port, Uid};
+use crate::rpc::common::Common;
+use crate::rpc::proof::claim;
+use crate::rpc::types::{CallDestination, CallNumber};
+use crate::time::Time;
+use crate::wire::{Frame, PortHere};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// Ports that are remembered.
+pub(in crate::rpc) const PORT_CACHE_MAX: usize = 1024;
+/// Servers that are remembered of each.
+pub(in crate::rpc) const SERVERS_MAX: usize = 32;
+/// Servers that are remembered of all.
+pub(in crate::rpc) const REMOTES_MAX: usize = 1024;
+/// From one question to the next; twice as long each time.
+const ASK_FIRST: Duration = Duration::from_millis(50);
+const ASK_MAX: Duration = Duration::from_secs(1);
+/// Who else serves a port is asked so often, if there are calls for it.
+const REFRESH_EVERY: Duration = Duration::from_secs(5);
+
+/// What is known of a port.
+#[derive(Debug, Default)]
+pub(in crate::rpc) struct Known {
+    pub(super) servers: Vec<Serving>,
+    /// Calls that wait for a server.
+    pub(in crate::rpc) waiting: VecDeque<CallNumber>,
+    question: Question,
+    pub(super) used_at: Time,
+}
+
+/// Who serves a port, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Serving {
+    pub(super) uid: Uid,
+    /// It recognises repeats.
+    pub(super) repeats: bool,
+}
+
+/// Who serves this?
+#[derive(Clone, Copy, Debug, Default)]
+struct Question {
+    nonce: u64,
+    asked_at: Option<Time>,
+    /// When it is asked again; nothing if that is not needed.
+    again_at: Option<Time>,
+    again_after: Duration,
+}
+
+impl Client {
+    /// Asks for servers, if that is not under way.
+    pub(super) fn ask_for(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get_mut(&port) else { return };
+        if known.question.again_at.is_none() {
+            let nonce = common.random.next_u64();
+            known.question = Question { nonce, asked_at: None, again_at: Some(now), again_after: ASK_FIRST };
+            self.question_timeout(now, common, port);
+        }
+    }
+
+    /// Asks once, if that was long ago: somebody may have come.
+    pub(super) fn refresh(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get_mut(&port) else { return };
+        let is_fresh = |asked: Time| now.since(asked) < REFRESH_EVERY;
+        if known.question.again_at.is_some() || known.question.asked_at.is_some_and(is_fresh) {
+            return;
+        }
+        self.ask_for(now, common, port);
+        if let Some(known) = self.ports.get_mut(&port) {
+            known.question.again_at = None;
+        }
+    }
+
+    /// Asks again if it is time. Returns when it will be.
+    pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Time> {
+        let known = self.ports.get_mut(&port)?;
+        let question = &mut known.question;
+        if question.again_at? <= now {
+            let is_answered = !known.servers.is_empty() || known.waiting.is_empty();
+            if is_answered && question.asked_at.is_some() {
+                question.again_at = None;
+                return None;
+            }
+            question.asked_at = Some(now);
+            question.again_at = Some(now + question.again_after);
+            question.again_after = (question.again_after * 2).min(ASK_MAX);
+            let nonce = question.nonce;
+            common.counters.locates += 1;
+            common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
+        }
+        let at = question.again_at?;
+        self.wake_by(at);
+        Some(at)
+    }
+
+    /// A server says that it serves the port.
+    pub(in crate::rpc) fn handle_port_here(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (uid, from): (Uid, SocketAddr),
+        here: &PortHere,
+    ) {
+        let target = self.targets.get(&(here.port, from)).filter(|target| target.nonce == here.nonce);
+        let known = self.ports.get(&here.port);
+        let is_wanted = known
+            .is_some_and(|known| known.question.asked_at.is_some() && known.question.nonce == here.nonce);
+        if target.is_none() && !is_wanted {
+            common.counters.stale += 1;
+            return;
+        }
+        let claim = claim(here.nonce, common.me, uid, here.port, here.cookie, here.repeats);
+        if !common.proof.verify(here.port, &claim, &here.proof) {
+            common.counters.malformed += 1;
+            return;
+        }
+        if !self.remember(now, (uid, from), here) {
+            return;
+        }
+        self.start_followers(now, common, here.port, from, uid);
+        self.place(now, common, here.port);
+    }
+
+    /// Files a server under its port. False if there is no room, or if it is known at another address and asked there.
+    fn remember(&mut self, now: Time, (uid, from): (Uid, SocketAddr), here: &PortHere) -> bool {
+        if !self.remotes.contains(uid) && self.remotes.len() >= REMOTES_MAX && !self.forget_idlest_remote() {
+            return false;
+        }
+        let remote = self.remotes.get_or_insert_with(uid, || Remote::new(now, from, here.cookie));
+        if remote.address != from && remote.under_way > 0 {
+            return false;
+        }
+        remote.address = from;
+        remote.note_heard(now, here.grant);
+        if !remote.is_established {
+            remote.cookie = here.cookie;
+        }
+        if !remote.ports.contains(&here.port) {
+            remote.ports.push(here.port);
+        }
+        let Some(known) = self.ports.get_mut(&here.port) else { return true };
+        let serving = Serving { uid, repeats: here.repeats };
+        let has_room = known.servers.len() < SERVERS_MAX;
+        match known.servers.iter_mut().find(|known| known.uid == uid) {
+            Some(entry) => *entry = serving,
+            None if has_room => known.servers.push(serving),
+            None => {}
+        }
+        true
+    }
+
+    /// A server says that it does not serve the port.
+    pub(in crate::rpc) fn handle_port_not_here(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (uid, from): (Uid, SocketAddr),
+        (nonce, port): (u64, Port),
+    ) {
+        let target = self.targets.get(&(port, from)).filter(|target| target.nonce == nonce);
+        let known = self.ports.get(&port);
+        if target.is_some() {
+            self.give_up_target(now, common, port, from);
+        } else if known.is_none_or(|known| known.question.nonce != nonce) {
+            common.counters.stale += 1;
+            return;
+        }
+        self.forget_server(uid, port);
+    }
+
+    /// It does not serve the port any more.
+    pub(super) fn forget_server(&mut self, uid: Uid, port: Port) {
+        if let Some(known) = self.ports.get_mut(&port) {
+            known.servers.retain(|serving| serving.uid != uid);
+        }
+        if let Some(remote) = self.remotes.get_mut(uid) {
+            remote.ports.retain(|served| *served != port);
+        }
+    }
+
+    /// Forgets the server heard from the longest ago of those that have nothing to do. False if there is none.
+    fn forget_idlest_remote(&mut self) -> bool {
+        let idle = self.remotes.iter().filter(|(_, remote)| remote.under_way == 0);
+        let Some((uid, _)) = idle.min_by_key(|(_, remote)| remote.heard_at) else { return false };
+        self.forget_remote(uid);
+        true
+    }
+
+    /// Forgets a server's life altogether.
+    pub(super) fn forget_remote(&mut self, uid: Uid) -> Option<Remote> {
+        let remote = self.remotes.remove(uid)?;
+        for port in &remote.ports {
+            if let Some(known) = self.ports.get_mut(port) {
+                known.servers.retain(|serving| serving.uid != uid);
+            }
+        }
+        Some(remote)
+    }
+
+    /// What is known of a port; nothing if there is no room for another one.
+    pub(super) fn known(&mut self, now: Time, port: Port) -> Option<&mut Known> {
+        if !self.ports.contains_key(&port) {
+            if self.ports.len() >= PORT_CACHE_MAX {
+                let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());
+                let oldest = *idle.min_by_key(|(_, known)| known.used_at)?.0;
+                self.ports.remove(&oldest);
+                self.remotes.iter_mut().for_each(|(_, remote)| remote.ports.retain(|port| *port != oldest));
+            }
+            self.ports.insert(port, Known::default());
+        }
+        let known = self.ports.get_mut(&port)?;
+        known.used_at = now;
+        Some(known)
+    }
+}

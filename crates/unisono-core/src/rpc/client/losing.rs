@@ -1,0 +1,129 @@
+//! What becomes of a call whose server does not take it, or is lost.
+//!
+//! Once a request may have arrived at a server's life, the call goes elsewhere only when it is certain that this life
+//! has not executed it and never will: on its own word, or when it was dead before. Otherwise the outcome is unknown;
+//! except for a service that recognises repeats, which is asked again elsewhere, by the same number.
+
+use super::Client;
+use super::call::{Call, SoFar, Stage};
+use crate::identity::Uid;
+use crate::rpc::common::Common;
+use crate::rpc::server::SESSION_IDLE;
+use crate::rpc::types::{CallFailure, CallNumber};
+use crate::time::Time;
+use crate::wire::{Attempt, Cookie};
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// For so long a call is left to others than the server that did not take it, if there are any.
+pub(super) const AVOIDS_FOR: Duration = Duration::from_millis(100);
+/// By such a part two clocks may differ in what they take for a second, and by so much besides.
+const DRIFT_PART: u32 = 1000;
+const DRIFT_MARGIN: Duration = Duration::from_millis(10);
+
+impl Client {
+    /// The attempt was not executed and never will be: another one.
+    pub(super) fn go_elsewhere(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        so_far: SoFar,
+        avoids: Option<Uid>,
+    ) {
+        self.leave_server(now, common, number, true);
+        let Some(call) = self.get_mut(number) else { return };
+        call.note(so_far);
+        call.avoids = avoids.map(|uid| (uid, now + AVOIDS_FOR));
+        self.wait_for_server(now, common, number);
+    }
+
+    /// Nobody can say any more what became of the attempt.
+    pub(super) fn lose_attempt(&mut self, now: Time, common: &mut Common, number: CallNumber, silent: bool) {
+        let Some(call) = self.get_mut(number) else { return };
+        let (port, server) = (call.port, call.sent().map(|sent| sent.server));
+        let serving = self
+            .ports
+            .get(&port)
+            .and_then(|known| known.servers.iter().find(|serving| Some(serving.uid) == server));
+        if serving.is_some_and(|serving| serving.repeats) {
+            self.go_elsewhere(now, common, number, SoFar::Unclear, server.filter(|_| silent));
+        } else {
+            self.finish(now, common, number, Err(CallFailure::Unknown), true);
+        }
+    }
+
+    /// A server's life is over, or silent for too long. What it cannot have had goes elsewhere: that is what did not
+    /// leave yet, and what left after that life was `dead_for` so long.
+    pub(super) fn lose_server(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        server: Uid,
+        dead_for: Option<Duration>,
+    ) {
+        let Some(remote) = self.remotes.get(server) else { return };
+        common.counters.given_up += 1;
+        let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
+        // First the calls, which still have to know whether it recognises repeats; none may be placed there again.
+        if let Some(remote) = self.remotes.get_mut(server) {
+            remote.busy_until = Time::NEVER;
+        }
+        for number in calls {
+            let Some(sent) = self.get_mut(number).and_then(Call::sent) else { continue };
+            let was_dead = |first: Time| dead_for.is_some_and(|age| certainly_before(age, now.since(first)));
+            if sent.first_at.is_none_or(was_dead) {
+                self.go_elsewhere(now, common, number, SoFar::NotTaken, Some(server));
+            } else {
+                self.lose_attempt(now, common, number, true);
+            }
+        }
+        let Some(remote) = self.forget_remote(server) else { return };
+        for port in remote.ports {
+            self.place(now, common, port);
+        }
+    }
+
+    /// Somebody else lives where this attempt went, and has for so long.
+    pub(super) fn handle_other_life(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        address: SocketAddr,
+        attempt: Attempt,
+        age: Duration,
+    ) {
+        let is_meant = |slot: &super::remote::Slot| slot.number == attempt.number && slot.call.is_some();
+        let dead = self.remotes.iter().find(|(_, remote)| {
+            attempt.to == common.me
+                && remote.address == address
+                && remote.slots.get(usize::from(attempt.slot)).is_some_and(is_meant)
+        });
+        match dead.map(|(uid, _)| uid) {
+            Some(uid) => self.lose_server(now, common, uid, Some(age)),
+            None => common.counters.stale += 1,
+        }
+    }
+
+    /// The server knows no session with us. If it may have had one with this attempt in it, nobody can say what became
+    /// of it; otherwise it is shown what it asks for.
+    pub(super) fn show_cookie(&mut self, now: Time, common: &mut Common, number: CallNumber, cookie: Cookie) {
+        let Some(Stage::Sent(sent)) = self.get_mut(number).map(|call| &mut call.stage) else { return };
+        let may_be_forgotten = sent.first_at.is_some_and(|first| now.since(first) >= SESSION_IDLE / 2);
+        if sent.is_there || may_be_forgotten {
+            return self.lose_attempt(now, common, number, false);
+        }
+        let at_once = !core::mem::replace(&mut sent.has_shown_cookie, true);
+        let (server, slot) = (sent.server, sent.slot);
+        let Some(remote) = self.remotes.get_mut(server) else { return };
+        (remote.cookie, remote.is_established) = (cookie, false);
+        if at_once {
+            self.send_slot(server, slot);
+        }
+    }
+}
+
+/// Something that is so old by another clock was there before something that happened so long ago by ours.
+fn certainly_before(age: Duration, ago: Duration) -> bool {
+    age.saturating_sub(age / DRIFT_PART).saturating_sub(DRIFT_MARGIN) > ago
+}

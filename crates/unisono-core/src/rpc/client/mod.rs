@@ -1,0 +1,168 @@
+//! The client's side of an endpoint: calls, and the servers they go to.
+//!
+//! This file is what the application sees of it. `locate` is who serves what, `placing` which server a call goes to and
+//! when, `call` and `remote` are what is known of each, `sending` what servers are told, `answers` what they say,
+//! `forward` where they send a call on, `losing` what becomes of calls whose server is lost, `timeouts` what time
+//! brings about.
+
+mod answers;
+mod call;
+mod forward;
+mod locate;
+mod losing;
+mod placing;
+mod remote;
+mod sending;
+mod timeouts;
+
+use super::common::Common;
+use super::slab::Slab;
+use super::types::{CallError, CallFailure, CallNumber};
+use crate::identity::{Port, Uid};
+use crate::table::Table;
+use crate::time::Time;
+use crate::wire::{Attempt, Frame};
+use alloc::collections::{BTreeMap, VecDeque};
+use bytes::Bytes;
+use call::{Call, SoFar, Stage};
+use core::net::SocketAddr;
+use core::time::Duration;
+use forward::Target;
+use locate::Known;
+use remote::Remote;
+
+/// Calls of one endpoint that may be under way, outcomes included that nobody took.
+pub(super) const CALLS_MAX: usize = 1 << 16;
+
+#[derive(Default)]
+pub(super) struct Client {
+    pub(super) calls: Slab<Call>,
+    /// Calls begun.
+    begun: u64,
+    /// Attempts made.
+    attempts: u64,
+    outcomes: VecDeque<(CallNumber, Result<Bytes, CallFailure>)>,
+    ports: BTreeMap<Port, Known>,
+    pub(super) remotes: Table<Remote>,
+    /// Servers that something is to be sent to.
+    due: VecDeque<Uid>,
+    /// Calls whose large request is on its way, and the attempt.
+    sending: VecDeque<(CallNumber, u64)>,
+    /// Where calls are passed on to, until it is known who is there.
+    targets: BTreeMap<(Port, SocketAddr), Target>,
+    /// Bytes of large replies that are incomplete.
+    receiving_bytes: usize,
+    wake: Option<Time>,
+}
+
+impl Client {
+    pub(super) fn call(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        port: Port,
+        request: Bytes,
+        within: Duration,
+    ) -> Result<CallNumber, CallError> {
+        let max = common.settings.message_bytes_max;
+        if request.len() > max {
+            return Err(CallError::TooLarge { bytes: request.len(), max });
+        }
+        if self.calls.len() + self.outcomes.len() >= CALLS_MAX || self.known(now, port).is_none() {
+            return Err(CallError::TooMany);
+        }
+        self.begun += 1;
+        common.counters.calls += 1;
+        let number = self.begun * CALLS_MAX as u64 + u64::from(self.calls.next_index());
+        let deadline = now + within;
+        self.calls.insert(Call {
+            number,
+            port,
+            request,
+            deadline,
+            hops: 0,
+            stage: Stage::Waiting,
+            waits_since: now,
+            so_far: SoFar::NobodyFound,
+            avoids: None,
+        });
+        self.wake_by(deadline);
+        self.wait_for_server(now, common, number);
+        Ok(number)
+    }
+
+    pub(super) fn cancel(&mut self, now: Time, common: &mut Common, number: CallNumber) {
+        if let Some(call) = self.take_out(now, common, number, false) {
+            self.place(now, common, call.port);
+        }
+    }
+
+    pub(super) fn poll_outcome(&mut self) -> Option<(CallNumber, Result<Bytes, CallFailure>)> {
+        self.outcomes.pop_front()
+    }
+
+    /// The call of this number, if it is under way.
+    pub(super) fn get_mut(&mut self, number: CallNumber) -> Option<&mut Call> {
+        self.calls.get_mut(index(number)).filter(|call| call.number == number)
+    }
+
+    /// The call ends; `answered`, and its server keeps the answer until it knows.
+    pub(super) fn finish(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        outcome: Result<Bytes, CallFailure>,
+        answered: bool,
+    ) {
+        if let Some(call) = self.take_out(now, common, number, answered) {
+            self.outcomes.push_back((number, outcome));
+            self.place(now, common, call.port);
+        }
+    }
+
+    /// Takes a call out, wherever it stands. A server that may still have it before it is told.
+    fn take_out(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        answered: bool,
+    ) -> Option<Call> {
+        self.get_mut(number)?;
+        self.leave_server(now, common, number, answered);
+        self.calls.remove(index(number))
+    }
+
+    /// The call's attempt is over, if there is one: its slot is free. Unless it was answered the server is told.
+    fn leave_server(&mut self, now: Time, common: &mut Common, number: CallNumber, answered: bool) {
+        let Some(call) = self.get_mut(number) else { return };
+        let Stage::Sent(sent) = core::mem::replace(&mut call.stage, Stage::Waiting) else { return };
+        if let Some(reply) = &sent.reply {
+            self.receiving_bytes -= reply.1.total();
+        }
+        let Some(remote) = self.remotes.get_mut(sent.server) else { return };
+        if !answered && sent.first_at.is_some() {
+            let attempt = Attempt { to: sent.server, slot: sent.slot, number: sent.number };
+            common.post(remote.address, Frame::Cancel { attempt });
+        }
+        remote.free_slot(now, sent.slot, answered);
+    }
+
+    pub(super) fn receiving_bytes(&self) -> usize {
+        self.receiving_bytes
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Time> {
+        self.wake
+    }
+
+    fn wake_by(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+}
+
+/// Where a call is kept: its number says so.
+fn index(number: CallNumber) -> u32 {
+    (number % CALLS_MAX as u64) as u32
+}

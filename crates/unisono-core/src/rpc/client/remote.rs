@@ -1,0 +1,145 @@
+//! A server's life as a client knows it: where it is, the slots of the session with it, how soon it answers.
+
+use crate::identity::Port;
+use crate::rpc::round_trip::RoundTrip;
+use crate::rpc::types::CallNumber;
+use crate::time::Time;
+use crate::wire::{Cookie, Grant};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// An answer is acknowledged by the next request in its slot, or after so long by itself.
+pub(super) const DONE_AFTER: Duration = Duration::from_millis(10);
+/// How long a server that pushed back is left alone: so long at first, twice as long each time, so long at the most.
+const BUSY_FIRST: Duration = Duration::from_millis(5);
+const BUSY_MAX: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(in crate::rpc) struct Remote {
+    pub(in crate::rpc) address: SocketAddr,
+    /// What it serves, as far as it is known here.
+    pub(super) ports: Vec<Port>,
+    /// To be shown until it answers in this session.
+    pub(super) cookie: Cookie,
+    pub(super) is_established: bool,
+    pub(super) grant: Grant,
+    pub(super) slots: Vec<Slot>,
+    free: Vec<u16>,
+    pub(super) under_way: u16,
+    pub(super) round_trip: RoundTrip,
+    pub(super) heard_at: Time,
+    /// Since when it owes an answer.
+    pub(super) asked_since: Option<Time>,
+    /// It pushed back: it gets nothing new before this.
+    pub(super) busy_until: Time,
+    busy_for: Duration,
+    /// Slots whose request is to be sent (again).
+    pub(super) to_send: VecDeque<u16>,
+    /// The remote is among those that something is to be sent to.
+    pub(super) is_due: bool,
+    /// When answers that nothing has acknowledged are acknowledged.
+    pub(super) done_at: Option<Time>,
+}
+
+/// One call at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::rpc) struct Slot {
+    /// The attempt that it was used for last.
+    pub(in crate::rpc) number: u64,
+    /// The call whose attempt that is, if it is under way.
+    pub(in crate::rpc) call: Option<CallNumber>,
+    /// The answer has come, and the server does not know.
+    unacknowledged: bool,
+}
+
+impl Remote {
+    pub(super) fn new(now: Time, address: SocketAddr, cookie: Cookie) -> Remote {
+        Remote {
+            address,
+            ports: Vec::new(),
+            cookie,
+            is_established: false,
+            grant: Grant { slots: 1, load: 0 },
+            slots: Vec::new(),
+            free: Vec::new(),
+            under_way: 0,
+            round_trip: RoundTrip::default(),
+            heard_at: now,
+            asked_since: None,
+            busy_until: Time::ZERO,
+            busy_for: BUSY_FIRST,
+            to_send: VecDeque::new(),
+            is_due: false,
+            done_at: None,
+        }
+    }
+
+    /// It takes another call now.
+    pub(super) fn has_room(&self, now: Time) -> bool {
+        self.under_way < self.grant.slots && self.busy_until <= now
+    }
+
+    /// How much it has to do, as far as is known here.
+    pub(super) fn load(&self) -> u32 {
+        u32::from(self.under_way) + u32::from(self.grant.load)
+    }
+
+    /// Something came from it.
+    pub(super) fn note_heard(&mut self, now: Time, grant: Grant) {
+        self.heard_at = now;
+        self.asked_since = None;
+        self.grant = grant;
+    }
+
+    /// It takes calls.
+    pub(super) fn note_taken(&mut self) {
+        self.is_established = true;
+        self.busy_for = BUSY_FIRST;
+    }
+
+    /// It pushed back.
+    pub(super) fn note_busy(&mut self, now: Time) {
+        self.busy_until = now + self.busy_for;
+        self.busy_for = (self.busy_for * 2).min(BUSY_MAX);
+    }
+
+    /// A slot for this attempt.
+    pub(super) fn take_slot(&mut self, call: CallNumber, number: u64) -> u16 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u16 - 1
+        });
+        self.slots[usize::from(slot)] = Slot { number, call: Some(call), unacknowledged: false };
+        self.under_way += 1;
+        slot
+    }
+
+    /// The attempt in this slot is over; `answered`, and the server keeps its answer until it knows.
+    pub(super) fn free_slot(&mut self, now: Time, slot: u16, answered: bool) {
+        let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
+        if place.call.take().is_none() {
+            return;
+        }
+        place.unacknowledged = answered;
+        self.free.push(slot);
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            self.asked_since = None;
+        }
+        if answered {
+            self.done_at.get_or_insert(now + DONE_AFTER);
+        }
+    }
+
+    /// Answers to acknowledge now, at most `max` of them: slots and numbers.
+    pub(super) fn take_unacknowledged(&mut self, max: usize) -> Vec<(u16, u64)> {
+        let slots = self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.unacknowledged);
+        let done = slots.take(max).map(|(index, slot)| {
+            slot.unacknowledged = false;
+            (index as u16, slot.number)
+        });
+        done.collect()
+    }
+}

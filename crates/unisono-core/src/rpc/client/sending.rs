@@ -1,0 +1,132 @@
+//! What servers are told: requests, whole or announced, and parts of large ones.
+
+use super::Client;
+use super::call::{Call, Stage};
+use crate::identity::Uid;
+use crate::rpc::common::Common;
+use crate::rpc::round_trip::PATIENCE_MAX;
+use crate::time::Time;
+use crate::wire::{Attempt, Cookie, Frame, Payload, Request, Writer};
+use core::net::SocketAddr;
+
+impl Client {
+    /// The request in this slot is to be sent (again).
+    pub(super) fn send_slot(&mut self, server: Uid, slot: u16) {
+        let Some(remote) = self.remotes.get_mut(server) else { return };
+        remote.to_send.push_back(slot);
+        if !core::mem::replace(&mut remote.is_due, true) {
+            self.due.push_back(server);
+        }
+    }
+
+    /// Writes what one server is to be sent; nothing if there is none.
+    pub(in crate::rpc) fn write_requests(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        writer: &mut Writer<'_>,
+    ) -> Option<SocketAddr> {
+        loop {
+            let server = *self.due.front()?;
+            let Some(remote) = self.remotes.get_mut(server) else {
+                self.due.pop_front();
+                continue;
+            };
+            let cookie = (!remote.is_established).then_some(remote.cookie);
+            let mut written = false;
+            let mut wake = Time::NEVER;
+            while let Some(&slot) = remote.to_send.front() {
+                let number = remote.slots.get(usize::from(slot)).and_then(|slot| slot.call);
+                let call = number.and_then(|number| self.calls.get_mut(super::index(number)));
+                if let Some(call) = call {
+                    if !write_request(now, writer, call, cookie) && written {
+                        break;
+                    }
+                    written = true;
+                    let repeated = note_sent(now, call);
+                    common.counters.resends += u64::from(repeated);
+                    wake = wake.min(call.sent().map_or(Time::NEVER, |sent| sent.ask_at));
+                }
+                remote.to_send.pop_front();
+            }
+            if remote.to_send.is_empty() {
+                remote.is_due = false;
+                self.due.pop_front();
+            } else {
+                self.due.rotate_left(1);
+            }
+            if written {
+                let remote = self.remotes.get_mut(server)?;
+                remote.asked_since.get_or_insert(now);
+                let address = remote.address;
+                self.wake_by(wake);
+                return Some(address);
+            }
+        }
+    }
+
+    /// Writes the next part of a large request, each request in its turn.
+    pub(in crate::rpc) fn write_part(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        writer: &mut Writer<'_>,
+    ) -> Option<SocketAddr> {
+        for _ in 0..self.sending.len() {
+            let (number, sending) = self.sending.pop_front()?;
+            let sent = self.get_mut(number).and_then(Call::sent);
+            let Some(sent) = sent.filter(|sent| sent.number == sending) else { continue };
+            let attempt = Attempt { to: sent.server, slot: sent.slot, number: sent.number };
+            let Some(transfer) = &mut sent.request else { continue };
+            let part = transfer.next(now, attempt, false);
+            let wake = transfer.resend_at();
+            self.sending.push_back((number, sending));
+            if let Some(at) = wake {
+                self.wake_by(at);
+            }
+            if let Some((part, again)) = part {
+                common.counters.parts_resent += u64::from(again);
+                writer.frame(&Frame::Part(part));
+                return self.remotes.get(attempt.to).map(|remote| remote.address);
+            }
+        }
+        None
+    }
+}
+
+/// Writes the request of a call that is at a server, or asks after it; false if it does not fit.
+fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, cookie: Option<Cookie>) -> bool {
+    let Stage::Sent(sent) = &call.stage else { return true };
+    let payload = match &sent.request {
+        _ if sent.is_there => Payload::Omitted,
+        Some(transfer) => transfer.announced(),
+        // Lent to the frame: a copy of the handle could cost an allocation.
+        None => Payload::Whole(core::mem::take(&mut call.request)),
+    };
+    let left = call.deadline.since(now).as_micros().div_ceil(1000);
+    let frame = Frame::Request(Request {
+        attempt: Attempt { to: sent.server, slot: sent.slot, number: sent.number },
+        call: call.number,
+        port: call.port,
+        hops: call.hops,
+        left_ms: u32::try_from(left).unwrap_or(u32::MAX),
+        cookie,
+        payload,
+    });
+    let fits = writer.frame(&frame);
+    if let Frame::Request(Request { payload: Payload::Whole(request), .. }) = frame {
+        call.request = request;
+    }
+    fits
+}
+
+/// The request has left: it is asked after when no answer comes in time. Returns whether it left before.
+fn note_sent(now: Time, call: &mut Call) -> bool {
+    let Some(sent) = call.sent() else { return false };
+    let repeated = sent.first_at.is_some();
+    sent.first_at.get_or_insert(now);
+    sent.is_repeated = repeated;
+    sent.ask_at = now + sent.ask_again_after;
+    sent.ask_again_after = (sent.ask_again_after * 2).min(PATIENCE_MAX);
+    repeated
+}

@@ -1,0 +1,145 @@
+//! What time brings about at a client: calls end, requests are sent or asked after again, servers are given up.
+//!
+//! `wake` is never later than the first thing to do, but may be earlier, since calls that end leave it as it is: when
+//! it comes, everything is looked at and it is set anew. So a call costs nothing here while all goes well.
+
+use super::Client;
+use super::call::{Call, SoFar, Stage};
+use super::placing::why_it_waits;
+use crate::identity::{Port, Uid};
+use crate::rpc::common::Common;
+use crate::rpc::types::CallNumber;
+use crate::time::{Time, earlier};
+use crate::wire::{DONE_MAX, Frame};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+/// What is to be done about a call.
+enum Due {
+    Nothing(Option<Time>),
+    End,
+    Ask(Uid, u16),
+}
+
+impl Client {
+    pub(in crate::rpc) fn handle_timeout(&mut self, now: Time, common: &mut Common) {
+        if self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
+        self.wake = None;
+        self.remote_timeouts(now, common);
+        self.call_timeouts(now, common);
+        let targets: Vec<(Port, SocketAddr)> = self.targets.keys().copied().collect();
+        for (port, to) in targets {
+            self.target_timeout(now, common, port, to);
+        }
+        self.port_timeouts(now, common);
+    }
+
+    /// Acknowledges answers, and gives up who owes one for too long.
+    fn remote_timeouts(&mut self, now: Time, common: &mut Common) {
+        let mut silent = Vec::new();
+        let mut next = None;
+        for (uid, remote) in self.remotes.iter_mut() {
+            if remote.done_at.is_some_and(|at| at <= now) {
+                remote.done_at = None;
+                loop {
+                    let attempts = remote.take_unacknowledged(DONE_MAX);
+                    if attempts.is_empty() {
+                        break;
+                    }
+                    common.post(remote.address, Frame::Done { to: uid, attempts });
+                }
+            }
+            next = earlier(next, remote.done_at);
+            if remote.asked_since.is_some_and(|since| now.since(since) >= common.settings.silence) {
+                silent.push(uid);
+            }
+        }
+        if let Some(at) = next {
+            self.wake_by(at);
+        }
+        for uid in silent {
+            self.lose_server(now, common, uid, None);
+        }
+    }
+
+    fn call_timeouts(&mut self, now: Time, common: &mut Common) {
+        let mut due: Vec<(CallNumber, Due)> = Vec::new();
+        let mut next = None;
+        for call in self.calls.iter_mut() {
+            match what_is_due(now, common, call, &self.ports) {
+                Due::Nothing(at) => next = earlier(next, at),
+                other => due.push((call.number, other)),
+            }
+        }
+        if let Some(at) = next {
+            self.wake_by(at);
+        }
+        for (number, what) in due {
+            match what {
+                Due::End => {
+                    let failure = self.get_mut(number).map(|call| match &call.stage {
+                        Stage::Sent(sent) if sent.first_at.is_some() => SoFar::Unclear.failure(),
+                        _ => call.so_far.failure(),
+                    });
+                    if let Some(failure) = failure {
+                        self.finish(now, common, number, Err(failure), false);
+                    }
+                }
+                Due::Ask(server, slot) => self.send_slot(server, slot),
+                Due::Nothing(_) => {}
+            }
+        }
+    }
+
+    /// Calls that wait for a server, and questions for one.
+    fn port_timeouts(&mut self, now: Time, common: &mut Common) {
+        let ports: Vec<Port> = self.ports.keys().copied().collect();
+        for port in ports {
+            let Some(known) = self.ports.get_mut(&port) else { continue };
+            let calls = &self.calls;
+            known
+                .waiting
+                .retain(|number| calls.get(super::index(*number)).is_some_and(|call| call.waits_as(*number)));
+            self.place(now, common, port);
+            self.question_timeout(now, common, port);
+        }
+    }
+}
+
+fn what_is_due(
+    now: Time,
+    common: &Common,
+    call: &mut Call,
+    ports: &alloc::collections::BTreeMap<Port, super::locate::Known>,
+) -> Due {
+    if let Stage::Waiting = call.stage
+        && let Some(so_far) = ports.get(&call.port).and_then(why_it_waits)
+    {
+        call.note(so_far);
+        call.waits_since = now;
+    }
+    let deadline = call.deadline;
+    if deadline <= now {
+        return Due::End;
+    }
+    match &mut call.stage {
+        Stage::Sent(sent) => {
+            if let Some(transfer) = &mut sent.request {
+                transfer.handle_timeout(now);
+            }
+            if sent.ask_at <= now {
+                return Due::Ask(sent.server, sent.slot);
+            }
+            let transfer = sent.request.as_ref().and_then(|transfer| transfer.resend_at());
+            Due::Nothing(earlier(transfer, Some(deadline.min(sent.ask_at))))
+        }
+        // Who may have been executed once tries to learn it until the end.
+        Stage::Waiting if call.so_far != SoFar::Unclear => match call.waits_since + common.settings.locate {
+            until if until <= now => Due::End,
+            until => Due::Nothing(Some(until.min(deadline))),
+        },
+        Stage::Waiting | Stage::Following(_) => Due::Nothing(Some(deadline)),
+    }
+}

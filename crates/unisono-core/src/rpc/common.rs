@@ -1,0 +1,69 @@
+//! What the rooms of an endpoint have in common.
+
+use super::proof::PortProof;
+use super::types::{CallCounters, CallDestination, CallSettings};
+use crate::allowance::Allowance;
+use crate::identity::Uid;
+use crate::planted::Planted;
+use crate::random::Random;
+use crate::time::Time;
+use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+
+/// Frames that wait to be sent by themselves; more than that only a flood of questions makes.
+const MAIL_MAX: usize = 4096;
+/// Bytes of a datagram that are not the request or reply it carries whole: more than any of their frames needs.
+const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 72;
+
+pub(super) struct Common {
+    pub(super) me: Uid,
+    /// When this life began.
+    pub(super) born: Time,
+    pub(super) settings: CallSettings,
+    pub(super) proof: Box<dyn PortProof>,
+    pub(super) random: Random,
+    /// Frames that belong to no attempt that is kept here.
+    pub(super) mail: VecDeque<(CallDestination, Frame)>,
+    pub(super) counters: CallCounters,
+    pub(super) planted: Option<Planted>,
+}
+
+impl Common {
+    /// Queues a frame.
+    pub(super) fn post(&mut self, to: SocketAddr, frame: Frame) {
+        self.post_to(CallDestination::Address(to), frame);
+    }
+
+    pub(super) fn post_to(&mut self, to: CallDestination, frame: Frame) {
+        if self.mail.len() < MAIL_MAX {
+            self.mail.push_back((to, frame));
+        }
+    }
+
+    /// The largest request or reply that travels in one piece.
+    pub(super) fn whole_bytes_max(&self) -> usize {
+        self.settings.datagram_bytes_max - BESIDE_WHOLE_BYTES
+    }
+
+    /// Bytes of each part of what does not.
+    pub(super) fn part_bytes(&self) -> usize {
+        let head = FRAME_HEAD_BYTES + FrameKind::Part.body_bytes_min() - 1;
+        self.settings.datagram_bytes_max - HEADER_BYTES - head
+    }
+
+    /// An answer of so many bytes is paid for by what came.
+    pub(super) fn pay(&mut self, budget: &mut Allowance, bytes: usize) -> bool {
+        let paid = budget.pay(bytes);
+        self.counters.unpaid += u64::from(!paid);
+        paid
+    }
+
+    /// A planted bug is switched on.
+    #[inline]
+    #[allow(dead_code)]
+    pub(super) fn broken(&self, bug: Planted) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
+    }
+}

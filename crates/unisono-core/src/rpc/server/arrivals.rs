@@ -1,0 +1,308 @@
+//! What clients say: questions for a port, requests, parts of them, and that an answer has arrived.
+//!
+//! Only an address that a cookie proves is sent more than came from it: everybody else pays for an answer with the
+//! datagram that asked.
+
+use super::Server;
+use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
+use super::session::{Asked, Session, Slot, State};
+use crate::allowance::Allowance;
+use crate::identity::{Port, Uid};
+use crate::rpc::common::Common;
+use crate::rpc::proof::claim;
+use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
+use crate::time::Time;
+use crate::wire::{
+    Attempt, FRAME_HEAD_BYTES, Frame, FrameKind, Got, Part, Payload, PortHere, Rejection, Request,
+};
+use alloc::boxed::Box;
+use core::cmp::Ordering;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// Bytes of the longest rejection: with a cookie.
+const REJECT_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::Reject.body_bytes_min() + 16;
+const PORT_HERE_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::PortHere.body_bytes_min();
+const PORT_NOT_HERE_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::PortNotHere.body_bytes_min();
+
+/// Who said something, and how much may be answered if its address is not proved.
+pub(in crate::rpc) struct Sender<'a> {
+    pub(in crate::rpc) uid: Uid,
+    pub(in crate::rpc) address: SocketAddr,
+    /// Bytes of the datagram's frames that are not spent yet.
+    pub(in crate::rpc) budget: &'a mut Allowance,
+}
+
+impl Server {
+    // --- who serves this? ---
+
+    pub(in crate::rpc) fn handle_locate(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: &mut Sender<'_>,
+        (nonce, port): (u64, Port),
+        multicast: bool,
+    ) {
+        let Some(service) = self.services.get(&port) else {
+            if (!multicast || self.retired.contains(&port)) && common.pay(from.budget, PORT_NOT_HERE_BYTES) {
+                common.post(from.address, Frame::PortNotHere { nonce, port });
+            }
+            return;
+        };
+        if !common.pay(from.budget, PORT_HERE_BYTES) {
+            return;
+        }
+        let cookie = self.cookies.issue(now, from.uid, from.address);
+        let repeats = service.options.repeats;
+        let claim = claim(nonce, from.uid, common.me, port, cookie, repeats);
+        let proof = common.proof.prove(&service.private, &claim);
+        let in_progress = self.sessions.get(&from.uid).map_or(0, |session| session.in_progress);
+        let grant = self.grant(in_progress);
+        common.post(from.address, Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof }));
+    }
+
+    // --- requests ---
+
+    pub(in crate::rpc) fn handle_request(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: &mut Sender<'_>,
+        request: Request,
+    ) {
+        let attempt = request.attempt;
+        if attempt.to != common.me {
+            let age = now.since(common.born).as_millis();
+            let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
+            return self.reject(common, from, attempt, Rejection::OtherLife { age_ms });
+        }
+        if !self.has_session(now, common, from, &request) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&from.uid) else { return };
+        session.heard_at = now;
+        let place = usize::from(attempt.slot);
+        if place >= session.slots.len() {
+            let grows_by = place + 1 - session.slots.len();
+            if self.room.slots + grows_by > SLOTS_TOTAL_MAX {
+                return self.reject(common, from, attempt, Rejection::Busy);
+            }
+            self.room.slots += grows_by;
+            session.slots.resize_with(place + 1, Slot::default);
+        }
+        let slot = &session.slots[place];
+        match attempt.number.cmp(&slot.number) {
+            Ordering::Less => common.counters.stale += 1,
+            Ordering::Equal => {
+                common.counters.duplicates += 1;
+                self.tell(from.uid, attempt.slot);
+            }
+            Ordering::Greater => self.take_request(now, common, from.uid, request),
+        }
+    }
+
+    /// The request belongs to a session, or opens one; otherwise its sender is told what to show.
+    fn has_session(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: &mut Sender<'_>,
+        request: &Request,
+    ) -> bool {
+        let attempt = request.attempt;
+        let known = self.sessions.get_mut(&from.uid);
+        if let Some(session) = &known
+            && session.address == from.address
+            && attempt.number >= session.floor
+        {
+            return true;
+        }
+        let shows_good =
+            request.cookie.is_some_and(|cookie| self.cookies.is_good(now, from.uid, from.address, cookie));
+        if !shows_good {
+            let cookie = self.cookies.issue(now, from.uid, from.address);
+            self.reject(common, from, attempt, Rejection::ShowCookie(cookie));
+            return false;
+        }
+        match known {
+            Some(session) => session.address = from.address,
+            None => {
+                if self.sessions.len() >= SESSIONS_MAX {
+                    self.evict_idle(now, common);
+                }
+                if self.sessions.len() >= SESSIONS_MAX {
+                    self.reject(common, from, attempt, Rejection::Busy);
+                    return false;
+                }
+                self.sessions.insert(from.uid, Session::new(now, from.address, attempt.number));
+                self.expect_sweep(now);
+            }
+        }
+        true
+    }
+
+    /// Answers somebody whose address is not proved.
+    fn reject(&mut self, common: &mut Common, from: &mut Sender<'_>, attempt: Attempt, reason: Rejection) {
+        if common.pay(from.budget, REJECT_BYTES) {
+            common.counters.rejected += 1;
+            let attempt = Attempt { to: from.uid, ..attempt };
+            let grant = self.grant(0);
+            common.post(from.address, Frame::Reject { attempt, grant, reason });
+        }
+    }
+
+    /// A new attempt: whatever was in its slot is superseded.
+    fn take_request(&mut self, now: Time, common: &mut Common, client: Uid, request: Request) {
+        let Request { attempt, call, port, hops, left_ms, payload, .. } = request;
+        let deadline = now + Duration::from_millis(u64::from(left_ms));
+        let asked = Asked { port, call, hops, deadline };
+        self.change(client, attempt.slot, State::Done);
+        if let Some(session) = self.sessions.get_mut(&client) {
+            session.slots[usize::from(attempt.slot)].number = attempt.number;
+        }
+        let is_full = self.services.get(&port).map(|service| service.is_full());
+        let state = match (is_full, payload) {
+            (None, _) => State::Rejected(Rejection::NotServed),
+            (Some(true), _) if !self.drops_expired(now, common, port) => State::Rejected(Rejection::Busy),
+            (_, Payload::Whole(bytes)) => return self.queue(client, attempt, asked, bytes),
+            (_, Payload::Parts { total, part }) => {
+                let is_welcome = total as usize <= common.settings.message_bytes_max
+                    && self.room.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
+                if is_welcome {
+                    let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
+                    self.change(client, attempt.slot, receiving);
+                    return self.wake_by(now + super::timeouts::RECEIVING_LIFE);
+                }
+                State::Rejected(Rejection::Busy)
+            }
+            // It asks after something that this session never heard of.
+            (_, Payload::Omitted) => State::Lost,
+        };
+        common.counters.rejected += 1;
+        self.settle(client, attempt.slot, state);
+    }
+
+    fn queue(&mut self, client: Uid, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
+        self.change(client, attempt.slot, State::Queued(asked, bytes));
+        if let Some(service) = self.services.get_mut(&asked.port) {
+            service.queue.push_back((client, attempt.slot, attempt.number));
+            self.room.queued += 1;
+        }
+    }
+
+    // --- parts ---
+
+    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Uid, part: &Part) {
+        let attempt = part.attempt;
+        let slot = self.session_of(now, common, from, attempt);
+        let Some(slot) = slot.and_then(|session| session.attempt(attempt.slot, attempt.number)) else {
+            common.counters.stale += 1;
+            return;
+        };
+        let State::Receiving(receiving) = &mut slot.state else {
+            // The last word on it was lost.
+            return self.tell(from, attempt.slot);
+        };
+        let Some(tells) = receiving.1.take(now, part.index, &part.bytes) else {
+            common.counters.malformed += 1;
+            return;
+        };
+        if receiving.1.is_whole() {
+            let Some(State::Receiving(received)) = self.change(from, attempt.slot, State::Done) else {
+                return;
+            };
+            let (asked, request) = *received;
+            self.queue(from, attempt, asked, request.into_bytes());
+            self.tell(from, attempt.slot);
+        } else if tells {
+            self.tell(from, attempt.slot);
+        }
+    }
+
+    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Uid, got: &Got) {
+        let attempt = got.attempt;
+        let slot = self.session_of(now, common, from, attempt);
+        if let Some(slot) = slot.and_then(|session| session.attempt(attempt.slot, attempt.number))
+            && let State::Replied(kept) = &mut slot.state
+            && let Some(transfer) = &mut kept.transfer
+        {
+            transfer.note_got(now, got);
+        } else {
+            common.counters.stale += 1;
+        }
+    }
+
+    // --- what is over ---
+
+    pub(in crate::rpc) fn handle_done(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Uid,
+        to: Uid,
+        attempts: &[(u16, u64)],
+    ) {
+        for &(slot, number) in attempts {
+            let session = self.session_of(now, common, from, Attempt { to, slot, number });
+            if let Some(slot_of) = session.and_then(|session| session.attempt(slot, number))
+                && !slot_of.state.is_in_progress()
+            {
+                self.change(from, slot, State::Done);
+            }
+        }
+    }
+
+    pub(in crate::rpc) fn handle_cancel(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Uid,
+        attempt: Attempt,
+    ) {
+        let session = self.session_of(now, common, from, attempt);
+        if let Some(slot) = session.and_then(|session| session.attempt(attempt.slot, attempt.number))
+            && matches!(slot.state, State::Queued(..) | State::Receiving(_))
+        {
+            common.counters.rejected += 1;
+            self.change(from, attempt.slot, State::Rejected(Rejection::Cancelled));
+        }
+    }
+
+    /// The session that a frame of `from` belongs to, if this life is meant.
+    fn session_of(
+        &mut self,
+        now: Time,
+        common: &Common,
+        from: Uid,
+        attempt: Attempt,
+    ) -> Option<&mut Session> {
+        let session = self.sessions.get_mut(&from).filter(|_| attempt.to == common.me)?;
+        session.heard_at = now;
+        Some(session)
+    }
+
+    /// Requests at the head of a full queue that nobody waits for any longer make room.
+    fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port) -> bool {
+        let mut dropped = false;
+        while let Some(service) = self.services.get_mut(&port)
+            && let Some(&(client, slot, number)) = service.queue.front()
+        {
+            let session = self.sessions.get_mut(&client);
+            let state = session.and_then(|session| session.attempt(slot, number)).map(|slot| &slot.state);
+            let expired = match state {
+                Some(State::Queued(asked, _)) if asked.deadline > now => return dropped,
+                Some(State::Queued(..)) => true,
+                _ => false,
+            };
+            service.queue.pop_front();
+            self.room.queued -= 1;
+            if expired {
+                dropped = true;
+                common.counters.rejected += 1;
+                self.settle(client, slot, State::Rejected(Rejection::Expired));
+            }
+        }
+        dropped
+    }
+}

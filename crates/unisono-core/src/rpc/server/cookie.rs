@@ -1,0 +1,79 @@
+//! Cookies: who shows one hears what is sent to its address, and belongs to no session that was forgotten.
+//!
+//! A cookie is the time when it was issued, and a seal that binds it to the client's life and address under a secret of
+//! this life. When a session is forgotten the horizon is raised to that moment, and a cookie issued before it opens
+//! none: so no request that was executed in a session that is gone can be taken for a new one.
+
+use crate::identity::{Uid, mix};
+use crate::random::Random;
+use crate::time::Time;
+use crate::wire::Cookie;
+use core::net::{IpAddr, SocketAddr};
+
+#[derive(Debug)]
+pub(in crate::rpc) struct Cookies {
+    secret: [u64; 2],
+    /// Only cookies issued after this moment open a session.
+    horizon: Option<Time>,
+}
+
+impl Cookies {
+    pub(super) fn new(random: &mut Random) -> Cookies {
+        Cookies { secret: [random.next_u64(), random.next_u64()], horizon: None }
+    }
+
+    pub(super) fn issue(&self, now: Time, client: Uid, address: SocketAddr) -> Cookie {
+        let issued = now.as_nanos();
+        Cookie { issued, seal: self.seal(issued, client, address) }
+    }
+
+    pub(super) fn is_good(&self, now: Time, client: Uid, address: SocketAddr, cookie: Cookie) -> bool {
+        let issued = Time::from_nanos(cookie.issued);
+        self.is_beyond_horizon(issued)
+            && issued <= now
+            && cookie.seal == self.seal(cookie.issued, client, address)
+    }
+
+    pub(super) fn is_beyond_horizon(&self, issued: Time) -> bool {
+        self.horizon.is_none_or(|horizon| issued > horizon)
+    }
+
+    /// Sessions were forgotten now.
+    pub(super) fn raise_horizon(&mut self, now: Time) {
+        self.horizon = Some(now);
+    }
+
+    fn seal(&self, issued: u64, client: Uid, address: SocketAddr) -> u64 {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)),
+            IpAddr::V6(ip) => u128::from(ip),
+        };
+        let words = [issued, client.0, ip as u64, (ip >> 64) as u64, u64::from(address.port())];
+        words.iter().fold(mix(self.secret[0]), |hash, word| {
+            mix(hash ^ word ^ self.secret[1]).wrapping_add(self.secret[0])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_good_for_one_client_at_one_address_until_the_horizon_passes_it() {
+        let mut cookies = Cookies::new(&mut Random::from_u64(1));
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (now, later) = (Time::from_nanos(1000), Time::from_nanos(2000));
+        let cookie = cookies.issue(now, Uid(1), address(1));
+        assert!(cookies.is_good(later, Uid(1), address(1), cookie));
+        assert!(!cookies.is_good(later, Uid(2), address(1), cookie));
+        assert!(!cookies.is_good(later, Uid(1), address(2), cookie));
+        assert!(!cookies.is_good(later, Uid(1), address(1), Cookie { issued: 1001, ..cookie }));
+        assert!(!cookies.is_good(Time::from_nanos(999), Uid(1), address(1), cookie), "from the future");
+        cookies.raise_horizon(now);
+        assert!(!cookies.is_good(later, Uid(1), address(1), cookie));
+        assert!(cookies.is_good(later, Uid(1), address(1), cookies.issue(later, Uid(1), address(1))));
+        let other = Cookies::new(&mut Random::from_u64(2));
+        assert!(!other.is_good(later, Uid(1), address(1), cookie), "another life's secret");
+    }
+}

@@ -1,0 +1,248 @@
+//! The server's side of an endpoint: services, what waits for them, and the sessions of their clients.
+//!
+//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each,
+//! `cookie` who may open one, `room` how much is taken and kept, `telling` what clients are told.
+
+mod arrivals;
+mod cookie;
+mod room;
+mod session;
+mod telling;
+mod timeouts;
+
+pub(super) use arrivals::Sender;
+pub(super) use timeouts::SESSION_IDLE;
+
+use super::common::Common;
+use super::proof::PrivatePort;
+use super::slab::Slab;
+use super::types::{AnswerError, ForwardError, Request, RequestId, ServeError, ServeOptions};
+use super::watch::CallAccount;
+use crate::identity::{Port, Uid};
+use crate::time::Time;
+use crate::wire::{HOPS_MAX, Rejection};
+use alloc::collections::{BTreeMap, VecDeque};
+use bytes::Bytes;
+use cookie::Cookies;
+use core::net::SocketAddr;
+use room::Room;
+use session::{Kept, Session, State};
+
+/// Most services of one endpoint.
+const SERVICES_MAX: usize = 256;
+/// Ports that were served here: who asks everybody for one of these is told that they are not any more.
+const RETIRED_MAX: usize = 64;
+
+pub(super) struct Server {
+    services: BTreeMap<Port, Service>,
+    retired: VecDeque<Port>,
+    pub(super) sessions: BTreeMap<Uid, Session>,
+    cookies: Cookies,
+    /// Requests that the application has.
+    in_hand: Slab<InHand>,
+    generation: u64,
+    room: Room,
+    /// The service that the last request was taken from: the next has its turn.
+    last_taken: Port,
+    /// Clients that are to be told something.
+    due: VecDeque<Uid>,
+    /// Large replies on their way.
+    sending: VecDeque<(Uid, u16, u64)>,
+    wake: Time,
+    sweep_at: Time,
+}
+
+/// A port that is served.
+struct Service {
+    private: PrivatePort,
+    options: ServeOptions,
+    /// Requests that wait: client, slot and number.
+    queue: VecDeque<(Uid, u16, u64)>,
+    /// Requests that wait, are incomplete or are being worked on.
+    pending: u16,
+}
+
+/// A request that the application has.
+#[derive(Clone, Copy, Debug)]
+struct InHand {
+    generation: u64,
+    client: Uid,
+    slot: u16,
+    number: u64,
+    port: Port,
+    hops: u8,
+}
+
+impl Server {
+    pub(super) fn new(common: &mut Common) -> Server {
+        Server {
+            services: BTreeMap::new(),
+            retired: VecDeque::new(),
+            sessions: BTreeMap::new(),
+            cookies: Cookies::new(&mut common.random),
+            in_hand: Slab::default(),
+            generation: 0,
+            room: Room::default(),
+            last_taken: Port::default(),
+            due: VecDeque::new(),
+            sending: VecDeque::new(),
+            wake: Time::NEVER,
+            sweep_at: Time::NEVER,
+        }
+    }
+
+    // --- services ---
+
+    pub(super) fn serve(
+        &mut self,
+        common: &mut Common,
+        private: PrivatePort,
+        options: ServeOptions,
+    ) -> Result<Port, ServeError> {
+        let port = common.proof.public(&private);
+        if self.services.contains_key(&port) {
+            return Err(ServeError::Served);
+        }
+        if self.services.len() >= SERVICES_MAX {
+            return Err(ServeError::TooMany { max: SERVICES_MAX });
+        }
+        if options.queue_max == 0 {
+            return Err(ServeError::NoQueue);
+        }
+        self.retired.retain(|retired| *retired != port);
+        self.room.queues_max += usize::from(options.queue_max);
+        self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending: 0 });
+        Ok(port)
+    }
+
+    /// Serves a port no longer. What waits is rejected; what the application has it may still answer.
+    pub(super) fn withdraw(&mut self, port: Port) {
+        let Some(mut service) = self.services.remove(&port) else { return };
+        self.room.queues_max -= usize::from(service.options.queue_max);
+        service.queue.clear();
+        if self.retired.len() == RETIRED_MAX {
+            self.retired.pop_front();
+        }
+        self.retired.push_back(port);
+        let waits = |state: &State| match state {
+            State::Receiving(receiving) => receiving.0.port == port,
+            State::Queued(asked, _) => asked.port == port,
+            _ => false,
+        };
+        let mut rejected = alloc::vec::Vec::new();
+        for (&client, session) in &self.sessions {
+            let slots = session.slots.iter().enumerate().filter(|(_, slot)| waits(&slot.state));
+            rejected.extend(slots.map(|(slot, _)| (client, slot as u16)));
+        }
+        for (client, slot) in rejected {
+            self.settle(client, slot, State::Rejected(Rejection::NotServed));
+        }
+    }
+
+    // --- requests ---
+
+    /// The next request, of whichever service has its turn.
+    pub(super) fn poll_request(&mut self, now: Time, common: &mut Common) -> Option<Request> {
+        if self.room.queued == 0 {
+            return None;
+        }
+        let has_some = |(port, service): (&Port, &Service)| (!service.queue.is_empty()).then_some(*port);
+        let after = (core::ops::Bound::Excluded(self.last_taken), core::ops::Bound::Unbounded);
+        let next = self.services.range(after).find_map(has_some);
+        let port = next.or_else(|| self.services.iter().find_map(has_some))?;
+        self.last_taken = port;
+        match self.poll_request_for(now, common, port) {
+            Some(request) => Some(request),
+            // All that waited there was out of date.
+            None => self.poll_request(now, common),
+        }
+    }
+
+    /// The next request for this port.
+    pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
+        loop {
+            let service = self.services.get_mut(&port)?;
+            let (client, slot, number) = service.queue.pop_front()?;
+            self.room.queued -= 1;
+            let session = self.sessions.get_mut(&client);
+            let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
+            let State::Queued(asked, payload) = &mut attempt.state else { continue };
+            if asked.deadline <= now {
+                common.counters.rejected += 1;
+                self.settle(client, slot, State::Rejected(Rejection::Expired));
+                continue;
+            }
+            let (asked, payload) = (*asked, core::mem::take(payload));
+            self.change(client, slot, State::InHand);
+            self.generation += 1;
+            let (generation, hops) = (self.generation, asked.hops);
+            let index = self.in_hand.insert(InHand { generation, client, slot, number, port, hops });
+            common.counters.requests += 1;
+            return Some(Request {
+                id: RequestId { index, generation },
+                port,
+                client,
+                call: asked.call,
+                hops,
+                deadline: asked.deadline,
+                payload,
+            });
+        }
+    }
+
+    // --- answers ---
+
+    pub(super) fn reply(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        id: RequestId,
+        reply: Bytes,
+        refused: bool,
+    ) -> Result<(), AnswerError> {
+        let max = common.settings.message_bytes_max;
+        if reply.len() > max {
+            return Err(AnswerError::TooLarge { bytes: reply.len(), max });
+        }
+        let in_hand = self.take_in_hand(id).ok_or(AnswerError::Over)?;
+        let kept = Kept { refused, reply, since: now, transfer: None };
+        self.settle(in_hand.client, in_hand.slot, State::Replied(kept));
+        self.drop_replies_beyond_bounds(now, common);
+        Ok(())
+    }
+
+    pub(super) fn forward(&mut self, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
+        let hops =
+            self.in_hand.get(id.index).filter(|held| held.generation == id.generation).map(|held| held.hops);
+        if let Some(hops) = hops
+            && hops >= HOPS_MAX
+        {
+            return Err(ForwardError::TooFar { hops });
+        }
+        let in_hand = self.take_in_hand(id).ok_or(ForwardError::Over)?;
+        self.settle(in_hand.client, in_hand.slot, State::Forwarded(to));
+        Ok(())
+    }
+
+    pub(super) fn account(&self) -> CallAccount {
+        CallAccount {
+            sessions: self.sessions.len(),
+            slots: self.room.slots,
+            pending: self.room.pending,
+            queued: self.room.queued,
+            in_hand: self.in_hand.len(),
+            receiving_bytes: self.room.receiving_bytes,
+            kept_bytes: self.room.kept_bytes,
+            ..CallAccount::default()
+        }
+    }
+
+    /// The request is no longer the application's. Nothing if it is not, or if its client has moved on.
+    fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
+        self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
+        let held = self.in_hand.remove(id.index)?;
+        self.release_place(held.port);
+        let attempt = self.sessions.get_mut(&held.client)?.attempt(held.slot, held.number)?;
+        matches!(attempt.state, State::InHand).then_some(held)
+    }
+}

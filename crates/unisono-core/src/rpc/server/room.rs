@@ -1,0 +1,123 @@
+//! How much a server takes and keeps: every state of a slot is accounted for here, and nowhere else.
+
+use super::session::State;
+use super::{Server, Service};
+use crate::identity::{Port, Uid};
+use crate::rpc::common::Common;
+use crate::time::Time;
+use crate::wire::{Grant, SLOTS_MAX};
+use core::time::Duration;
+
+/// Bytes of replies that are kept until their arrival is known; beyond, the oldest are dropped.
+pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Slots of all sessions.
+pub(in crate::rpc) const SLOTS_TOTAL_MAX: usize = 1 << 18;
+/// Clients that are remembered.
+pub(in crate::rpc) const SESSIONS_MAX: usize = 1 << 16;
+
+/// What is taken up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    /// Requests that all services together take.
+    pub(super) queues_max: usize,
+    /// Entries of all queues.
+    pub(super) queued: usize,
+    /// Requests that wait, are incomplete or are being worked on.
+    pub(super) pending: usize,
+    /// Sessions with requests in progress.
+    pub(super) busy_sessions: usize,
+    pub(super) slots: usize,
+    pub(super) receiving_bytes: usize,
+    pub(super) kept_bytes: usize,
+}
+
+impl Server {
+    /// Replaces what is known of a slot's attempt; returns what was.
+    pub(super) fn change(&mut self, client: Uid, slot: u16, state: State) -> Option<State> {
+        let session = self.sessions.get_mut(&client)?;
+        let place = session.slots.get_mut(usize::from(slot))?;
+        let before = core::mem::replace(&mut place.state, State::Done);
+        let (was, is) = (before.is_in_progress(), state.is_in_progress());
+        match &before {
+            State::Receiving(receiving) => self.room.receiving_bytes -= receiving.1.total(),
+            State::Replied(kept) => self.room.kept_bytes -= kept.reply.len(),
+            _ => {}
+        }
+        match &state {
+            State::Receiving(receiving) => self.room.receiving_bytes += receiving.1.total(),
+            State::Replied(kept) => self.room.kept_bytes += kept.reply.len(),
+            _ => {}
+        }
+        if was && !is {
+            session.in_progress -= 1;
+            self.room.busy_sessions -= usize::from(session.in_progress == 0);
+        } else if is && !was {
+            self.room.busy_sessions += usize::from(session.in_progress == 0);
+            session.in_progress += 1;
+        }
+        // What the application has keeps its place until it is answered, whether or not anybody still waits.
+        let handed_over = matches!((&before, &state), (State::Queued(..), State::InHand));
+        let (left, taken) = (before.place(), state.place());
+        place.state = state;
+        if let Some(port) = left
+            && !handed_over
+        {
+            self.release_place(port);
+        }
+        if let Some(port) = taken {
+            self.room.pending += 1;
+            if let Some(service) = self.services.get_mut(&port) {
+                service.pending += 1;
+            }
+        }
+        Some(before)
+    }
+
+    /// A request for this port neither waits nor is worked on any longer.
+    pub(super) fn release_place(&mut self, port: Port) {
+        self.room.pending = self.room.pending.saturating_sub(1);
+        if let Some(service) = self.services.get_mut(&port) {
+            service.pending = service.pending.saturating_sub(1);
+        }
+    }
+
+    /// What a client may do from now on: a fair share of what the queues still take, beside what it has there.
+    pub(super) fn grant(&self, in_progress: u16) -> Grant {
+        let left = self.room.queues_max.saturating_sub(self.room.pending);
+        let share = left / self.room.busy_sessions.max(1) + usize::from(in_progress);
+        Grant {
+            slots: share.clamp(1, SLOTS_MAX) as u16,
+            load: u16::try_from(self.room.pending).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// Too many bytes of replies are kept: drops the older ones, down to half of the time that they reach back.
+    pub(super) fn drop_replies_beyond_bounds(&mut self, now: Time, common: &mut Common) {
+        while self.room.kept_bytes > KEPT_BYTES_MAX {
+            let kept = self.sessions.values().flat_map(|session| &session.slots);
+            let since = kept.filter_map(|slot| match &slot.state {
+                State::Replied(kept) => Some(kept.since),
+                _ => None,
+            });
+            let Some(oldest) = since.min() else { return };
+            let through = oldest + Duration::from_nanos(now.since(oldest).as_nanos() as u64 / 2);
+            for session in self.sessions.values_mut() {
+                for slot in &mut session.slots {
+                    if let State::Replied(kept) = &slot.state
+                        && kept.since <= through
+                    {
+                        self.room.kept_bytes -= kept.reply.len();
+                        common.counters.replies_dropped += 1;
+                        slot.state = State::Lost;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Service {
+    pub(super) fn is_full(&self) -> bool {
+        self.pending >= self.options.queue_max
+    }
+}

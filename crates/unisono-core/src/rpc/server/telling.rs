@@ -1,0 +1,145 @@
+//! What clients are told: the state that a slot is in when the datagram is made.
+//!
+//! Nothing is queued but the slots' numbers, so whatever changes before a datagram leaves is told as it is then.
+
+use super::Server;
+use super::session::{Kept, Slot, State};
+use crate::identity::Uid;
+use crate::rpc::common::Common;
+use crate::rpc::transfer::Outgoing;
+use crate::time::Time;
+use crate::wire::{Attempt, Frame, Grant, Payload, Reply, Writer};
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+
+impl Server {
+    /// The attempt's state is this now, and its client is told.
+    pub(super) fn settle(&mut self, client: Uid, slot: u16, state: State) {
+        self.change(client, slot, state);
+        self.tell(client, slot);
+    }
+
+    /// The client is told how the slot stands.
+    pub(super) fn tell(&mut self, client: Uid, slot: u16) {
+        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
+        if !core::mem::replace(&mut place.is_to_tell, true) {
+            session.to_tell.push_back(slot);
+        }
+        if !core::mem::replace(&mut session.is_due, true) {
+            self.due.push_back(client);
+        }
+    }
+
+    /// Writes what one client is to be told; nothing if there is none.
+    pub(in crate::rpc) fn write_news(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        writer: &mut Writer<'_>,
+    ) -> Option<SocketAddr> {
+        loop {
+            let client = *self.due.front()?;
+            let in_progress = self.sessions.get(&client).map_or(0, |session| session.in_progress);
+            let grant = self.grant(in_progress);
+            let Some(session) = self.sessions.get_mut(&client) else {
+                self.due.pop_front();
+                continue;
+            };
+            let mut written = false;
+            while let Some(&number) = session.to_tell.front() {
+                if let Some(slot) = session.slots.get_mut(usize::from(number)) {
+                    let attempt = Attempt { to: client, slot: number, number: slot.number };
+                    let sends_parts = starts_transfer(now, common, slot);
+                    match write_state(writer, attempt, grant, slot) {
+                        Some(true) => written = true,
+                        Some(false) if written => break,
+                        _ => {}
+                    }
+                    slot.is_to_tell = false;
+                    if sends_parts {
+                        self.sending.push_back((client, number, attempt.number));
+                        self.wake = now;
+                    }
+                }
+                session.to_tell.pop_front();
+            }
+            if session.to_tell.is_empty() {
+                session.is_due = false;
+                self.due.pop_front();
+            } else {
+                self.due.rotate_left(1);
+            }
+            if written {
+                return self.sessions.get(&client).map(|session| session.address);
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Writes the next part of a large reply, each reply in its turn.
+    pub(in crate::rpc) fn write_part(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        writer: &mut Writer<'_>,
+    ) -> Option<SocketAddr> {
+        for _ in 0..self.sending.len() {
+            let (client, slot, number) = self.sending.pop_front()?;
+            let Some(session) = self.sessions.get_mut(&client) else { continue };
+            let address = session.address;
+            let Some(place) = session.attempt(slot, number) else { continue };
+            let State::Replied(Kept { transfer: Some(transfer), .. }) = &mut place.state else { continue };
+            let part = transfer.next(now, Attempt { to: client, slot, number }, true);
+            if let Some(at) = transfer.resend_at() {
+                self.wake = self.wake.min(at);
+            }
+            self.sending.push_back((client, slot, number));
+            if let Some((part, again)) = part {
+                common.counters.parts_resent += u64::from(again);
+                writer.frame(&Frame::Part(part));
+                return Some(address);
+            }
+        }
+        None
+    }
+}
+
+/// A reply too large for a datagram goes in parts: begins to send them, unless they are on their way.
+fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
+    let State::Replied(kept) = &mut slot.state else { return false };
+    let is_large = kept.reply.len() > common.whole_bytes_max();
+    if !is_large || kept.transfer.is_some() {
+        return false;
+    }
+    let part_bytes = common.part_bytes();
+    kept.transfer = Some(Box::new(Outgoing::new(now, kept.reply.clone(), part_bytes)));
+    true
+}
+
+/// Writes how the slot stands. Nothing if there is nothing to say; false if it does not fit.
+fn write_state(writer: &mut Writer<'_>, attempt: Attempt, grant: Grant, slot: &mut Slot) -> Option<bool> {
+    let frame = match &mut slot.state {
+        State::Done => return None,
+        State::Receiving(receiving) => Frame::Got(receiving.1.got(attempt, false)),
+        State::Queued(..) | State::InHand => Frame::Working { attempt, grant },
+        State::Replied(kept) => {
+            let payload = match &kept.transfer {
+                Some(transfer) => transfer.announced(),
+                // Lent to the frame: a copy of the handle could cost an allocation.
+                None => Payload::Whole(core::mem::take(&mut kept.reply)),
+            };
+            let frame = Frame::Reply(Reply { attempt, grant, refused: kept.refused, payload });
+            let fits = writer.frame(&frame);
+            if let Frame::Reply(Reply { payload: Payload::Whole(reply), .. }) = frame {
+                kept.reply = reply;
+            }
+            return Some(fits);
+        }
+        State::Lost => Frame::Reject { attempt, grant, reason: crate::wire::Rejection::Lost },
+        State::Rejected(reason) => Frame::Reject { attempt, grant, reason: *reason },
+        State::Forwarded(to) => Frame::Forward { attempt, grant, to: *to },
+    };
+    Some(writer.frame(&frame))
+}

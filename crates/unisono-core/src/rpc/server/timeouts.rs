@@ -1,0 +1,116 @@
+//! What time brings about at a server: parts are sent again, incomplete requests given up, idle sessions forgotten.
+//!
+//! `wake` is never later than the first thing to do; when it comes, everything is looked at and it is set anew.
+
+use super::session::State;
+use super::{Server, session::Session};
+use crate::identity::Uid;
+use crate::rpc::common::Common;
+use crate::time::{Time, earlier};
+use crate::wire::Rejection;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A session in which nothing is heard for so long, and nothing is in progress, is forgotten.
+pub(in crate::rpc) const SESSION_IDLE: Duration = Duration::from_secs(60);
+/// So often somebody looks for idle sessions.
+const SWEEP_EVERY: Duration = Duration::from_secs(15);
+/// A request of which no part comes for so long is given up.
+pub(super) const RECEIVING_LIFE: Duration = Duration::from_secs(4);
+
+impl Server {
+    pub(in crate::rpc) fn wake_at(&self) -> Option<Time> {
+        (self.wake != Time::NEVER).then_some(self.wake)
+    }
+
+    pub(super) fn wake_by(&mut self, at: Time) {
+        self.wake = self.wake.min(at);
+    }
+
+    /// There is a session: it will be idle one day.
+    pub(super) fn expect_sweep(&mut self, now: Time) {
+        if self.sweep_at == Time::NEVER {
+            self.sweep_at = now + SWEEP_EVERY;
+            self.wake_by(self.sweep_at);
+        }
+    }
+
+    pub(in crate::rpc) fn handle_timeout(&mut self, now: Time, common: &mut Common) {
+        if now < self.wake {
+            return;
+        }
+        if now >= self.sweep_at {
+            self.evict_idle(now, common);
+            self.sweep_at = if self.sessions.is_empty() { Time::NEVER } else { now + SWEEP_EVERY };
+        }
+        let transfers = self.sending_timeout(now, common);
+        let receiving = self.receiving_timeout(now, common);
+        let next = earlier(transfers, receiving);
+        self.wake = next.map_or(self.sweep_at, |at| at.min(self.sweep_at));
+    }
+
+    /// Forgets sessions that nobody used for long. Cookies from before open no session any more.
+    pub(super) fn evict_idle(&mut self, now: Time, common: &mut Common) {
+        let is_idle =
+            |session: &Session| session.in_progress == 0 && now.since(session.heard_at) > SESSION_IDLE;
+        let idle: Vec<Uid> =
+            self.sessions.iter().filter(|(_, session)| is_idle(session)).map(|(uid, _)| *uid).collect();
+        for uid in &idle {
+            let slots = self.sessions.get(uid).map_or(0, |session| session.slots.len());
+            for slot in 0..slots {
+                self.change(*uid, slot as u16, State::Done);
+            }
+            self.sessions.remove(uid);
+            self.room.slots -= slots;
+        }
+        if !idle.is_empty() {
+            common.counters.sessions_evicted += idle.len() as u64;
+            self.cookies.raise_horizon(now);
+        }
+    }
+
+    /// Parts that got lost are sent again; a client that says nothing for long is left to ask. Returns when to look
+    /// again.
+    fn sending_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
+        let mut next = None;
+        for _ in 0..self.sending.len() {
+            let Some((client, slot, number)) = self.sending.pop_front() else { break };
+            let session = self.sessions.get_mut(&client);
+            let Some(place) = session.and_then(|session| session.attempt(slot, number)) else { continue };
+            let State::Replied(kept) = &mut place.state else { continue };
+            let Some(transfer) = &mut kept.transfer else { continue };
+            if transfer.is_over() || now.since(transfer.heard_at()) > common.settings.silence {
+                kept.transfer = None;
+                continue;
+            }
+            transfer.handle_timeout(now);
+            next = earlier(next, transfer.resend_at());
+            self.sending.push_back((client, slot, number));
+        }
+        next
+    }
+
+    /// Requests of which no part comes any more are given up. Returns when to look again.
+    fn receiving_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
+        if self.room.receiving_bytes == 0 {
+            return None;
+        }
+        let (mut next, mut given_up) = (None, Vec::new());
+        for (&client, session) in self.sessions.iter().filter(|(_, session)| session.in_progress > 0) {
+            for (number, slot) in session.slots.iter().enumerate() {
+                let State::Receiving(receiving) = &slot.state else { continue };
+                let until = receiving.1.heard_at + RECEIVING_LIFE;
+                if until <= now {
+                    given_up.push((client, number as u16));
+                } else {
+                    next = earlier(next, Some(until));
+                }
+            }
+        }
+        for (client, slot) in given_up {
+            common.counters.rejected += 1;
+            self.settle(client, slot, State::Rejected(Rejection::Expired));
+        }
+        next
+    }
+}

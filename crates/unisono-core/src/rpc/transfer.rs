@@ -1,0 +1,343 @@
+//! A large request or reply on its way: cut into parts, sent within a window, put together again.
+//!
+//! The receiver says which parts it has ([`Got`]): everything through some part, and which of those beyond. The sender
+//! takes a part for lost when several that it sent later have arrived, or when nothing arrives for a while. The window
+//! opens with what arrives and halves when something is lost, at most once for what was under way together.
+
+use super::round_trip::RoundTrip;
+use crate::time::Time;
+use crate::wire::{Attempt, GOT_PARTS, Got, Part, Payload};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use bytes::{Bytes, BytesMut};
+use core::time::Duration;
+
+/// Bytes of large messages that are incomplete, of requests and of replies each. Who sends more is pushed back.
+pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
+const WORD_BITS: usize = u64::BITS as usize;
+/// Parts that may be under way at the beginning.
+const WINDOW_FIRST: usize = 16;
+const WINDOW_MIN: usize = 2;
+/// No more than a receiver can tell of.
+const WINDOW_MAX: usize = GOT_PARTS;
+/// A part is lost when one that was sent so many later has arrived: the network may have changed their order.
+const REORDER_PARTS: u64 = 8;
+/// A receiver that lacks nothing says so once in so many parts.
+const TELL_EVERY: usize = 8;
+
+/// The sender's side.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    bytes: Bytes,
+    part_bytes: usize,
+    /// Everything before this part has arrived.
+    base: usize,
+    /// The parts from `base` on that were sent.
+    under_way: VecDeque<Sent>,
+    /// Parts under way that are taken for lost, and sent first.
+    lost: usize,
+    /// Parts under way that have arrived, or are taken for lost.
+    settled: usize,
+    window: usize,
+    slow_start_below: usize,
+    /// Arrivals that count for the next opening of the window.
+    arrived: usize,
+    /// The number of the next sending.
+    next_serial: u64,
+    /// Sendings below this one were under way when the window was halved.
+    halved_before: u64,
+    timed: Option<(u64, Time)>,
+    round_trip: RoundTrip,
+    patience: Duration,
+    resend_at: Option<Time>,
+    /// When something arrived last.
+    heard_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// With this serial number.
+    UnderWay(u64),
+    Lost,
+    Arrived,
+}
+
+impl Outgoing {
+    pub(super) fn new(now: Time, bytes: Bytes, part_bytes: usize) -> Outgoing {
+        let round_trip = RoundTrip::default();
+        Outgoing {
+            bytes,
+            part_bytes,
+            base: 0,
+            under_way: VecDeque::new(),
+            lost: 0,
+            settled: 0,
+            window: WINDOW_FIRST,
+            slow_start_below: WINDOW_MAX,
+            arrived: 0,
+            next_serial: 0,
+            halved_before: 0,
+            timed: None,
+            patience: round_trip.patience(),
+            round_trip,
+            resend_at: None,
+            heard_at: now,
+        }
+    }
+
+    /// What the receiver is told of it first.
+    pub(super) fn announced(&self) -> Payload {
+        Payload::Parts { total: self.bytes.len() as u32, part: self.part_bytes as u16 }
+    }
+
+    /// Everything has arrived.
+    pub(super) fn is_over(&self) -> bool {
+        self.base == self.parts()
+    }
+
+    /// When something arrived last.
+    pub(super) fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    pub(super) fn resend_at(&self) -> Option<Time> {
+        self.resend_at
+    }
+
+    fn parts(&self) -> usize {
+        self.bytes.len().div_ceil(self.part_bytes)
+    }
+
+    /// There is a part to send now.
+    pub(super) fn is_ready(&self) -> bool {
+        let in_flight = self.under_way.len() - self.settled;
+        let has_new = self.base + self.under_way.len() < self.parts() && self.under_way.len() < WINDOW_MAX;
+        in_flight < self.window && (self.lost > 0 || has_new)
+    }
+
+    /// The next part, to be sent now, and whether it is sent again.
+    pub(super) fn next(&mut self, now: Time, attempt: Attempt, reply: bool) -> Option<(Part, bool)> {
+        if !self.is_ready() {
+            return None;
+        }
+        let lost = self.lost > 0;
+        let place = if lost {
+            self.under_way.iter().position(|sent| *sent == Sent::Lost)?
+        } else {
+            self.under_way.len()
+        };
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        if lost {
+            self.under_way[place] = Sent::UnderWay(serial);
+            (self.lost, self.settled) = (self.lost - 1, self.settled - 1);
+        } else {
+            self.under_way.push_back(Sent::UnderWay(serial));
+            self.timed.get_or_insert((serial, now));
+        }
+        self.resend_at.get_or_insert(now + self.patience);
+        let index = self.base + place;
+        let from = index * self.part_bytes;
+        let bytes = self.bytes.slice(from..self.bytes.len().min(from + self.part_bytes));
+        Some((Part { attempt, reply, index: index as u16, bytes }, lost))
+    }
+
+    /// The receiver told what it has.
+    pub(super) fn note_got(&mut self, now: Time, got: &Got) {
+        let through = got.through as usize;
+        if through > self.parts() {
+            return;
+        }
+        if through > self.base + self.under_way.len() {
+            // It has them of a sending that was given up.
+            self.under_way.clear();
+            (self.base, self.lost, self.settled) = (through, 0, 0);
+        }
+        let (mut news, mut latest) = (0, None);
+        for place in 0..self.under_way.len() {
+            let index = self.base + place;
+            let beyond = index.wrapping_sub(through + 1);
+            let is_there = index < through
+                || (index > through
+                    && beyond < GOT_PARTS
+                    && got.beyond[beyond / WORD_BITS] >> (beyond % WORD_BITS) & 1 == 1);
+            if !is_there {
+                continue;
+            }
+            match self.under_way[place] {
+                Sent::Arrived => continue,
+                Sent::UnderWay(serial) => {
+                    latest = latest.max(Some(serial));
+                    self.settled += 1;
+                }
+                Sent::Lost => self.lost -= 1,
+            }
+            self.under_way[place] = Sent::Arrived;
+            news += 1;
+        }
+        while self.under_way.front() == Some(&Sent::Arrived) {
+            self.under_way.pop_front();
+            self.settled -= 1;
+            self.base += 1;
+        }
+        if news > 0 {
+            self.note_arrivals(now, news, latest);
+        }
+    }
+
+    fn note_arrivals(&mut self, now: Time, news: usize, latest: Option<u64>) {
+        self.heard_at = now;
+        if let Some((serial, left)) = self.timed
+            && latest.is_some_and(|latest| latest >= serial)
+        {
+            self.timed = None;
+            self.round_trip.note(now.since(left));
+        }
+        self.patience = self.round_trip.patience();
+        let lost = latest.map_or(0, |latest| self.take_for_lost(latest));
+        if lost == 0 {
+            self.open(news);
+        }
+        let waits = self.under_way.len() > self.settled || self.lost > 0;
+        self.resend_at = waits.then_some(now + self.patience);
+    }
+
+    /// What was sent well before something that has arrived is lost. Returns how much that is.
+    fn take_for_lost(&mut self, latest: u64) -> usize {
+        let mut lost = 0;
+        let mut halves = false;
+        for sent in &mut self.under_way {
+            if let Sent::UnderWay(serial) = *sent
+                && serial + REORDER_PARTS < latest
+            {
+                *sent = Sent::Lost;
+                lost += 1;
+                halves |= serial >= self.halved_before;
+            }
+        }
+        (self.lost, self.settled) = (self.lost + lost, self.settled + lost);
+        if halves {
+            self.window = (self.window / 2).max(WINDOW_MIN);
+            self.slow_start_below = self.window;
+            self.halved_before = self.next_serial;
+        }
+        lost
+    }
+
+    fn open(&mut self, news: usize) {
+        self.arrived += news;
+        let needed = if self.window < self.slow_start_below { 1 } else { self.window };
+        let steps = self.arrived / needed;
+        self.arrived %= needed;
+        self.window = (self.window + steps).min(WINDOW_MAX);
+    }
+
+    /// Nothing arrived in time: all that is under way is lost. Returns whether that is so.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
+        if self.resend_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        for sent in &mut self.under_way {
+            if matches!(sent, Sent::UnderWay(_)) {
+                *sent = Sent::Lost;
+                self.lost += 1;
+                self.settled += 1;
+            }
+        }
+        self.slow_start_below = (self.window / 2).max(WINDOW_MIN);
+        (self.window, self.halved_before, self.timed) = (WINDOW_MIN, self.next_serial, None);
+        self.patience = (self.patience * 2).min(super::round_trip::PATIENCE_MAX);
+        self.resend_at = Some(now + self.patience);
+        true
+    }
+}
+
+/// The receiver's side.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    bytes: BytesMut,
+    part_bytes: usize,
+    /// Which parts are there, from the lowest bit of the first word on.
+    there: Vec<u64>,
+    /// How many are there without a gap, from the first on.
+    through: usize,
+    /// How many are there.
+    count: usize,
+    /// Parts that came since the sender was told.
+    untold: usize,
+    /// When a part came last.
+    pub(super) heard_at: Time,
+}
+
+impl Incoming {
+    /// `total` and `part_bytes` as the wire allows them.
+    pub(super) fn new(now: Time, total: u32, part_bytes: u16) -> Incoming {
+        let (total, part_bytes) = (total as usize, usize::from(part_bytes));
+        let parts = total.div_ceil(part_bytes);
+        Incoming {
+            bytes: BytesMut::zeroed(total),
+            part_bytes,
+            there: vec![0; parts.div_ceil(WORD_BITS)],
+            through: 0,
+            count: 0,
+            untold: 0,
+            heard_at: now,
+        }
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn parts(&self) -> usize {
+        self.bytes.len().div_ceil(self.part_bytes)
+    }
+
+    /// Takes a part; false if it is none of this message's. Says in the second whether the sender is to be told now.
+    pub(super) fn take(&mut self, now: Time, index: u16, part: &[u8]) -> Option<bool> {
+        let index = usize::from(index);
+        let from = index * self.part_bytes;
+        let to = self.bytes.len().min(from + self.part_bytes);
+        if index >= self.parts() || part.len() != to - from {
+            return None;
+        }
+        if self.has(index) {
+            return Some(true);
+        }
+        self.heard_at = now;
+        self.bytes[from..to].copy_from_slice(part);
+        self.there[index / WORD_BITS] |= 1 << (index % WORD_BITS);
+        self.count += 1;
+        let in_order = index == self.through;
+        while self.through < self.parts() && self.has(self.through) {
+            self.through += 1;
+        }
+        self.untold += 1;
+        let has_gap = self.through < self.count;
+        Some(!in_order || has_gap || self.untold >= TELL_EVERY || self.through == self.parts())
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.there.get(index / WORD_BITS).is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.through == self.parts()
+    }
+
+    /// What the sender is told.
+    pub(super) fn got(&mut self, attempt: Attempt, reply: bool) -> Got {
+        self.untold = 0;
+        let mut got = Got { attempt, reply, through: self.through as u32, beyond: [0; GOT_PARTS / 64] };
+        for place in (0..GOT_PARTS).filter(|place| self.has(self.through + 1 + place)) {
+            got.beyond[place / WORD_BITS] |= 1 << (place % WORD_BITS);
+        }
+        got
+    }
+
+    /// The message, when it is whole.
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.bytes.freeze()
+    }
+}

@@ -1,0 +1,49 @@
+//! What is told of an endpoint, and what judges look at.
+
+use super::Endpoint;
+use super::types::CallCounters;
+use crate::planted::Planted;
+
+/// What an endpoint has under way and keeps: every bound of it has a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallAccount {
+    /// Calls under way.
+    pub calls: usize,
+    /// Servers that the client knows.
+    pub servers_known: usize,
+    /// Clients that the server remembers.
+    pub sessions: usize,
+    /// Slots of all their sessions.
+    pub slots: usize,
+    /// Requests that are incomplete, wait or are being worked on.
+    pub pending: usize,
+    /// Requests that wait for the application.
+    pub queued: usize,
+    /// Requests that the application has.
+    pub in_hand: usize,
+    /// Bytes of large messages that are incomplete, on both sides.
+    pub receiving_bytes: usize,
+    /// Bytes of replies that are kept until their arrival is known.
+    pub kept_bytes: usize,
+}
+
+impl Endpoint {
+    /// What was counted.
+    pub fn counters(&self) -> &CallCounters {
+        &self.common.counters
+    }
+
+    /// What is under way and kept.
+    pub fn account(&self) -> CallAccount {
+        let mut account = self.server.account();
+        account.calls = self.client.calls.len();
+        account.servers_known = self.client.remotes.len();
+        account.receiving_bytes += self.client.receiving_bytes();
+        account
+    }
+
+    /// Switches a protocol bug on. Without the feature `planted` this does nothing.
+    pub fn plant(&mut self, bug: Planted) {
+        self.common.planted = Some(bug);
+    }
+}

@@ -1,0 +1,442 @@
+//! What calls say to each other, written and read side by side.
+//!
+//! A client's attempt at a call is named by the server's life, a slot in the session with it, and a number that goes
+//! up with every attempt of that client. Everything that concerns an attempt begins with that name.
+
+use super::frame::Frame;
+use super::kind::FrameKind;
+use super::parts::{read_address, read_uid, write_address};
+use super::reader::{Fault, FrameError, Reader};
+use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES_MIN};
+use crate::identity::{Port, Uid};
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+type Result<T> = core::result::Result<T, FrameError>;
+
+/// The largest request or reply, in bytes.
+pub const CALL_BYTES_MAX: usize = 16 << 20;
+/// The smallest part that a large request or reply is cut into, in bytes; the last may be smaller.
+pub const PART_BYTES_MIN: usize = 256;
+/// How many parts beyond the first that is lacking a [`Got`] speaks of.
+pub const GOT_PARTS: usize = 256;
+/// Most attempts in one [`Frame::Done`].
+pub const DONE_MAX: usize = 64;
+/// The highest slot number, and one more.
+pub const SLOTS_MAX: usize = 1024;
+/// A call is passed on at most so often.
+pub const HOPS_MAX: u8 = 8;
+
+/// One attempt at a call: which session, which slot of it, and which one there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The life that the frame is for: the server's, or the client's in what a server says.
+    pub to: Uid,
+    /// The slot, below [`SLOTS_MAX`].
+    pub slot: u16,
+    /// Counts the attempts of the client, from 1.
+    pub number: u64,
+}
+
+/// Shows that who has it heard what a server sent to its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// When it was issued, by the server's own time.
+    pub issued: u64,
+    /// Binds it to the client's life and address.
+    pub seal: u64,
+}
+
+/// How much a server takes from a client from now on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// How many calls may be under way in the session.
+    pub slots: u16,
+    /// Requests that wait at the server or are being worked on.
+    pub load: u16,
+}
+
+/// What shows that a server may serve its port: a public key and a signature, as far as the core cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(pub [u8; 96]);
+
+/// See [`Frame::PortHere`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortHere {
+    /// The question's.
+    pub nonce: u64,
+    /// What is served.
+    pub port: Port,
+    /// To be shown with the first requests.
+    pub cookie: Cookie,
+    /// How much may be asked.
+    pub grant: Grant,
+    /// The service recognises repeats of a call.
+    pub repeats: bool,
+    /// Over everything that the client has to be sure of.
+    pub proof: Proof,
+}
+
+/// See [`Frame::Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// This attempt.
+    pub attempt: Attempt,
+    /// The call's number, the same in all attempts.
+    pub call: u64,
+    /// Which service.
+    pub port: Port,
+    /// How often the call was passed on.
+    pub hops: u8,
+    /// How long the client still waits, in milliseconds.
+    pub left_ms: u32,
+    /// Until the server has answered in this session.
+    pub cookie: Option<Cookie>,
+    /// What is asked.
+    pub payload: Payload,
+}
+
+/// See [`Frame::Reply`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// What is answered.
+    pub attempt: Attempt,
+    /// From now on.
+    pub grant: Grant,
+    /// The application said no, for this reason.
+    pub refused: bool,
+    /// The answer.
+    pub payload: Payload,
+}
+
+/// The bytes of a request or reply, or how they come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// These.
+    Whole(Bytes),
+    /// In parts.
+    Parts {
+        /// Bytes of all.
+        total: u32,
+        /// Bytes of each part but the last, at least [`PART_BYTES_MIN`].
+        part: u16,
+    },
+    /// The receiver has them: it is asked what became of them.
+    Omitted,
+}
+
+/// See [`Frame::Part`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Of which attempt.
+    pub attempt: Attempt,
+    /// Of its reply; otherwise of its request.
+    pub reply: bool,
+    /// Which part, from 0.
+    pub index: u16,
+    /// The bytes, at least one.
+    pub bytes: Bytes,
+}
+
+/// See [`Frame::Got`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Got {
+    /// Of which attempt.
+    pub attempt: Attempt,
+    /// Of its reply; otherwise of its request.
+    pub reply: bool,
+    /// How many parts are there without a gap, from the first on.
+    pub through: u32,
+    /// Which of the [`GOT_PARTS`] after the first that is lacking are there, from the lowest bit of the first word on.
+    pub beyond: [u64; GOT_PARTS / 64],
+}
+
+/// Why a server does not execute an attempt, or cannot answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The port is not served here (any more): never executed.
+    NotServed,
+    /// Too much waits: never executed.
+    Busy,
+    /// The client's time was over before the application took it: never executed.
+    Expired,
+    /// The client cancelled it before the application took it: never executed.
+    Cancelled,
+    /// The reply is not kept any more.
+    Lost,
+    /// There is no session with this client, not any more perhaps: show this.
+    ShowCookie(Cookie),
+    /// Another life than the one asked lives here, and has for so many milliseconds.
+    OtherLife {
+        /// Its age.
+        age_ms: u64,
+    },
+}
+
+pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
+    match frame {
+        Frame::LocatePort { nonce, port } => {
+            let begun = out.written();
+            out.u64(*nonce);
+            out.u128(port.0);
+            out.zeros(PADDED_BYTES_MIN - FRAME_HEAD_BYTES - (out.written() - begun));
+        }
+        Frame::PortHere(here) => {
+            out.u64(here.nonce);
+            out.u128(here.port.0);
+            write_cookie(out, &here.cookie);
+            write_grant(out, here.grant);
+            out.flag(here.repeats);
+            out.bytes(&here.proof.0);
+        }
+        Frame::PortNotHere { nonce, port } => {
+            out.u64(*nonce);
+            out.u128(port.0);
+        }
+        Frame::Request(request) => {
+            write_attempt(out, request.attempt);
+            out.u64(request.call);
+            out.u128(request.port.0);
+            out.u8(request.hops);
+            out.u32(request.left_ms);
+            out.flag(request.cookie.is_some());
+            if let Some(cookie) = &request.cookie {
+                write_cookie(out, cookie);
+            }
+            write_payload(out, &request.payload);
+        }
+        Frame::Reply(reply) => {
+            write_attempt(out, reply.attempt);
+            write_grant(out, reply.grant);
+            out.flag(reply.refused);
+            write_payload(out, &reply.payload);
+        }
+        Frame::Reject { attempt, grant, reason } => {
+            write_attempt(out, *attempt);
+            write_grant(out, *grant);
+            write_rejection(out, *reason);
+        }
+        Frame::Forward { attempt, grant, to } => {
+            write_attempt(out, *attempt);
+            write_grant(out, *grant);
+            write_address(out, to);
+        }
+        Frame::Working { attempt, grant } => {
+            write_attempt(out, *attempt);
+            write_grant(out, *grant);
+        }
+        Frame::Part(part) => {
+            write_attempt(out, part.attempt);
+            out.flag(part.reply);
+            out.u16(part.index);
+            out.bytes(&part.bytes);
+        }
+        Frame::Got(got) => {
+            write_attempt(out, got.attempt);
+            out.flag(got.reply);
+            out.u32(got.through);
+            got.beyond.iter().for_each(|word| out.u64(*word));
+        }
+        Frame::Done { to, attempts } => {
+            out.u64(to.0);
+            out.count(attempts.len(), DONE_MAX);
+            for (slot, number) in attempts {
+                out.u16(*slot);
+                out.u64(*number);
+            }
+        }
+        Frame::Cancel { attempt } => write_attempt(out, *attempt),
+        // The caller hands over no others.
+        _ => out.refuse(),
+    }
+}
+
+/// Reads the body of a frame of a kind that [`write`] writes.
+pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
+    Ok(match kind {
+        FrameKind::LocatePort => {
+            super::codec::check_padding(from)?;
+            let (nonce, port) = (from.u64("nonce")?, read_port(from)?);
+            from.skip_rest();
+            Frame::LocatePort { nonce, port }
+        }
+        FrameKind::PortHere => Frame::PortHere(PortHere {
+            nonce: from.u64("nonce")?,
+            port: read_port(from)?,
+            cookie: read_cookie(from)?,
+            grant: read_grant(from)?,
+            repeats: from.flag("repeats")?,
+            proof: from.array("proof").map(Proof)?,
+        }),
+        FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
+        FrameKind::Request => Frame::Request(Request {
+            attempt: read_attempt(from)?,
+            call: from.place("call")?,
+            port: read_port(from)?,
+            hops: match from.u8("hops")? {
+                hops if hops <= HOPS_MAX => hops,
+                other => return Err(from.out_of_range("hops", other)),
+            },
+            left_ms: from.u32("left")?,
+            cookie: match from.flag("has cookie")? {
+                true => Some(read_cookie(from)?),
+                false => None,
+            },
+            payload: read_payload(from)?,
+        }),
+        FrameKind::Reply => Frame::Reply(Reply {
+            attempt: read_attempt(from)?,
+            grant: read_grant(from)?,
+            refused: from.flag("refused")?,
+            payload: read_payload(from)?,
+        }),
+        FrameKind::Reject => Frame::Reject {
+            attempt: read_attempt(from)?,
+            grant: read_grant(from)?,
+            reason: read_rejection(from)?,
+        },
+        FrameKind::Forward => {
+            Frame::Forward { attempt: read_attempt(from)?, grant: read_grant(from)?, to: read_address(from)? }
+        }
+        FrameKind::Working => Frame::Working { attempt: read_attempt(from)?, grant: read_grant(from)? },
+        FrameKind::Part => {
+            let (attempt, reply) = (read_attempt(from)?, from.flag("reply")?);
+            let (index, bytes) = (from.u16("index")?, from.tail());
+            if bytes.is_empty() {
+                return Err(from.error(Fault::Short("part")));
+            }
+            Frame::Part(Part { attempt, reply, index, bytes })
+        }
+        FrameKind::Got => Frame::Got(Got {
+            attempt: read_attempt(from)?,
+            reply: from.flag("reply")?,
+            through: from.u32("through")?,
+            beyond: {
+                let mut beyond = [0; GOT_PARTS / 64];
+                for word in &mut beyond {
+                    *word = from.u64("beyond")?;
+                }
+                beyond
+            },
+        }),
+        FrameKind::Done => {
+            let to = read_uid(from)?;
+            let count = from.count("attempt count", 1..=DONE_MAX, 10)?;
+            let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.place("number")?)));
+            Frame::Done { to, attempts: attempts.collect::<Result<Vec<_>>>()? }
+        }
+        FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
+        other => return Err(from.error(Fault::Kind(other as u8))),
+    })
+}
+
+fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {
+    out.u64(attempt.to.0);
+    out.u16(attempt.slot);
+    out.u64(attempt.number);
+}
+
+fn read_attempt(from: &mut Reader) -> Result<Attempt> {
+    Ok(Attempt { to: read_uid(from)?, slot: read_slot(from)?, number: from.place("number")? })
+}
+
+fn read_slot(from: &mut Reader) -> Result<u16> {
+    match from.u16("slot")? {
+        slot if usize::from(slot) < SLOTS_MAX => Ok(slot),
+        other => Err(from.out_of_range("slot", other)),
+    }
+}
+
+fn read_port(from: &mut Reader) -> Result<Port> {
+    from.u128("port").map(Port)
+}
+
+fn write_cookie(out: &mut Body<'_>, cookie: &Cookie) {
+    out.u64(cookie.issued);
+    out.u64(cookie.seal);
+}
+
+fn read_cookie(from: &mut Reader) -> Result<Cookie> {
+    Ok(Cookie { issued: from.u64("issued")?, seal: from.u64("seal")? })
+}
+
+fn write_grant(out: &mut Body<'_>, grant: Grant) {
+    out.u16(grant.slots);
+    out.u16(grant.load);
+}
+
+fn read_grant(from: &mut Reader) -> Result<Grant> {
+    Ok(Grant { slots: from.u16("slots")?, load: from.u16("load")? })
+}
+
+fn write_payload(out: &mut Body<'_>, payload: &Payload) {
+    match payload {
+        Payload::Whole(bytes) => {
+            out.u8(0);
+            out.bytes(bytes);
+        }
+        Payload::Parts { total, part } => {
+            out.u8(1);
+            out.u32(*total);
+            out.u16(*part);
+        }
+        Payload::Omitted => out.u8(2),
+    }
+}
+
+fn read_payload(from: &mut Reader) -> Result<Payload> {
+    match from.u8("payload")? {
+        0 => Ok(Payload::Whole(from.tail())),
+        1 => {
+            let total = from.u32("total")?;
+            if !(1..=CALL_BYTES_MAX as u32).contains(&total) {
+                return Err(from.out_of_range("total", total));
+            }
+            let part = from.u16("part bytes")?;
+            if usize::from(part) < PART_BYTES_MIN {
+                return Err(from.out_of_range("part bytes", part));
+            }
+            Ok(Payload::Parts { total, part })
+        }
+        2 => Ok(Payload::Omitted),
+        other => Err(from.out_of_range("payload", other)),
+    }
+}
+
+fn write_rejection(out: &mut Body<'_>, reason: Rejection) {
+    match reason {
+        Rejection::NotServed => out.u8(1),
+        Rejection::Busy => out.u8(2),
+        Rejection::Expired => out.u8(3),
+        Rejection::Cancelled => out.u8(4),
+        Rejection::Lost => out.u8(5),
+        Rejection::ShowCookie(cookie) => {
+            out.u8(6);
+            write_cookie(out, &cookie);
+        }
+        Rejection::OtherLife { age_ms } => {
+            out.u8(7);
+            out.u64(age_ms);
+        }
+    }
+}
+
+fn read_rejection(from: &mut Reader) -> Result<Rejection> {
+    match from.u8("reason")? {
+        1 => Ok(Rejection::NotServed),
+        2 => Ok(Rejection::Busy),
+        3 => Ok(Rejection::Expired),
+        4 => Ok(Rejection::Cancelled),
+        5 => Ok(Rejection::Lost),
+        6 => read_cookie(from).map(Rejection::ShowCookie),
+        7 => Ok(Rejection::OtherLife { age_ms: from.u64("age")? }),
+        other => Err(from.out_of_range("reason", other)),
+    }
+}
+
+impl Rejection {
+    /// The server's word that the attempt was never executed, and never will be.
+    pub fn is_final(self) -> bool {
+        matches!(self, Rejection::NotServed | Rejection::Busy | Rejection::Expired | Rejection::Cancelled)
+    }
+}

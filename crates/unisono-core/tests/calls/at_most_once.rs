@@ -1,0 +1,61 @@
+//! A request is executed once at most, whatever the network does to it.
+
+use crate::world::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_lost_request_is_sent_again() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let mut left = 2;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        // Questions are longer.
+        let lost = from == 2 && datagram.len() < 300 && left > 0;
+        left -= u64::from(lost);
+        if lost { vec![] } else { vec![Duration::ZERO] }
+    });
+    let call = world.call(2, port, b"hello", 5 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome.unwrap(), "hello");
+    assert!((MS * 60..MS * 62).contains(&took), "20 ms, and twice as much again: {took:?}");
+    assert_eq!(world.host(1).requests.len(), 1);
+}
+
+#[test]
+fn a_lost_reply_is_sent_again_and_nothing_executed_twice() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let mut left = 2;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        let lost = from == 1 && datagram.len() < 120 && left > 0;
+        left -= u64::from(lost);
+        if lost { vec![] } else { vec![Duration::ZERO] }
+    });
+    let call = world.call(2, port, b"hello", 5 * SECONDS);
+    assert_eq!(world.wait(2, call).1.unwrap(), "hello");
+    assert_eq!(world.host(1).requests.len(), 1);
+    assert_eq!(world.host(1).endpoint.counters().duplicates, 2);
+}
+
+#[test]
+fn a_slow_call_lives_as_long_as_its_server_says_that_it_works() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = world.call(2, port, b"slow", 30 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.run(20 * SECONDS);
+    assert_eq!(world.outcome(2, call), None);
+    world.reply(1, request.id, b"at last").unwrap();
+    assert_eq!(world.reply(1, request.id, b"twice"), Err(AnswerError::Over));
+    assert_eq!(world.wait(2, call).1.unwrap(), "at last");
+    assert_eq!(world.take(1), None);
+}

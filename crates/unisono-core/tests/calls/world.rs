@@ -1,0 +1,229 @@
+//! Endpoints on one segment, driven by hand: a clock, datagrams on their way, and what becomes of them on it.
+
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::Checksum;
+use unisono_core::*;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+/// From one end of the segment to the other.
+pub(crate) const WAY: Duration = Duration::from_micros(100);
+
+/// Stands in for cryptography: whoever knows the private port can make the proof, and nobody checks more than that.
+pub(crate) struct PlainProof;
+
+impl PortProof for PlainProof {
+    fn public(&self, private: &PrivatePort) -> Port {
+        Port(private.0 ^ 0xffff)
+    }
+
+    fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof {
+        let mut proof = [0; 96];
+        for (index, byte) in private.0.to_be_bytes().iter().chain(claim).enumerate() {
+            proof[index % 96] ^= byte.wrapping_mul(31).wrapping_add(index as u8);
+        }
+        Proof(proof)
+    }
+
+    fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool {
+        *proof == self.prove(&PrivatePort(port.0 ^ 0xffff), claim)
+    }
+}
+
+pub(crate) fn address(host: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], host))
+}
+
+/// What becomes of a datagram: how often it arrives, and how much later than it should.
+pub(crate) type Fate = Vec<Duration>;
+type Outcome = Result<Bytes, CallFailure>;
+
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) outcomes: BTreeMap<CallNumber, Outcome>,
+    /// Requests taken, in their order.
+    pub(crate) requests: Vec<Request>,
+    /// Takes requests and answers them; otherwise they stay in the queue.
+    pub(crate) answers: Option<fn(&Request) -> Bytes>,
+}
+
+/// Who talks to whom, and when what arrives.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) hosts: BTreeMap<u16, Host>,
+    flights: BTreeMap<(Time, u64), (SocketAddr, u16, bool, Vec<u8>)>,
+    sent: u64,
+    lives: u64,
+    /// Decides about every datagram: from, to, which one, its bytes.
+    pub(crate) fate: Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>,
+    pub(crate) settings: CallSettings,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World {
+            now: Time::from_nanos(1_000_000_000),
+            hosts: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            sent: 0,
+            lives: 0,
+            fate: Box::new(|_, _, _, _| vec![Duration::ZERO]),
+            settings: CallSettings::default(),
+        }
+    }
+
+    /// A new life at this address, in place of the one that was there.
+    pub(crate) fn start(&mut self, host: u16) -> &mut Host {
+        self.lives += 1;
+        let uid = Uid(1000 * u64::from(host) + self.lives);
+        let random = Random::from_u64(self.lives);
+        let settings = self.settings.clone();
+        let endpoint =
+            Endpoint::new(self.now, uid, settings, Box::new(Checksum), Box::new(PlainProof), random);
+        let host_of = Host {
+            endpoint: endpoint.unwrap(),
+            outcomes: BTreeMap::new(),
+            requests: Vec::new(),
+            answers: None,
+        };
+        self.hosts.insert(host, host_of);
+        self.host(host)
+    }
+
+    pub(crate) fn host(&mut self, host: u16) -> &mut Host {
+        self.hosts.get_mut(&host).unwrap()
+    }
+
+    /// A server that answers what it is asked with the same.
+    pub(crate) fn start_echo(&mut self, host: u16, port: PrivatePort) -> Port {
+        let now = self.now;
+        let host = self.start(host);
+        host.answers = Some(|request| request.payload.clone());
+        host.endpoint.serve(now, port, ServeOptions::default()).unwrap()
+    }
+
+    pub(crate) fn call(&mut self, host: u16, port: Port, request: &[u8], within: Duration) -> CallNumber {
+        let now = self.now;
+        let number =
+            self.host(host).endpoint.call(now, port, Bytes::copy_from_slice(request), within).unwrap();
+        self.drain(host);
+        number
+    }
+
+    pub(crate) fn take(&mut self, host: u16) -> Option<Request> {
+        let now = self.now;
+        self.host(host).endpoint.poll_request(now)
+    }
+
+    pub(crate) fn reply(&mut self, host: u16, id: RequestId, reply: &[u8]) -> Result<(), AnswerError> {
+        let now = self.now;
+        let done = self.host(host).endpoint.reply(now, id, Bytes::copy_from_slice(reply));
+        self.drain(host);
+        done
+    }
+
+    pub(crate) fn outcome(&mut self, host: u16, call: CallNumber) -> Option<Outcome> {
+        self.host(host).outcomes.get(&call).cloned()
+    }
+
+    /// Until the call has its outcome; how long that took, and what it is.
+    pub(crate) fn wait(&mut self, host: u16, call: CallNumber) -> (Duration, Outcome) {
+        let begun = self.now;
+        while self.now.since(begun) < Duration::from_secs(100) {
+            if let Some(outcome) = self.outcome(host, call) {
+                return (self.now.since(begun), outcome);
+            }
+            assert!(self.step(), "call {call} has no outcome, and nothing is to come");
+        }
+        panic!("call {call} has no outcome after 100 s");
+    }
+
+    pub(crate) fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.next_at().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = until;
+    }
+
+    fn next_at(&self) -> Option<Time> {
+        let flight = self.flights.keys().next().map(|(at, _)| *at);
+        let timeouts = self.hosts.values().filter_map(|host| host.endpoint.poll_timeout());
+        timeouts.map(|(at, _)| at.max(self.now)).chain(flight).min()
+    }
+
+    /// The next thing happens. False if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(at) = self.next_at() else { return false };
+        self.now = self.now.max(at);
+        if self.flights.keys().next().is_some_and(|(at, _)| *at <= self.now) {
+            let (_, (from, to, multicast, datagram)) = self.flights.pop_first().unwrap();
+            let now = self.now;
+            if let Some(host) = self.hosts.get_mut(&to) {
+                let datagram = BytesMut::from(&datagram[..]);
+                match multicast {
+                    true => host.endpoint.handle_multicast(now, from, datagram),
+                    false => host.endpoint.handle_datagram(now, from, datagram),
+                }
+                self.drain(to);
+            }
+            return true;
+        }
+        let is_due = |host: &Host| host.endpoint.poll_timeout().is_some_and(|(at, _)| at <= self.now);
+        let due: Vec<u16> =
+            self.hosts.iter().filter(|(_, host)| is_due(host)).map(|(host, _)| *host).collect();
+        for host in due {
+            let now = self.now;
+            self.host(host).endpoint.handle_timeout(now);
+            self.drain(host);
+        }
+        true
+    }
+
+    /// What the contract asks for after every input and command.
+    pub(crate) fn drain(&mut self, from: u16) {
+        let now = self.now;
+        let host = self.host(from);
+        if let Some(answers) = host.answers {
+            while let Some(request) = host.endpoint.poll_request(now) {
+                let answer = answers(&request);
+                host.requests.push(request.clone());
+                let _ = host.endpoint.reply(now, request.id, answer);
+            }
+        }
+        while let Some((number, outcome)) = host.endpoint.poll_outcome() {
+            assert!(host.outcomes.insert(number, outcome).is_none(), "call {number} has two outcomes");
+        }
+        let mut datagram = Vec::new();
+        while let Some(to) = self.host(from).endpoint.poll_transmit(now, &mut datagram) {
+            assert!(datagram.len() <= self.settings.datagram_bytes_max);
+            match to {
+                CallDestination::Address(to) => self.send(from, to.port(), false, &datagram),
+                CallDestination::Rendezvous(_) => {
+                    let hosts: Vec<u16> = self.hosts.keys().copied().filter(|host| *host != from).collect();
+                    hosts.into_iter().for_each(|to| self.send(from, to, true, &datagram));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: u16, to: u16, multicast: bool, datagram: &[u8]) {
+        self.sent += 1;
+        for late in (self.fate)(from, to, self.sent, datagram) {
+            self.put(from, to, multicast, datagram.to_vec(), WAY + late);
+        }
+    }
+
+    /// A datagram is under way, whoever made it.
+    pub(crate) fn put(&mut self, from: u16, to: u16, multicast: bool, datagram: Vec<u8>, after: Duration) {
+        self.sent += 1;
+        self.flights.insert((self.now + after, self.sent), (address(from), to, multicast, datagram));
+    }
+
+    pub(crate) fn datagrams(&mut self, host: u16) -> u64 {
+        self.host(host).endpoint.counters().datagrams_sent
+    }
+}
