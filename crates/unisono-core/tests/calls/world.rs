@@ -39,6 +39,10 @@ pub(crate) fn address(host: u16) -> SocketAddr {
 
 /// What becomes of a datagram: how often it arrives, and how much later than it should.
 pub(crate) type Fate = Vec<Duration>;
+/// Decides about every datagram: from, to, which one, its bytes.
+type Decide = Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>;
+/// On its way: from, to, by multicast, its bytes.
+type Flight = (SocketAddr, u16, bool, Vec<u8>);
 type Outcome = Result<Bytes, CallFailure>;
 
 pub(crate) struct Host {
@@ -54,11 +58,10 @@ pub(crate) struct Host {
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) hosts: BTreeMap<u16, Host>,
-    flights: BTreeMap<(Time, u64), (SocketAddr, u16, bool, Vec<u8>)>,
+    flights: BTreeMap<(Time, u64), Flight>,
     sent: u64,
     lives: u64,
-    /// Decides about every datagram: from, to, which one, its bytes.
-    pub(crate) fate: Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>,
+    pub(crate) fate: Decide,
     pub(crate) settings: CallSettings,
 }
 
