@@ -94,6 +94,15 @@ pub(crate) struct Common {
     #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
+    /// How long a silent member may leave questions unanswered before it is suspected, in milliseconds; more on machines
+    /// that keep processes waiting [default: 100]
+    #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE")]
+    pub(crate) patience: Option<u64>,
+
+    /// How long to look for a group before founding it, in milliseconds [default: 300]
+    #[arg(long, value_name = "MS", env = "UNISONO_LOCATE")]
+    pub(crate) locate: Option<u64>,
+
     /// File of settings: the same names as these flags, in TOML
     #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
     pub(crate) config: Option<PathBuf>,

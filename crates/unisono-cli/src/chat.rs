@@ -41,7 +41,7 @@ pub(crate) struct Chat {
 
 pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
     signals::leave_on_interrupt(&group)?;
     let (speaking, lines) = (group.clone(), send::read(Vec::new())?);
     std::thread::Builder::new().name("speaker".into()).spawn(move || speak(&speaking, &lines))?;

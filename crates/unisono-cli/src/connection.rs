@@ -32,6 +32,9 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
             ))
         })?;
     }
+    let usual = &mut options.settings;
+    usual.patience = settings.patience.unwrap_or(usual.patience);
+    usual.locate = settings.locate.unwrap_or(usual.locate);
     options.settings.transport = match settings.transport {
         Transport::Auto => unisono::Transport::Auto,
         Transport::Multicast => unisono::Transport::Multicast,
@@ -55,18 +58,21 @@ pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
     GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
 }
 
-/// Joins the group, or founds it like this if nobody answers. Says aloud if nothing protects it, and if
+/// Joins the group; if nobody answers, founds it like this, or fails if it is not to be founded. Says aloud if nothing protects it, and if
 /// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
 /// member, if the group stands still, or is spoken of under another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
     name: Option<&str>,
-    config: &GroupConfig,
+    config: Option<&GroupConfig>,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
-    let entered = patiently(|| Group::join_or_create(group, config.clone(), "", &options))?;
+    let entered = patiently(|| match config {
+        Some(config) => Group::join_or_create(group, config.clone(), "", &options),
+        None => Group::join(group, "", &options),
+    })?;
     if options.key.is_none() {
         let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
         eprintln!("unisono: unauthenticated: without --key {reach} can read and write");

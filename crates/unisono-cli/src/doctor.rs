@@ -173,15 +173,17 @@ fn hear_oneself(interface: Ipv4Addr) -> anyhow::Result<bool> {
 fn hears(receiver: &UdpSocket, words: &[u8]) -> anyhow::Result<bool> {
     let mut buffer = [0; 2 * DATAGRAM_BYTES];
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    loop {
         match receiver.recv(&mut buffer) {
             Ok(bytes) if &buffer[..bytes] == words => return Ok(true),
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Ok(_) if Instant::now() < deadline => {}
+            Ok(_) => return Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(false);
+            }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(false)
 }
 
 fn buffers() -> Finding {
@@ -249,7 +251,7 @@ fn clock() -> Finding {
     } else {
         Bad(
             format!("wakes a sleeper {micros} us late: members will be suspected without reason"),
-            "this machine is overloaded: type `top` to see by whom".into(),
+            "this machine is overloaded: type `top` to see by whom, or be patient with members: --patience 1000".into(),
         )
     }
 }

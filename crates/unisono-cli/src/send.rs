@@ -72,8 +72,11 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;
     }
+    // The group that was waited for is there: no other is founded beside it.
+    let founds = command.min_members.is_none_or(|members| members == 0);
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), &config)?;
+    let group =
+        connection::enter(&command.group, settings, command.name.as_deref(), founds.then_some(&config))?;
     if let Ok(entered) = group.receive() {
         connection::warn_of_other_resilience(&entered, command.resilience);
     }

@@ -7,6 +7,7 @@ use crate::text_file;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longer files are none of settings.
 const BYTES_MAX: u64 = 64 << 10;
@@ -24,6 +25,10 @@ pub(crate) struct Settings {
     pub(crate) transport: Transport,
     /// Other machines without a key.
     pub(crate) insecure: bool,
+    /// How long a silent member may leave questions unanswered.
+    pub(crate) patience: Option<Duration>,
+    /// How long to look for a group before founding it.
+    pub(crate) locate: Option<Duration>,
     /// Objects for scripts.
     pub(crate) json: bool,
 }
@@ -37,6 +42,8 @@ struct File {
     bind: Option<String>,
     transport: Option<Transport>,
     insecure: Option<bool>,
+    patience: Option<u64>,
+    locate: Option<u64>,
     json: Option<bool>,
 }
 
@@ -59,6 +66,8 @@ impl Settings {
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),
+            patience: flags.patience.or(file.patience).map(Duration::from_millis),
+            locate: flags.locate.or(file.locate).map(Duration::from_millis),
             json: flags.json || file.json.unwrap_or(false),
         })
     }
@@ -100,12 +109,18 @@ mod tests {
 
     #[test]
     fn a_flag_beats_the_file() {
-        let (_folder, path) = file("bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\n");
-        let flags = Common { config: Some(path), bind: Some("10.0.0.2:5".into()), ..Common::default() };
+        let (_folder, path) =
+            file("bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = 600\n");
+        let (bind, patience) = (Some("10.0.0.2:5".into()), Some(700));
+        let flags = Common { config: Some(path), bind, patience, ..Common::default() };
         let settings = Settings::resolve(&flags).unwrap();
         assert_eq!(settings.bind, Some("10.0.0.2:5".parse().unwrap()));
         assert_eq!(settings.transport, Transport::Unicast);
         assert_eq!(settings.seeds, ["a:1"]);
+        assert_eq!(
+            [settings.patience, settings.locate],
+            [700, 600].map(|ms| Some(Duration::from_millis(ms)))
+        );
     }
 
     #[test]

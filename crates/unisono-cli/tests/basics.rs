@@ -6,7 +6,7 @@ use common::{json, unisono, unisono_in};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const COMMANDS: &[&[&str]] = &[
     &["demo"],
@@ -42,7 +42,17 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{command:?}");
         assert!(text.contains("Example"), "{command:?} shows no example");
-        for flag in ["--key", "--seeds", "--bind", "--transport", "--config", "--json", "--insecure"] {
+        for flag in [
+            "--key",
+            "--seeds",
+            "--bind",
+            "--transport",
+            "--patience",
+            "--locate",
+            "--config",
+            "--json",
+            "--insecure",
+        ] {
             // Nothing is sent in a simulated world.
             let meant = command[0] != "sim" || ["--config", "--json"].contains(&flag);
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
@@ -77,6 +87,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--config", "absent.toml"],
         &["listen", "x", "--key", key],
         &["listen", "x", "--bind", "nonsense"],
+        &["listen", "x", "--patience", "soon"],
+        &["listen", "x", "--locate", "0"],
         &["status", "x", "--insecure", "--bind", "192.0.2.7"],
         &["listen", "x\u{1b}[31m"],
         &["status", "two\nlines"],
@@ -295,7 +307,7 @@ impl Worker {
 
     fn end(mut self) -> Option<i32> {
         drop(self.process.stdin.take());
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + common::PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return status.code();

@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{Background, PATIENCE, group, json, unisono};
+use common::{Background, LOOKS_LONG, PATIENCE, asked, command, group, json, persistently, sent, unisono};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,13 +18,46 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Three listeners, the first of whom orders.
+fn listeners(name: &str) -> Vec<Background> {
+    let more = ["--resilience", "1"];
+    std::iter::once(Background::listen(name, &more))
+        .chain((1..3).map(|_| Background::join(name, &more)))
+        .collect()
+}
+
+/// What a command that asks every member says, once all have answered.
+fn heard_of_all(arguments: &[&str]) -> serde_json::Value {
+    let nobody_is_silent = |heard: &serde_json::Value| heard["silent"] == serde_json::json!([]);
+    let heard = persistently(|| json(&asked([arguments, &["--json"]].concat())), nobody_is_silent);
+    assert!(nobody_is_silent(&heard), "{heard}");
+    heard
+}
+
+/// What a benchmark says, once all of these were counted: on a machine that stands still nothing may be.
+fn measured(run: &[&str], fields: &[&str]) -> serde_json::Value {
+    let counted = |rows: &[serde_json::Value]| {
+        let positive = |row: &serde_json::Value, field| row[field].as_f64().is_some_and(|value| value > 0.0);
+        rows.iter().all(|row| fields.iter().all(|field| positive(row, *field)))
+    };
+    let measure = || {
+        let output = unisono([&["bench"], run, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().map(|row| serde_json::from_str(row).unwrap()).collect::<Vec<serde_json::Value>>()
+    };
+    let rows = persistently(measure, |rows| counted(rows));
+    assert!(!rows.is_empty() && counted(&rows), "{rows:?} lack one of {fields:?}");
+    serde_json::Value::Array(rows)
+}
+
 fn lines(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|n| format!("line {n}")).collect()
 }
 
 /// A command in the background, and what it prints on standard error.
 fn told(arguments: &[&str]) -> (Killed, Receiver<String>) {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
+    let mut process = command()
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -76,14 +109,21 @@ fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["order"], "migrating");
     // One sends, so that once it is the sequencer the others' datagrams are spared.
-    let datagrams = |order: &str| {
-        let output = unisono(["bench", "latency", "--messages", "3000", "--order", order, "--json"]);
+    let datagrams = |order: &str, messages: usize| {
+        let output =
+            unisono(["bench", "latency", "--messages", &messages.to_string(), "--order", order, "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let summary = json(&output);
         (summary["hand_overs"].as_u64(), summary["datagrams_per_message"].as_f64().unwrap_or(0.0))
     };
-    let (moved, spared) = datagrams("migrating");
-    let (stayed, usual) = datagrams("sequencer");
+    // The role moves after a while, by when a fast machine has sent much already.
+    let mut messages = 1000;
+    let compare = || {
+        messages *= 3;
+        (datagrams("migrating", messages), datagrams("sequencer", messages))
+    };
+    let ((moved, spared), (stayed, usual)) =
+        persistently(compare, |((_, spared), (_, usual))| *spared < usual - 0.3);
     assert_eq!(stayed, Some(0));
     assert!(moved >= Some(1) && spared < usual - 0.3, "{moved:?}, {spared} datagrams in place of {usual}");
 }
@@ -106,12 +146,12 @@ fn listeners_print_the_same_lines_in_the_same_order() {
     let _alone = alone();
     let name = group("same");
     let mut first = Background::listen(&name, &["--name", "ann"]);
-    let mut second = Background::listen(&name, &["--min-members", "2"]);
-    let mut sender = Background::start(&["send", &name, "--min-members", "2"]);
+    let mut second = Background::join(&name, &["--min-members", "2"]);
+    let mut sender = Background::start(&[&["send", &name, "--min-members", "2"], &LOOKS_LONG[..]].concat());
     sender.feed(&lines(0, 300));
     assert_eq!(sender.end(), Some(0));
     assert_eq!(sender.seen.last().unwrap()["accepted"], 300);
-    let output = unisono(["send", &name, "an argument", "", "another", "--json"]);
+    let output = sent(&name, &["an argument", "", "another"]);
     assert_eq!(json(&output)["accepted"], 3, "{output:?}");
     let expected: Vec<String> =
         lines(0, 300).into_iter().chain(["an argument", "", "another"].map(String::from)).collect();
@@ -132,7 +172,7 @@ fn bytes_that_are_no_text_come_as_digits_and_count_ends_a_listener() {
     let _alone = alone();
     let name = group("bytes");
     let mut listener = Background::listen(&name, &["--count", "2"]);
-    let mut sender = Background::start(&["send", &name]);
+    let mut sender = Background::start(&[&["send", &name], &LOOKS_LONG[..]].concat());
     {
         use std::io::Write;
         sender.process.stdin.as_ref().unwrap().write_all(b"\xff\x00\nplain\nmore\n").unwrap();
@@ -151,10 +191,10 @@ fn a_group_can_be_looked_at_from_outside() {
     let name = group("look");
     assert_eq!(unisono(["status", &name]).status.code(), Some(1), "there is nobody to answer");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
-    let _bob = Background::listen(&name, &["--name", "bob"]);
+    let _bob = Background::join(&name, &["--name", "bob"]);
     ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
     for command in ["members", "status"] {
-        let output = unisono([command, &name, "--json"]);
+        let output = asked([command, &name, "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let report = json(&output);
         assert_eq!((&report["group"], &report["primary"]), (&name.as_str().into(), &true.into()));
@@ -167,22 +207,21 @@ fn a_group_can_be_looked_at_from_outside() {
             assert!(!report["members"][0][field].is_null(), "{command} lacks {field}: {report}");
         }
     }
-    let status = json(&unisono(["status", &name, "--json"]));
+    let status = json(&asked(["status", &name, "--json"]));
     for field in ["expected", "unstable", "buffered", "window", "under_way", "in_epoch_ms"] {
         assert!(status[field].is_number(), "no {field} in {status}");
     }
     assert!(status["last_reset"].is_null(), "{status}");
-    let why = json(&unisono(["why", &name, "--json"]));
-    assert!(why["waiting"].is_array() && why["silent"] == serde_json::json!([]), "{why}");
-    let stats = json(&unisono(["stats", &name, "--json"]));
+    assert!(heard_of_all(&["why", &name])["waiting"].is_array());
+    let stats = heard_of_all(&["stats", &name]);
     assert!(
         stats["members"].as_array().unwrap().iter().all(|member| member["datagrams_sent"].as_u64() > Some(0)),
         "{stats}"
     );
-    let links = json(&unisono(["links", &name, "--json"]));
+    let links = heard_of_all(&["links", &name]);
     assert_eq!(links["links"].as_array().unwrap().len(), 2, "{links}");
     for command in ["members", "status", "why", "stats", "links"] {
-        let output = unisono([command, &name]);
+        let output = asked([command, &name]);
         assert!(output.status.success() && !output.stdout.is_empty(), "{command}: {output:?}");
     }
 }
@@ -192,10 +231,11 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let _alone = alone();
     let name = group("slow");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
-    assert!(json(&unisono(["status", &name, "--json"]))["stalled_ms"].is_null());
+    assert!(json(&asked(["status", &name, "--json"]))["stalled_ms"].is_null());
     // Nobody reads what bob prints.
-    let bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
+    let bob = command()
         .args(["listen", &name, "--name", "bob"])
+        .args(LOOKS_LONG)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
@@ -204,8 +244,9 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     std::fs::write(&path, lines(0, 100_000).join("\n")).unwrap();
-    let sender = Command::new(env!("CARGO_BIN_EXE_unisono"))
+    let sender = command()
         .args(["send", &name, "--name", "carl"])
+        .args(LOOKS_LONG)
         .stdin(std::fs::File::open(&path).unwrap())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -213,16 +254,16 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let _sender = Killed(sender.unwrap());
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let output = unisono(["status", &name, "--json"]);
+        let output = asked(["status", &name, "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let status = json(&output);
-        if status["stalled_ms"].as_f64() >= Some(1000.0) {
-            assert_eq!(status["stalled_by"], "bob", "{status}");
+        // At first it may be somebody else, whom the machine keeps waiting.
+        if status["stalled_ms"].as_f64() >= Some(1000.0) && status["stalled_by"] == "bob" {
             break;
         }
         assert!(Instant::now() < deadline, "nobody waits: {status}");
     }
-    let told = String::from_utf8(unisono(["status", &name]).stdout).unwrap();
+    let told = String::from_utf8(asked(["status", &name]).stdout).unwrap();
     assert!(told.contains("senders wait for room because of bob, for "), "{told}");
     assert!(told.contains(&format!("see `unisono why {name}`")), "{told}");
 }
@@ -236,7 +277,7 @@ fn whoever_finds_nobody_is_told_so() {
     assert!(alone.contains(&format!("nobody answered for {name} by multicast, without a key")), "{alone}");
     assert!(alone.contains("nobody else is there"), "{alone}");
     let _listener = Background::listen(&name, &[]);
-    let heard = told(unisono(["send", &name, "and now"]));
+    let heard = told(sent(&name, &["and now"]));
     assert!(!heard.contains("nobody"), "{heard}");
 }
 
@@ -253,15 +294,16 @@ fn whoever_has_another_key_is_told_so() {
     let with =
         |key: &'static str| ["--bind", "127.0.0.1", "--key", if key == "ours" { &ours } else { &other }];
     let _ann = Background::listen(&name, &with("ours"));
-    let mut bob = Command::new(env!("CARGO_BIN_EXE_unisono"))
+    let mut bob = command()
         .args(["listen", &name])
+        .args(LOOKS_LONG)
         .args(with("ours"))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let deadline = Instant::now() + PATIENCE;
-    while json(&unisono([&["members", &name, "--json"][..], &with("ours")].concat()))["members"]
+    while json(&asked([&["members", &name, "--json"][..], &with("ours")].concat()))["members"]
         .as_array()
         .unwrap()
         .len()
@@ -270,8 +312,10 @@ fn whoever_has_another_key_is_told_so() {
         assert!(Instant::now() < deadline, "bob does not come in");
     }
     for stranger in [&with("other")[..], &[]] {
-        let looked = unisono([&["members", &name][..], stranger].concat());
-        let said = String::from_utf8_lossy(&looked.stderr).into_owned();
+        let look = || unisono([&["members", &name][..], stranger].concat());
+        let said = |looked: &std::process::Output| String::from_utf8_lossy(&looked.stderr).into_owned();
+        let looked = persistently(look, |looked| said(looked).contains("under another key"));
+        let said = said(&looked);
         assert_eq!(looked.status.code(), Some(1), "{said}");
         assert!(said.contains("under another key"), "{said}");
     }
@@ -305,8 +349,8 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     let _alone = alone();
     let name = group("still");
     let ann = Background::listen(&name, &["--name", "ann"]);
-    let (bob, told) = told(&["listen", &name]);
-    let report = || json(&unisono(["members", &name, "--json"]));
+    let (bob, told) = told(&[&["listen", &name], &LOOKS_LONG[..]].concat());
+    let report = || json(&asked(["members", &name, "--json"]));
     let deadline = Instant::now() + PATIENCE;
     while report()["members"].as_array().unwrap().len() < 2 {
         assert!(Instant::now() < deadline, "bob does not come in");
@@ -322,16 +366,12 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
 fn whoever_is_read_no_more_leaves() {
     let _alone = alone();
     let name = group("pipe");
-    let mut listener = Command::new(env!("CARGO_BIN_EXE_unisono"))
-        .args(["listen", &name])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut listener =
+        command().args(["listen", &name]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(listener.stdout.take().unwrap()).read_line(&mut first).unwrap();
     // The pipe is closed; the next event finds nobody to read it.
-    let mut other = Background::listen(&name, &[]);
+    let mut other = Background::join(&name, &[]);
     other.until("the listener's leave", |seen| {
         seen.iter().any(|line| line["event"] == "left" || line["event"] == "reset")
     });
@@ -343,18 +383,17 @@ fn whoever_is_read_no_more_leaves() {
 fn members_say_themselves_how_far_they_are() {
     let _alone = alone();
     let name = group("far");
-    let mut listeners = [Background::listen(&name, &[]), Background::listen(&name, &[])];
-    assert_eq!(unisono(["send", &name, "a", "b", "c"]).status.code(), Some(0));
+    let mut listeners = [Background::listen(&name, &[]), Background::join(&name, &[])];
+    assert_eq!(sent(&name, &["a", "b", "c"]).status.code(), Some(0));
     let mut places = None;
     for listener in &mut listeners {
         listener.until("the sender's leave", |seen| seen.iter().any(|line| line["event"] == "left"));
         places = listener.seen.last().unwrap()["seq"].as_u64();
     }
-    let report = json(&unisono(["members", &name, "--json"]));
+    let report = heard_of_all(&["members", &name]);
     for member in report["members"].as_array().unwrap() {
         assert_eq!((member["delivered"].as_u64(), member["received"].as_u64()), (places, places), "{report}");
     }
-    assert_eq!(report["silent"], serde_json::json!([]), "{report}");
 }
 
 #[test]
@@ -362,7 +401,7 @@ fn whoever_is_asked_to_end_leaves() {
     let _alone = alone();
     let name = group("leave");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
-    let mut bob = Background::listen(&name, &["--name", "bob"]);
+    let mut bob = Background::join(&name, &["--name", "bob"]);
     bob.signal(Signal::TERM);
     assert_eq!(bob.end(), Some(0));
     ann.until("bob's leave", |seen| {
@@ -376,7 +415,7 @@ fn a_chat_carries_both_ways() {
     let name = group("chat");
     let mut ann = Background::start(&["chat", &name, "--name", "ann"]);
     ann.until("ann's view", |seen| !seen.is_empty());
-    let mut bob = Background::start(&["chat", &name, "--name", "bob"]);
+    let mut bob = Background::start(&[&["chat", &name, "--name", "bob"], &LOOKS_LONG[..]].concat());
     bob.until("bob's view", |seen| !seen.is_empty());
     ann.feed(&["hello bob".into()]);
     bob.until_messages(1);
@@ -392,9 +431,8 @@ fn a_chat_carries_both_ways() {
 fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
     let _alone = alone();
     let name = group("death");
-    let mut listeners: Vec<Background> =
-        (0..3).map(|_| Background::listen(&name, &["--resilience", "1"])).collect();
-    let mut sender = Background::start(&["send", &name, "--min-members", "3"]);
+    let mut listeners = listeners(&name);
+    let mut sender = Background::start(&[&["send", &name, "--min-members", "3"], &LOOKS_LONG[..]].concat());
     sender.feed(&lines(0, 500));
     listeners[1].until_messages(100);
     listeners[0].process.kill().unwrap();
@@ -415,10 +453,12 @@ fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
 fn whoever_slept_too_long_learns_that_the_group_went_on() {
     let _alone = alone();
     let name = group("sleep");
-    let mut listeners: Vec<Background> = (0..3).map(|_| Background::listen(&name, &[])).collect();
+    let mut listeners = listeners(&name);
     listeners[2].signal(Signal::STOP);
     listeners[0].until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
-    let status = json(&unisono(["status", &name, "--json"]));
+    // The other one may be a little behind.
+    let status = || json(&asked(["status", &name, "--json"]));
+    let status = persistently(status, |status| status["last_reset"].is_object());
     let why = (&status["last_reset"]["excluded"], &status["last_reset"]["reason"]);
     assert_eq!(why, (&1.into(), &"silent".into()), "{status}");
     listeners[2].signal(Signal::CONT);
@@ -461,11 +501,8 @@ fn members_die_with_the_command_that_started_them() {
 #[test]
 fn latency_is_measured_beside_its_floor() {
     let _alone = alone();
-    let run = ["bench", "latency", "--members", "2", "--messages", "100", "--resilience", "1", "--json"];
-    let output = unisono(run);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let summary = json(&output);
-    for field in [
+    let run = ["latency", "--members", "2", "--messages", "100", "--resilience", "1"];
+    let fields = [
         "p50_us",
         "p90_us",
         "p99_us",
@@ -479,9 +516,8 @@ fn latency_is_measured_beside_its_floor() {
         "datagrams_per_message",
         "cpu_us_per_message",
         "udp_path_cpu_us",
-    ] {
-        assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
-    }
+    ];
+    let summary = &measured(&run, &fields)[0];
     assert_eq!((&summary["bench"], &summary["messages"]), (&"latency".into(), &100.into()));
     assert!(summary["rounds"].as_u64() >= Some(5) && summary["ratio_spread"][0].is_number(), "{summary}");
 }
@@ -492,12 +528,18 @@ fn every_copy_of_a_datagram_is_counted() {
     for (transport, copies) in [("unicast", 3.0), ("multicast", 2.0)] {
         let run =
             ["bench", "latency", "--members", "3", "--messages", "500", "--json", "--transport", transport];
-        let output = unisono(run);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let summary = json(&output);
-        // To the orderer, and from there to the two others; now and then a heartbeat.
-        let datagrams = summary["datagrams_per_message"].as_f64().unwrap();
-        assert!((copies..copies + 0.2).contains(&datagrams), "{summary}");
+        let measure = || {
+            let output = unisono(run);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            json(&output)
+        };
+        // To the orderer, and from there to the two others; now and then a heartbeat, more of them where the machine
+        // stands still.
+        let usual = |summary: &serde_json::Value| {
+            (copies..copies + 0.2).contains(&summary["datagrams_per_message"].as_f64().unwrap())
+        };
+        let summary = persistently(measure, usual);
+        assert!(usual(&summary), "{summary}");
         assert_eq!(summary["transport"], transport, "the floor goes the same way: {summary}");
     }
 }
@@ -505,23 +547,8 @@ fn every_copy_of_a_datagram_is_counted() {
 #[test]
 fn throughput_is_measured_beside_its_floor() {
     let _alone = alone();
-    let run = [
-        "bench",
-        "throughput",
-        "--members",
-        "3",
-        "--senders",
-        "2",
-        "--bytes",
-        "100",
-        "--seconds",
-        "1",
-        "--json",
-    ];
-    let output = unisono(run);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let summary = json(&output);
-    for field in [
+    let run = ["throughput", "--members", "3", "--senders", "2", "--bytes", "100", "--seconds", "1"];
+    let fields = [
         "ordered_per_s",
         "mb_per_s",
         "udp_fanout_per_s",
@@ -530,33 +557,23 @@ fn throughput_is_measured_beside_its_floor() {
         "send_p99_us",
         "datagrams_per_message",
         "cpu_us_per_message",
-    ] {
-        assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
-    }
+    ];
+    let summary = &measured(&run, &fields)[0];
     assert_eq!(summary["order_identical"], true, "{summary}");
     // In pieces, from all members, the orderer among them.
-    let large =
-        unisono(["bench", "throughput", "--members", "2", "--bytes", "8000", "--seconds", "1", "--json"]);
-    assert!(json(&large)["mb_per_s"].as_f64().unwrap() > 0.0, "{large:?}");
+    measured(&["throughput", "--members", "2", "--bytes", "8000", "--seconds", "1"], &["mb_per_s"]);
     assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
 }
 
 #[test]
 fn groups_in_parallel_are_counted_together_and_each_for_itself() {
     let _alone = alone();
-    let run = ["bench", "parallel", "--groups", "3", "--members", "2", "--seconds", "1", "--json"];
-    let output = unisono(run);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let run = ["parallel", "--groups", "3", "--members", "2", "--seconds", "1"];
+    let rows = measured(&run, &["ordered_per_s", "ratio_one_group", "send_p50_us", "processors_busy"]);
+    let rows = rows.as_array().unwrap();
     let groups: Vec<u64> = rows.iter().map(|row| row["groups"].as_u64().unwrap()).collect();
     assert_eq!(groups, [1, 2, 3]);
-    for row in &rows {
-        assert_eq!(row["order_identical"], true, "{row}");
-        for field in ["ordered_per_s", "ratio_one_group", "send_p50_us", "processors_busy"] {
-            assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {row}");
-        }
-    }
+    assert!(rows.iter().all(|row| row["order_identical"] == true), "{rows:?}");
     assert_eq!(unisono(["bench", "parallel", "--groups", "100", "--members", "3"]).status.code(), Some(2));
 }
 

@@ -289,7 +289,7 @@ fn without_multicast_a_joiner_is_told_to_name_seeds_and_does_well_with_them() {
 fn with_a_key_those_who_hold_it_are_among_themselves() {
     let name = fresh_name("key");
     let bind = Some("127.0.0.1:0".parse().unwrap());
-    let with = |key: &Key| Options { key: Some(key.clone()), bind, ..Options::default() };
+    let with = |key: &Key| Options { key: Some(key.clone()), bind, ..options() };
     let (ours, theirs) = (Key::generate().unwrap(), Key::generate().unwrap());
     let first = Group::create(&name, GroupConfig::default(), &with(&ours)).unwrap();
     let second = Group::join(&name, "", &with(&ours)).unwrap();

@@ -15,6 +15,17 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything in a test takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// For those who are to join a group that is there: its members may be kept from answering for a while.
+pub(crate) const LOOKS_LONG: [&str; 2] = ["--locate", "6000"];
+/// How often something is tried that a machine which keeps processes waiting may spoil.
+const TRIES: usize = 5;
+
+/// The command. Its members suspect nobody whom the machine keeps waiting for a moment.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
+    command.env("UNISONO_PATIENCE", "3000");
+    command
+}
 
 /// Runs the command to its end.
 pub(crate) fn unisono(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
@@ -23,7 +34,29 @@ pub(crate) fn unisono(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
 
 /// Runs the command in a folder to its end.
 pub(crate) fn unisono_in(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_unisono")).current_dir(folder).args(arguments).output().unwrap()
+    command().current_dir(folder).args(arguments).output().unwrap()
+}
+
+/// Asks a group that is there, again if no member answered in time.
+pub(crate) fn asked(arguments: impl IntoIterator<Item = impl AsRef<OsStr>> + Clone) -> Output {
+    persistently(|| unisono(arguments.clone()), |output| output.status.code() != Some(1))
+}
+
+/// Sends texts to a group that is there.
+pub(crate) fn sent(group: &str, texts: &[&str]) -> Output {
+    unisono([&["send", group, "--json"], &LOOKS_LONG[..], texts].concat())
+}
+
+/// Tries until it comes out well, a few times; how it came out.
+pub(crate) fn persistently<T>(mut attempt: impl FnMut() -> T, well: impl Fn(&T) -> bool) -> T {
+    let mut outcome = attempt();
+    for _ in 1..TRIES {
+        if well(&outcome) {
+            break;
+        }
+        outcome = attempt();
+    }
+    outcome
 }
 
 /// The last line of what it printed, as an object.
@@ -50,7 +83,7 @@ pub(crate) struct Background {
 impl Background {
     /// Starts it with `--json`.
     pub(crate) fn start(arguments: &[&str]) -> Background {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        let mut process = command()
             .args(arguments)
             .arg("--json")
             .stdin(Stdio::piped())
@@ -75,6 +108,11 @@ impl Background {
         let mut listener = Background::start(&[&["listen", group], more].concat());
         listener.until("the view", |seen| !seen.is_empty());
         listener
+    }
+
+    /// A listener that joins a group that is there.
+    pub(crate) fn join(group: &str, more: &[&str]) -> Background {
+        Background::listen(group, &[&LOOKS_LONG, more].concat())
     }
 
     /// Writes lines to its standard input.
