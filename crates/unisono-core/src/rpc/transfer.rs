@@ -18,7 +18,8 @@ pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
 const WORD_BITS: usize = u64::BITS as usize;
 /// Parts that may be under way at the beginning.
 const WINDOW_FIRST: usize = 16;
-const WINDOW_MIN: usize = 2;
+/// Never so few that the receiver would wait for more before it says something.
+const WINDOW_MIN: usize = TELL_EVERY;
 /// No more than a receiver can tell of.
 const WINDOW_MAX: usize = GOT_PARTS;
 /// A part is lost when one that was sent so many later has arrived: the network may have changed their order.

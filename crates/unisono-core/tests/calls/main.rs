@@ -1,5 +1,15 @@
 //! Calls under adversity: endpoints driven by hand over a segment that loses, doubles and delays.
 
 mod at_most_once;
+mod chaos;
+mod choice;
+mod forward;
+mod hostile;
+mod large;
+mod lives;
 mod ordinary;
+mod push_back;
+#[path = "../wire/strategies.rs"]
+#[allow(dead_code)]
+mod strategies;
 mod world;

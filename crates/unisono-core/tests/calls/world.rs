@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::Checksum;
+use unisono_core::wire::{
+    Checksum, Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, Writer, seal,
+};
 use unisono_core::*;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -40,7 +42,7 @@ pub(crate) fn address(host: u16) -> SocketAddr {
 /// What becomes of a datagram: how often it arrives, and how much later than it should.
 pub(crate) type Fate = Vec<Duration>;
 /// Decides about every datagram: from, to, which one, its bytes.
-type Decide = Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>;
+pub(crate) type Decide = Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>;
 /// On its way: from, to, by multicast, its bytes.
 type Flight = (SocketAddr, u16, bool, Vec<u8>);
 type Outcome = Result<Bytes, CallFailure>;
@@ -62,6 +64,9 @@ pub(crate) struct World {
     sent: u64,
     lives: u64,
     pub(crate) fate: Decide,
+    /// Whose datagrams are written down, and those so far.
+    pub(crate) recorded: Option<u16>,
+    pub(crate) recording: Vec<Vec<u8>>,
     pub(crate) settings: CallSettings,
 }
 
@@ -75,6 +80,8 @@ impl World {
             lives: 0,
             fate: Box::new(|_, _, _, _| vec![Duration::ZERO]),
             settings: CallSettings::default(),
+            recorded: None,
+            recording: Vec::new(),
         }
     }
 
@@ -203,6 +210,9 @@ impl World {
         let mut datagram = Vec::new();
         while let Some(to) = self.host(from).endpoint.poll_transmit(now, &mut datagram) {
             assert!(datagram.len() <= self.settings.datagram_bytes_max);
+            if self.recorded == Some(from) {
+                self.recording.push(datagram.clone());
+            }
             match to {
                 CallDestination::Address(to) => self.send(from, to.port(), false, &datagram),
                 CallDestination::Rendezvous(_) => {
@@ -229,4 +239,33 @@ impl World {
     pub(crate) fn datagrams(&mut self, host: u16) -> u64 {
         self.host(host).endpoint.counters().datagrams_sent
     }
+}
+
+/// A datagram of this life with one frame.
+pub(crate) fn sealed_frame(sender: u64, number: u64, frame: &Frame) -> Vec<u8> {
+    let mut frames = Vec::new();
+    assert!(Writer::new(&mut frames, 1 << 17).frame(frame), "{frame}");
+    sealed_bytes(sender, number, &frames)
+}
+
+/// A datagram of this life with these bytes behind its header.
+pub(crate) fn sealed_bytes(sender: u64, number: u64, frames: &[u8]) -> Vec<u8> {
+    let header = Header {
+        protection: ProtectionKind::Checksum,
+        group: CALLS_TAG,
+        epoch: EpochTag::OUTSIDE,
+        sender: Uid(sender),
+        number,
+    };
+    let mut datagram = Vec::new();
+    header.write(&mut datagram);
+    datagram.extend_from_slice(frames);
+    let context = KeyContext { instance: Instance(0), sender: header.sender };
+    seal(&mut datagram, &header, &context, &mut Checksum);
+    datagram
+}
+
+/// The frames of a datagram.
+pub(crate) fn frames_of(datagram: &[u8]) -> impl Iterator<Item = Frame> + use<> {
+    Decoder::new(Bytes::copy_from_slice(&datagram[HEADER_BYTES..])).map(|frame| frame.unwrap())
 }

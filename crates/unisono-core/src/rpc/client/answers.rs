@@ -26,8 +26,8 @@ impl Client {
             }
             Payload::Parts { total, part } => {
                 let fits = self.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
+                self.note_there(number);
                 let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
-                sent.is_there = true;
                 // What finds no room now is asked for again.
                 if sent.reply.is_none() && fits {
                     sent.reply = Some(Box::new((reply.refused, Incoming::new(now, total, part))));

@@ -18,7 +18,8 @@ use core::net::SocketAddr;
 enum Due {
     Nothing(Option<Time>),
     End,
-    Ask(Uid, u16),
+    /// Ask the server about what is in this slot; later comes the deadline.
+    Ask(Uid, u16, Time),
 }
 
 impl Client {
@@ -87,7 +88,10 @@ impl Client {
                         self.finish(now, common, number, Err(failure), false);
                     }
                 }
-                Due::Ask(server, slot) => self.send_slot(server, slot),
+                Due::Ask(server, slot, deadline) => {
+                    self.send_slot(server, slot);
+                    self.wake_by(deadline);
+                }
                 Due::Nothing(_) => {}
             }
         }
@@ -130,7 +134,7 @@ fn what_is_due(
                 transfer.handle_timeout(now);
             }
             if sent.ask_at <= now {
-                return Due::Ask(sent.server, sent.slot);
+                return Due::Ask(sent.server, sent.slot, deadline);
             }
             let transfer = sent.request.as_ref().and_then(|transfer| transfer.resend_at());
             Due::Nothing(earlier(transfer, Some(deadline.min(sent.ask_at))))

@@ -1,0 +1,194 @@
+//! Whatever arrives: nothing panics, nothing grows without bound, nobody is sent more than came from its address.
+
+use crate::strategies::frame_of;
+use crate::world::*;
+use bytes::BytesMut;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+
+fn call_kinds() -> Vec<FrameKind> {
+    FrameKind::ALL.iter().copied().filter(|kind| *kind as u8 >= 0x70).collect()
+}
+
+/// A frame of a call with names that could be: of lives, slots and numbers that there are.
+fn plausible() -> impl Strategy<Value = (usize, Frame)> {
+    let kind = proptest::sample::select(call_kinds());
+    (kind.prop_flat_map(frame_of), 0..4_usize, 0..3_u16, 1..6_u64).prop_map(
+        |(mut frame, to, slot, number)| {
+            let named = Attempt { to: LIVES[to], slot, number };
+            match &mut frame {
+                Frame::Request(request) => {
+                    (request.attempt, request.port) = (named, PlainProof.public(&PRIVATE));
+                }
+                Frame::Reply(reply) => reply.attempt = named,
+                Frame::Part(part) => (part.attempt, part.index) = (named, part.index % 8),
+                Frame::Got(got) => (got.attempt, got.through) = (named, got.through % 16),
+                Frame::Reject { attempt, .. }
+                | Frame::Forward { attempt, .. }
+                | Frame::Working { attempt, .. }
+                | Frame::Cancel { attempt } => *attempt = named,
+                Frame::Done { to, .. } => *to = named.to,
+                _ => {}
+            }
+            (to, frame)
+        },
+    )
+}
+
+/// The server, the client, and two that were never there.
+const LIVES: [Uid; 4] = [Uid(1001), Uid(2002), Uid(3), Uid(4)];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_bytes_are_survived(datagrams in vec(vec(any::<u8>(), 0..300), 0..20)) {
+        let mut world = World::new();
+        world.start_echo(1, PRIVATE);
+        for datagram in datagrams {
+            let now = world.now;
+            world.host(1).endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
+            world.drain(1);
+        }
+    }
+
+    /// In the midst of calls, frames that break no rule of the wire say what is not so.
+    #[test]
+    fn frames_in_wrong_states_are_survived(
+        frames in vec((plausible(), 0..4_usize, any::<bool>()), 1..60),
+    ) {
+        let mut world = World::new();
+        let port = world.start_echo(1, PRIVATE);
+        world.start(2);
+        for (number, ((_, frame), from, to_server)) in frames.into_iter().enumerate() {
+            let request = vec![7; number % 7 * 1000];
+            world.call(2, port, &request, Duration::from_secs(3));
+            let datagram = sealed_frame(LIVES[from].0, 1_000_000 + number as u64, &frame);
+            let (from, to) = if to_server { (2, 1) } else { (1, 2) };
+            world.put(from, to, number % 2 == 0, datagram, WAY);
+            world.run(MS);
+        }
+        world.run(Duration::from_secs(10));
+        let account = world.host(2).endpoint.account();
+        prop_assert_eq!(account.calls, 0, "every call ends");
+        world.run(Duration::from_secs(200));
+        for host in [1, 2] {
+            let account = world.host(host).endpoint.account();
+            prop_assert_eq!(
+                (account.sessions, account.slots, account.pending, account.kept_bytes, account.receiving_bytes),
+                (0, 0, 0, 0, 0)
+            );
+        }
+    }
+
+    /// Who does not hear at an address cannot have it flooded.
+    #[test]
+    fn an_unproved_address_is_sent_no_more_than_came(frames in vec(plausible(), 1..12), multicast in any::<bool>()) {
+        let mut world = World::new();
+        world.start_echo(1, PRIVATE);
+        let now = world.now;
+        let endpoint = &mut world.host(1).endpoint;
+        let mut datagram = Vec::new();
+        for (number, (_, frame)) in frames.iter().enumerate() {
+            let one = sealed_frame(9, number as u64 + 1, frame);
+            // All in one datagram, too.
+            datagram.extend_from_slice(&one[HEADER_BYTES..]);
+            let mut out = Vec::new();
+            let mut answered = 0;
+            let came = one.len();
+            match multicast {
+                true => endpoint.handle_multicast(now, address(5), BytesMut::from(&one[..])),
+                false => endpoint.handle_datagram(now, address(5), BytesMut::from(&one[..])),
+            }
+            while endpoint.poll_transmit(now, &mut out).is_some() {
+                answered += out.len();
+            }
+            prop_assert!(answered <= came, "{answered} bytes for {came}: {frame}");
+        }
+        let whole = sealed_bytes(9, 100, &datagram);
+        endpoint.handle_datagram(now, address(5), BytesMut::from(&whole[..]));
+        let (mut out, mut answered) = (Vec::new(), 0);
+        while endpoint.poll_transmit(now, &mut out).is_some() {
+            answered += out.len();
+        }
+        prop_assert!(answered <= whole.len(), "{answered} bytes for {}", whole.len());
+    }
+}
+
+#[test]
+fn a_client_cannot_take_more_slots_than_there_are() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    // Many clients with good cookies, each in the highest slot.
+    for client in 0..300_u64 {
+        let uid = 10_000 + client;
+        let question = Frame::LocatePort { nonce: client, port };
+        let cookie = ask(&mut world, uid, 1, &question).find_map(|frame| match frame {
+            Frame::PortHere(here) => Some(here.cookie),
+            _ => None,
+        });
+        let request = Frame::Request(unisono_core::wire::Request {
+            attempt: Attempt { to: LIVES[0], slot: SLOTS_MAX as u16 - 1, number: 1 },
+            call: 1,
+            port,
+            hops: 0,
+            left_ms: 1000,
+            cookie,
+            payload: Payload::Whole("x".into()),
+        });
+        ask(&mut world, uid, 2, &request).count();
+    }
+    let account = world.host(1).endpoint.account();
+    assert_eq!(account.slots, 1 << 18);
+    assert_eq!(world.host(1).requests.len(), 256);
+    assert!(world.host(1).endpoint.counters().rejected >= 44);
+}
+
+#[test]
+fn ten_thousand_sessions_are_small() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    for client in 0..10_000_u64 {
+        let uid = 10_000 + client;
+        let cookie = ask(&mut world, uid, 1, &Frame::LocatePort { nonce: client, port });
+        let cookie = cookie.into_iter().find_map(|frame| match frame {
+            Frame::PortHere(here) => Some(here.cookie),
+            _ => None,
+        });
+        let request = Frame::Request(unisono_core::wire::Request {
+            attempt: Attempt { to: LIVES[0], slot: 0, number: 1 },
+            call: 1,
+            port,
+            hops: 0,
+            left_ms: 1000,
+            cookie,
+            payload: Payload::Whole("x".into()),
+        });
+        let replied = ask(&mut world, uid, 2, &request).any(|frame| matches!(frame, Frame::Reply(_)));
+        assert!(replied);
+    }
+    assert_eq!(world.host(1).endpoint.account().sessions, 10_000);
+}
+
+/// What host 1 answers a client at host 5 at once.
+fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::IntoIter<Frame> {
+    let now = world.now;
+    let datagram = sealed_frame(uid, number, frame);
+    let host = world.host(1);
+    host.endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
+    while let Some(request) = host.endpoint.poll_request(now) {
+        host.endpoint.reply(now, request.id, request.payload.clone()).unwrap();
+        host.requests.push(request);
+    }
+    let (mut out, mut frames) = (Vec::new(), Vec::new());
+    while host.endpoint.poll_transmit(now, &mut out).is_some() {
+        frames.extend(frames_of(&out));
+    }
+    frames.into_iter()
+}

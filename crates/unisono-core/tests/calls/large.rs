@@ -1,0 +1,183 @@
+//! Requests and replies larger than a datagram.
+
+use crate::world::*;
+use bytes::{Bytes, BytesMut};
+use std::time::Duration;
+use unisono_core::rpc::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+const MIB: usize = 1 << 20;
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
+}
+
+#[test]
+fn sixteen_mebibytes_there_and_back() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let request = pattern(16 * MIB);
+    let call = world.call(2, port, &request, 60 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert!(outcome.unwrap() == request);
+    // 12,019 parts each way, 256 in each round trip when the window is open.
+    assert!(took < Duration::from_millis(40), "{took:?}");
+    for host in [1, 2] {
+        assert_eq!(world.host(host).endpoint.counters().parts_resent, 0);
+    }
+    world.run(SECONDS);
+    let account = world.host(1).endpoint.account();
+    assert_eq!((account.receiving_bytes, account.kept_bytes), (0, 0), "nothing stays behind");
+}
+
+#[test]
+fn large_messages_come_through_a_bad_network() {
+    for size in [1400, 1417, 30_000, MIB + 1] {
+        let mut world = World::new();
+        let port = world.start_echo(1, PRIVATE);
+        world.start(2);
+        world.fate = bad_network(size as u64);
+        let request = pattern(size);
+        let call = world.call(2, port, &request, 60 * SECONDS);
+        let (took, outcome) = world.wait(2, call);
+        assert!(outcome.unwrap() == request, "{size} bytes");
+        assert!(took < 20 * SECONDS, "{size} bytes took {took:?}");
+        assert_eq!(world.host(1).requests.len(), 1);
+    }
+}
+
+#[test]
+fn what_is_lost_costs_little_more_than_itself() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let mut parts = 0;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        let is_part = from == 2 && datagram.len() > 1000;
+        parts += u64::from(is_part);
+        if is_part && parts % 100 == 0 { vec![] } else { vec![Duration::ZERO] }
+    });
+    let request = pattern(4 * MIB);
+    let call = world.call(2, port, &request, 60 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert!(outcome.unwrap() == request);
+    let resent = world.host(2).endpoint.counters().parts_resent;
+    assert!((15..60).contains(&resent), "3,005 parts, about 30 of them lost: {resent} sent again");
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn a_small_call_overtakes_a_large_one() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"to be known", SECONDS);
+    world.wait(2, call).1.unwrap();
+    let now = world.now;
+    let endpoint = &mut world.host(2).endpoint;
+    endpoint.call(now, port, pattern(MIB).into(), SECONDS).unwrap();
+    let mut out = Vec::new();
+    for _ in 0..5 {
+        endpoint.poll_transmit(now, &mut out).unwrap();
+    }
+    assert!(out.len() > 1400, "parts are on their way");
+    endpoint.call(now, port, Bytes::from_static(b"small"), SECONDS).unwrap();
+    endpoint.poll_transmit(now, &mut out).unwrap();
+    assert!(out.windows(5).any(|window| window == b"small"));
+}
+
+#[test]
+fn what_is_incomplete_is_bounded_and_who_waits_has_its_turn() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let calls: Vec<_> = (10..16)
+        .map(|host| {
+            world.start(host);
+            (host, world.call(host, port, &pattern(16 * MIB), 60 * SECONDS))
+        })
+        .collect();
+    let mut most = 0;
+    while calls.iter().any(|(host, call)| world.outcome(*host, *call).is_none()) {
+        assert!(world.step());
+        most = most.max(world.host(1).endpoint.account().receiving_bytes);
+    }
+    assert_eq!(most, 64 * MIB);
+    for (host, call) in calls {
+        assert!(world.outcome(host, call).unwrap().is_ok());
+    }
+    assert!(world.host(1).endpoint.counters().rejected > 0, "some were pushed back");
+}
+
+#[test]
+fn a_client_that_dies_while_it_sends_is_forgotten() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.call(2, port, &pattern(MIB), 60 * SECONDS);
+    world.run(MS / 2);
+    assert_eq!(world.host(1).endpoint.account().receiving_bytes, MIB);
+    world.hosts.remove(&2);
+    world.run(10 * SECONDS);
+    let account = world.host(1).endpoint.account();
+    assert_eq!((account.receiving_bytes, account.pending), (0, 0));
+}
+
+#[test]
+fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| BytesMut::zeroed(16 << 20).freeze());
+    // The replies' announcements arrive, their parts do not.
+    let calls: Vec<_> = (10..16)
+        .map(|host| {
+            world.start(host);
+            world.run(MS);
+            (host, world.call(host, port, b"much", 60 * SECONDS))
+        })
+        .collect();
+    world.fate = Box::new(
+        |from, _, _, datagram| {
+            if from == 1 && datagram.len() > 1000 { vec![] } else { vec![Duration::ZERO] }
+        },
+    );
+    world.run(SECONDS);
+    assert!(world.host(1).endpoint.account().kept_bytes <= 64 * MIB);
+    assert!(world.host(1).endpoint.counters().replies_dropped > 0);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    let outcomes: Vec<_> = calls.iter().map(|(host, call)| world.wait(*host, *call).1).collect();
+    assert_eq!(outcomes[0], Err(CallFailure::Unknown), "the oldest");
+    assert!(outcomes[5].is_ok(), "the youngest");
+    let executed = world.host(1).requests.len();
+    assert_eq!(executed, 6, "none was executed again");
+}
+
+/// A tenth is lost, a tenth comes twice, and everything out of order.
+pub(crate) fn bad_network(seed: u64) -> Decide {
+    let mut random = unisono_core::Random::from_u64(seed);
+    Box::new(move |_, _, _, _| {
+        let copies = match random.below(10) {
+            0 => 0,
+            1 => 2,
+            _ => 1,
+        };
+        (0..copies).map(|_| Duration::from_micros(random.below(400))).collect()
+    })
+}
+
+#[test]
+fn a_transfer_that_nothing_came_through_of_gains_speed_again() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.fate =
+        Box::new(|_, _, _, datagram| if datagram.len() > 1000 { vec![] } else { vec![Duration::ZERO] });
+    let request = pattern(MIB);
+    let call = world.call(2, port, &request, 10 * SECONDS);
+    world.run(SECONDS);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    let (took, outcome) = world.wait(2, call);
+    assert!(outcome.unwrap() == request);
+    assert!(took < Duration::from_millis(300), "{took:?}");
+}

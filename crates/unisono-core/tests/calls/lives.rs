@@ -1,0 +1,212 @@
+//! Servers and clients that die, come back, fall silent, or are forgotten.
+
+use crate::world::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::{Frame, Grant, PortHere};
+use unisono_core::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_call_to_a_server_that_dies_with_it_is_unknown() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    world.run(MS);
+    assert!(world.take(1).is_some());
+    world.hosts.remove(&1);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome, Err(CallFailure::Unknown));
+    assert!(took < CallSettings::default().silence + MS * 300, "{took:?}");
+}
+
+#[test]
+fn a_server_that_restarted_executes_nothing_that_its_former_life_had() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    world.run(MS);
+    assert!(world.take(1).is_some(), "the former life executes it");
+    world.start_echo(1, PRIVATE);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome, Err(CallFailure::Unknown));
+    assert!(took < MS * 50, "the other life says so at once: {took:?}");
+    assert!(world.host(1).requests.is_empty());
+}
+
+#[test]
+fn a_call_that_left_after_the_restart_is_certain_not_to_have_happened_and_goes_on() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    world.start_echo(1, PRIVATE);
+    world.run(SECONDS);
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome.unwrap(), "hello");
+    assert!(took < MS * 150, "{took:?}");
+    assert_eq!(world.host(1).requests.len(), 1);
+}
+
+#[test]
+fn a_client_that_restarted_is_another_one() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    world.call(2, port, b"old", 10 * SECONDS);
+    world.run(MS);
+    let old = world.take(1).unwrap();
+    world.start(2);
+    let call = world.call(2, port, b"new", 10 * SECONDS);
+    world.run(MS);
+    let new = world.take(1).unwrap();
+    assert_ne!(old.client, new.client);
+    world.reply(1, old.id, b"to the old one").unwrap();
+    world.run(MS);
+    assert_eq!(world.outcome(2, call), None, "another life's answer is nobody's");
+    world.reply(1, new.id, b"to the new one").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "to the new one");
+}
+
+#[test]
+fn a_service_that_recognises_repeats_is_asked_again_elsewhere() {
+    let mut world = World::new();
+    for host in [1, 2] {
+        let now = world.now;
+        let options = ServeOptions { repeats: true, ..ServeOptions::default() };
+        world.start(host).endpoint.serve(now, PRIVATE, options).unwrap();
+    }
+    let port = PlainProof.public(&PRIVATE);
+    world.start(3);
+    let call = world.call(3, port, b"hello", 10 * SECONDS);
+    world.run(MS);
+    let (dead, alive, first) = match world.take(1) {
+        Some(request) => (1, 2, request),
+        None => (2, 1, world.take(2).unwrap()),
+    };
+    world.hosts.remove(&dead);
+    world.run(3 * SECONDS);
+    let second = world.take(alive).unwrap();
+    assert_eq!((second.client, second.call), (first.client, first.call), "the same call");
+    world.reply(alive, second.id, b"here").unwrap();
+    assert_eq!(world.wait(3, call).1.unwrap(), "here");
+}
+
+#[test]
+fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.recorded = Some(2);
+    for round in 0..3 {
+        let call = world.call(2, port, &[round], 10 * SECONDS);
+        world.wait(2, call).1.unwrap();
+    }
+    let replay = |world: &mut World| {
+        for datagram in world.recording.clone() {
+            world.put(2, 1, false, datagram, MS);
+        }
+        world.run(MS * 100);
+    };
+    replay(&mut world);
+    assert_eq!(world.host(1).requests.len(), 3, "in the session");
+    world.run(200 * SECONDS);
+    assert_eq!(world.host(1).endpoint.account().sessions, 0, "the session is forgotten");
+    assert_eq!(world.host(1).endpoint.account().slots, 0);
+    replay(&mut world);
+    assert_eq!(world.host(1).requests.len(), 3, "without a session");
+    let call = world.call(2, port, b"fresh", 10 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome.unwrap(), "fresh");
+    assert_eq!(took, WAY * 4, "a cookie costs a round trip");
+    replay(&mut world);
+    assert_eq!(world.host(1).requests.len(), 4, "in another session of the same two");
+}
+
+#[test]
+fn an_attempt_that_may_have_been_forgotten_is_unknown() {
+    let mut world = World::new();
+    world.settings.silence = 1000 * SECONDS;
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    // From here on nothing comes back, and later nothing arrives either.
+    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    let call = world.call(2, port, b"hello", 300 * SECONDS);
+    world.run(MS);
+    world.fate = Box::new(|_, _, _, _| vec![]);
+    world.run(150 * SECONDS);
+    assert_eq!(world.host(1).endpoint.account().sessions, 0);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
+    assert_eq!(world.host(1).requests.len(), 2, "it was executed, once");
+}
+
+#[test]
+fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
+    let mut world = World::new();
+    world.settings.silence = 1000 * SECONDS;
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = world.call(2, port, b"long", 400 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.fate = Box::new(|_, _, _, _| vec![]);
+    world.run(200 * SECONDS);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    world.reply(1, request.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+#[test]
+fn who_has_not_the_private_port_is_not_believed() {
+    let mut world = World::new();
+    let port = PlainProof.public(&PRIVATE);
+    world.start(2);
+    world.recorded = Some(2);
+    let call = world.call(2, port, b"hello", SECONDS);
+    world.run(MS * 10);
+    let nonce = world.recording.iter().find_map(|datagram| frames_of(datagram).find_map(nonce_of));
+    // The right answer but for the proof, which is that of another port.
+    let cookie = Cookie { issued: 0, seal: 0 };
+    let grant = Grant { slots: 1, load: 0 };
+    let here = |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, proof };
+    let client = world.host(2).endpoint.uid();
+    let answer = |private| here(PlainProof.prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
+    for (private, known) in [(PrivatePort(5), 0), (PRIVATE, 1)] {
+        world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(answer(private))), WAY);
+        world.run(MS);
+        assert_eq!(world.host(2).endpoint.account().servers_known, known);
+    }
+    assert_eq!(world.host(2).endpoint.counters().malformed, 1);
+    assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
+}
+
+/// What a server claims, as the page on the wire format has it; with a cookie of zeros.
+fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
+    let mut claim = b"unisono: I serve".to_vec();
+    claim.extend_from_slice(&port.0.to_be_bytes());
+    for word in [nonce, client.0, server.0, 0, 0] {
+        claim.extend_from_slice(&word.to_be_bytes());
+    }
+    claim.push(0);
+    claim
+}
+
+fn nonce_of(frame: Frame) -> Option<u64> {
+    match frame {
+        Frame::LocatePort { nonce, .. } => Some(nonce),
+        _ => None,
+    }
+}

@@ -1,0 +1,172 @@
+//! Servers that have enough to do, or have had enough.
+
+use crate::world::*;
+use bytes::Bytes;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+
+fn server(queue_max: u16) -> (World, Port) {
+    let mut world = World::new();
+    let now = world.now;
+    let options = ServeOptions { queue_max, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    (world, port)
+}
+
+#[test]
+fn a_server_never_has_more_than_it_takes_and_everybody_is_served_in_the_end() {
+    let (mut world, port) = server(4);
+    let mut calls = Vec::new();
+    for host in 10..20 {
+        world.start(host);
+        for _ in 0..5 {
+            calls.push((host, world.call(host, port, b"hello", 30 * SECONDS)));
+        }
+    }
+    let mut served = 0;
+    while calls.iter().any(|(host, call)| world.outcome(*host, *call).is_none()) {
+        world.run(MS * 5);
+        assert!(world.host(1).endpoint.account().pending <= 4);
+        if let Some(request) = world.take(1) {
+            served += 1;
+            world.reply(1, request.id, b"done").unwrap();
+        }
+    }
+    assert_eq!(served, 50);
+    assert!(calls.iter().all(|(host, call)| world.outcome(*host, *call).unwrap().is_ok()));
+}
+
+#[test]
+fn what_the_application_has_counts_until_it_answers() {
+    let (mut world, port) = server(2);
+    world.start(2);
+    let calls: Vec<_> = (0..4).map(|_| world.call(2, port, b"hello", 300 * MS)).collect();
+    world.run(MS * 100);
+    let (first, second) = (world.take(1).unwrap(), world.take(1).unwrap());
+    world.run(SECONDS);
+    assert_eq!(world.take(1), None);
+    let outcomes: Vec<_> = calls.iter().map(|call| world.outcome(2, *call).unwrap()).collect();
+    assert_eq!(outcomes[..2], [Err(CallFailure::Unknown), Err(CallFailure::Unknown)]);
+    assert_eq!(outcomes[2..], [Err(CallFailure::Busy), Err(CallFailure::Busy)]);
+    // Nobody waits any longer; the places are free only when the application says that it is done.
+    let call = world.call(2, port, b"more", 200 * MS);
+    assert_eq!(world.wait(2, call).1, Err(CallFailure::Busy));
+    assert_eq!(world.reply(1, first.id, b"late"), Ok(()), "this slot was not used again");
+    assert_eq!(world.reply(1, second.id, b"late"), Err(AnswerError::Over));
+    let call = world.call(2, port, b"more", SECONDS);
+    world.run(MS * 300);
+    let request = world.take(1).unwrap();
+    world.reply(1, request.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+#[test]
+fn a_request_that_waited_too_long_is_not_executed() {
+    let (mut world, port) = server(10);
+    world.start(2);
+    let call = world.call(2, port, b"hello", 50 * MS);
+    // Its client cannot say that it gave up.
+    world.run(MS);
+    world.fate = Box::new(|_, _, _, _| vec![]);
+    world.run(MS * 100);
+    assert_eq!(world.outcome(2, call), Some(Err(CallFailure::Unknown)));
+    assert_eq!(world.take(1), None);
+    assert_eq!(world.host(1).endpoint.counters().rejected, 1);
+    assert_eq!(world.host(1).endpoint.account().pending, 0);
+}
+
+#[test]
+fn a_cancelled_request_is_not_executed_and_has_no_outcome() {
+    let (mut world, port) = server(10);
+    world.start(2);
+    let call = world.call(2, port, b"hello", 5 * SECONDS);
+    world.run(MS);
+    let now = world.now;
+    world.host(2).endpoint.cancel(now, call);
+    world.drain(2);
+    world.run(MS);
+    assert_eq!(world.take(1), None);
+    world.run(10 * SECONDS);
+    assert_eq!(world.outcome(2, call), None);
+    assert_eq!(world.host(2).endpoint.account().calls, 0);
+    // A slot that was given up is used again.
+    let call = world.call(2, port, b"next", SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.reply(1, request.id, b"yes").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "yes");
+    assert_eq!(world.host(1).endpoint.account().slots, 1);
+}
+
+#[test]
+fn a_withdrawn_service_sends_what_waits_elsewhere_and_answers_what_it_has() {
+    let (mut world, port) = server(10);
+    world.start(2);
+    let in_hand = world.call(2, port, b"in hand", 5 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    let waits = world.call(2, port, b"waits", 5 * SECONDS);
+    world.run(MS);
+    world.start_echo(3, PRIVATE);
+    let now = world.now;
+    world.host(1).endpoint.withdraw(now, port);
+    world.drain(1);
+    world.reply(1, request.id, b"still").unwrap();
+    assert_eq!(world.wait(2, in_hand).1.unwrap(), "still");
+    assert_eq!(world.wait(2, waits).1.unwrap(), "waits");
+    assert_eq!(world.host(3).requests.len(), 1);
+    assert_eq!(world.host(1).endpoint.account().pending, 0);
+}
+
+#[test]
+fn when_all_withdraw_the_call_has_failed_and_did_not_happen() {
+    let (mut world, port) = server(10);
+    world.start(2);
+    let call = world.call(2, port, b"waits", 5 * SECONDS);
+    world.run(MS);
+    let now = world.now;
+    world.host(1).endpoint.withdraw(now, port);
+    world.drain(1);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome, Err(CallFailure::Failed));
+    assert!(took <= CallSettings::default().locate + MS, "{took:?}");
+    assert_eq!(world.host(1).endpoint.poll_request(now), None);
+}
+
+#[test]
+fn an_application_may_say_no() {
+    let (mut world, port) = server(10);
+    world.start(2);
+    let call = world.call(2, port, b"please", 5 * SECONDS);
+    world.run(MS);
+    let (request, now) = (world.take(1).unwrap(), world.now);
+    world.host(1).endpoint.refuse(now, request.id, Bytes::from_static(b"no")).unwrap();
+    world.drain(1);
+    assert_eq!(world.wait(2, call).1, Err(CallFailure::Refused(Bytes::from_static(b"no"))));
+}
+
+#[test]
+fn calls_are_bounded_and_what_is_too_large_is_refused() {
+    let (mut world, port) = server(10);
+    let now = world.now;
+    let endpoint = &mut world.start(2).endpoint;
+    let large = Bytes::from(vec![0; CALL_BYTES_MAX + 1]);
+    let refused = endpoint.call(now, port, large.clone(), SECONDS);
+    assert_eq!(refused, Err(CallError::TooLarge { bytes: CALL_BYTES_MAX + 1, max: CALL_BYTES_MAX }));
+    for _ in 0..1 << 16 {
+        endpoint.call(now, port, Bytes::new(), SECONDS).unwrap();
+    }
+    assert_eq!(endpoint.call(now, port, Bytes::new(), SECONDS), Err(CallError::TooMany));
+    world.drain(2);
+    world.run(MS);
+    let (request, now) = (world.take(1).unwrap(), world.now);
+    let refused = world.host(1).endpoint.reply(now, request.id, large);
+    assert!(matches!(refused, Err(AnswerError::TooLarge { .. })));
+    assert_eq!(world.reply(1, request.id, b"small"), Ok(()));
+    world.run(2 * SECONDS);
+    assert_eq!(world.host(2).outcomes.len(), 1 << 16, "every call ends");
+}
