@@ -230,6 +230,30 @@ impl Endpoint {
         self.server.poll_request_for(now, &mut self.common, port)
     }
 
+    /// Requests for this port that wait to be taken; some of them may be out of date.
+    #[must_use]
+    pub fn requests_waiting(&self, port: Port) -> usize {
+        self.server.requests_waiting(port)
+    }
+
+    /// Requests for this port that the application has and has not answered.
+    #[must_use]
+    pub fn requests_in_hand(&self, port: Port) -> usize {
+        self.server.requests_in_hand(port)
+    }
+
+    /// Replies given since then that are not known to have arrived.
+    #[must_use]
+    pub fn replies_kept_since(&self, since: Time) -> usize {
+        self.server.replies_kept_since(since)
+    }
+
+    /// No call is under way, no request taken or waiting, and no reply kept for a client that may still ask for it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.client.calls.len() == 0 && self.server.is_idle()
+    }
+
     /// Answers a request.
     ///
     /// # Errors

@@ -51,6 +51,10 @@ impl<T> Slab<T> {
         self.values.len() - self.free.len()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().flatten()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.values.iter_mut().flatten()
     }

@@ -2,6 +2,7 @@
 
 use crate::world::*;
 use std::time::Duration;
+use unisono_core::Time;
 use unisono_core::rpc::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -34,4 +35,33 @@ fn nobody_is_found_where_nobody_serves() {
     assert_eq!(took, CallSettings::default().locate);
     let call = world.call(2, port, b"hello", MS * 100);
     assert_eq!(world.wait(2, call), (MS * 100, Err(CallFailure::NotFound)));
+}
+
+#[test]
+fn an_endpoint_tells_what_waits_and_what_is_owed() {
+    let mut world = World::new();
+    let now = world.now;
+    world.start(1);
+    world.start(2);
+    let port = world.host(1).endpoint.serve(now, PRIVATE, ServeOptions::default()).unwrap();
+    let owed = |world: &mut World| {
+        let server = &world.host(1).endpoint;
+        let kept = server.replies_kept_since(Time::ZERO);
+        (server.requests_waiting(port), server.requests_in_hand(port), kept, server.is_idle())
+    };
+    assert_eq!(owed(&mut world), (0, 0, 0, true));
+    let call = world.call(2, port, b"hello", Duration::from_secs(5));
+    assert!(!world.host(2).endpoint.is_idle());
+    world.run(MS * 10);
+    assert_eq!(owed(&mut world), (1, 0, 0, false));
+    let request = world.take(1).unwrap();
+    assert_eq!(owed(&mut world), (0, 1, 0, false));
+    world.reply(1, request.id, b"there").unwrap();
+    assert_eq!(owed(&mut world), (0, 0, 1, false));
+    let later = world.now + MS;
+    assert_eq!(world.host(1).endpoint.replies_kept_since(later), 0);
+    world.wait(2, call).1.unwrap();
+    assert!(world.host(2).endpoint.is_idle());
+    world.run(Duration::from_secs(1));
+    assert_eq!(owed(&mut world), (0, 0, 0, true));
 }

@@ -190,6 +190,25 @@ impl Server {
         }
     }
 
+    // --- how much there is ---
+
+    pub(super) fn requests_waiting(&self, port: Port) -> usize {
+        self.services.get(&port).map_or(0, |service| service.queue.len())
+    }
+
+    pub(super) fn requests_in_hand(&self, port: Port) -> usize {
+        self.in_hand.iter().filter(|held| held.port == port).count()
+    }
+
+    pub(super) fn replies_kept_since(&self, since: Time) -> usize {
+        let slots = self.sessions.values().flat_map(|session| &session.slots);
+        slots.filter(|slot| matches!(&slot.state, State::Replied(kept) if kept.since >= since)).count()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.room.pending == 0 && self.in_hand.len() == 0 && self.replies_kept_since(Time::ZERO) == 0
+    }
+
     // --- answers ---
 
     pub(super) fn reply(
