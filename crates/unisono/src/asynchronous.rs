@@ -88,7 +88,8 @@ impl AsyncGroup {
             let known = resolve(&seeds).await;
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
-            let group = AsyncGroup { owner: Arc::new(Owner { shared: Arc::new(shared), waits: false }) };
+            let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
+            let group = AsyncGroup { owner: Arc::new(owner) };
             match poll_fn(|context| group.shared().poll(context, |member, _| commands::enter(member))).await {
                 Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
                 entered => return entered.map(|()| group),

@@ -82,6 +82,14 @@ pub enum OpenError {
         /// The address.
         address: SocketAddr,
     },
+    /// This process makes calls from this address under another key, or asks other seeds.
+    #[error(
+        "this process makes calls from {address} with another key or other seeds: give the second one another port"
+    )]
+    OtherCalls {
+        /// The address.
+        address: SocketAddr,
+    },
     /// Nobody answered, and somebody speaks of a group of this name in a way that this process cannot open.
     #[error("{}", other_key(*address))]
     OtherKey {

@@ -80,7 +80,8 @@ impl Group {
             let known = seeds.resolve();
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
-            let group = Group { owner: Arc::new(Owner { shared: Arc::new(shared), waits: true }) };
+            let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
+            let group = Group { owner: Arc::new(owner) };
             match group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(())) {
                 Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
                 entered => return entered.map(|()| group),
@@ -88,8 +89,13 @@ impl Group {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
+    }
+
+    /// What it was opened with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.owner.options
     }
 
     /// Sends a message to all members, this one included, and blocks until it has its place in the order and

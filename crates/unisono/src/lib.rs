@@ -120,6 +120,11 @@
 //!
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
+//! # Calls
+//!
+//! [`rpc`] has calls: a process outside of the group, or a member, asks a service and waits for its answer, which may come
+//! from one process or from a whole group.
+//!
 //! # Looking
 //!
 //! [`Group::info`] is the member's own account: the view and its rank in it, who orders, the next place to be
@@ -138,6 +143,7 @@ mod opening;
 mod options;
 mod outside;
 mod reach;
+pub mod rpc;
 mod sealed;
 mod ticket;
 

@@ -81,6 +81,8 @@ pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
+    /// What it was opened with.
+    pub(crate) options: Options,
     /// Whether dropping it may block.
     pub(crate) waits: bool,
 }

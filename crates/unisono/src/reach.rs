@@ -139,6 +139,11 @@ impl Seeds {
         seeds
     }
 
+    /// The same ones are asked.
+    pub(crate) fn is_like(&self, other: &Seeds) -> bool {
+        (&self.fixed, &self.names) == (&other.fixed, &other.names)
+    }
+
     /// Nobody to ask: the group is looked for by multicast.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.names.is_empty()

@@ -224,6 +224,7 @@ impl Occupant for Membership {
     fn of(slot: &mut Slot) -> Option<&mut Membership> {
         match slot {
             Slot::Membership(membership) => Some(membership),
+            Slot::Calls(_) => None,
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `state` | everything behind the lock |
 //! | `slot` | what it holds: the core's state, and who waits for what |
 //! | `membership` | the member of a group in a slot |
+//! | `calls` | the calls in a slot: those under way, and services |
 //! | `outcomes` | what becomes of messages under way |
 //! | `outbox` | what is sent, in runs |
 //! | `seat`, `turn` | what is received, and by whom |
@@ -22,6 +23,7 @@
 //! | `background` | the thread that sits when nobody else does |
 
 mod background;
+mod calls;
 mod membership;
 mod outbox;
 mod outcomes;
@@ -31,6 +33,7 @@ mod slot;
 mod state;
 mod turn;
 
+pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use membership::{Interest, Membership};
 
 use crate::error::OpenError;
@@ -76,6 +79,8 @@ pub(crate) enum Attempt<T, I = Interest> {
     Done(T),
     /// That is it, and what it gave the core may wait for more to go along.
     Gathered(T),
+    /// That is it, and what it gave the core waits for more until the slot's own time.
+    Kept(T),
     /// That is it, and the core was given nothing: what follows from having taken it may wait a moment.
     Taken(T),
     /// The core was given something, and it is to be tried again at once.
@@ -108,8 +113,7 @@ impl Engine {
         spin: Duration,
         make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
-        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-        engines.retain(|engine| engine.strong_count() > 0);
+        let mut engines = engines();
         for engine in engines.iter().filter_map(Weak::upgrade) {
             if engine.place != place {
                 continue;
@@ -170,7 +174,7 @@ impl Engine {
         let address = multicast_address(way.tag);
         let listens = match self.place.interface {
             Some(interface) => state.listen(address, interface),
-            None => Err(io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")),
+            None => Err(no_multicast()),
         };
         let multicast = match listens {
             Ok(()) => Some(address.into()),
@@ -204,7 +208,7 @@ impl Engine {
 
     /// Releases the lock and wakes who has to be woken.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        let wakes = std::mem::take(&mut state.wakes);
+        let wakes = state.take_wakes();
         if !wakes.is_empty() {
             state.turn.tasks_woken();
         }
@@ -313,13 +317,20 @@ impl Engine {
                     }
                 }
                 Attempt::Given => state.touch(index),
+                Attempt::Kept(done) => {
+                    state.arm(index);
+                    if state.calls() {
+                        self.ring(state);
+                    }
+                    return Ok(done);
+                }
                 Attempt::Gathered(done) => {
                     state.touch(index);
                     return Ok(done);
                 }
                 Attempt::Taken(done) => {
                     let soon = (leaves || state.turn.is_vacant()) && !state.turn.claimed();
-                    if state.touch_if_unserved(index) && !soon {
+                    if state.touch_if_it_follows_up(index) && !soon {
                         self.settle(state, now);
                     }
                     return Ok(done);
@@ -414,6 +425,11 @@ impl<O: Occupant> Shared<O> {
         result
     }
 
+    /// The time by the engine's clock.
+    pub(crate) fn now(&self) -> Time {
+        self.engine.now()
+    }
+
     fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
@@ -441,6 +457,17 @@ impl<O: Occupant> Drop for Shared<O> {
     fn drop(&mut self) {
         self.end(O::release);
     }
+}
+
+/// The engines that there are, for as long as nobody else adds one.
+fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    engines.retain(|engine| engine.strong_count() > 0);
+    engines
+}
+
+pub(crate) fn no_multicast() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")
 }
 
 fn socket_error(what: &'static str, source: io::Error) -> OpenError {

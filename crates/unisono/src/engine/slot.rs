@@ -1,5 +1,6 @@
 //! What an engine holds and serves for this process: one core's state, and who waits for what.
 
+use super::calls::Calls;
 use super::membership::Membership;
 use super::outbox::Outbox;
 use bytes::BytesMut;
@@ -11,6 +12,8 @@ use unisono_core::Time;
 pub(crate) enum Slot {
     /// A member of a group.
     Membership(Box<Membership>),
+    /// The calls of this process.
+    Calls(Box<Calls>),
 }
 
 /// What a slot may hold, as those see it who have a handle to it.
@@ -33,12 +36,15 @@ impl Slot {
         match (self, by_multicast) {
             (Slot::Membership(member), true) => member.group.handle_multicast(now, from, datagram),
             (Slot::Membership(member), false) => member.group.handle_datagram(now, from, datagram),
+            (Slot::Calls(calls), true) => calls.endpoint.handle_multicast(now, from, datagram),
+            (Slot::Calls(calls), false) => calls.endpoint.handle_datagram(now, from, datagram),
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         match self {
             Slot::Membership(member) => member.group.handle_timeout(now),
+            Slot::Calls(calls) => calls.endpoint.handle_timeout(now),
         }
     }
 
@@ -46,6 +52,7 @@ impl Slot {
     pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
         match self {
             Slot::Membership(member) => member.serve(now, outbox, wakes),
+            Slot::Calls(calls) => calls.serve(now, outbox, wakes),
         }
     }
 
@@ -53,20 +60,52 @@ impl Slot {
     pub(crate) fn deadline(&self) -> Time {
         match self {
             Slot::Membership(member) => member.deadline(),
+            Slot::Calls(calls) => calls.deadline(),
         }
     }
 
-    /// What was taken from it or passed over is a reason to serve it.
+    /// What was taken from it is a reason to serve it.
+    pub(crate) fn follows_up(&self) -> bool {
+        match self {
+            Slot::Membership(member) => member.group.events_matter(),
+            Slot::Calls(_) => false,
+        }
+    }
+
+    /// That there was nothing to take is a reason to serve it.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
             Slot::Membership(member) => member.group.events_matter(),
+            Slot::Calls(calls) => calls.is_unserved(),
         }
+    }
+
+    /// There is something that more than one may take, and somebody waits for it.
+    pub(crate) fn is_asked(&self) -> bool {
+        match self {
+            Slot::Membership(_) => false,
+            Slot::Calls(calls) => calls.is_asked(),
+        }
+    }
+
+    /// Wakes those who wait for what is still there.
+    pub(crate) fn wake_askers(&mut self, wakes: &mut Vec<Waker>) {
+        match self {
+            Slot::Membership(_) => {}
+            Slot::Calls(calls) => calls.wake_servers(wakes),
+        }
+    }
+
+    /// It takes datagrams that it sent itself.
+    pub(crate) fn talks_to_itself(&self) -> bool {
+        matches!(self, Slot::Calls(_))
     }
 
     /// It has nothing to do with anybody elsewhere any more.
     pub(crate) fn is_out(&self) -> bool {
         match self {
             Slot::Membership(member) => member.is_out(),
+            Slot::Calls(calls) => calls.is_out(),
         }
     }
 
@@ -74,6 +113,7 @@ impl Slot {
     pub(crate) fn is_finished(&self) -> bool {
         match self {
             Slot::Membership(member) => member.is_finished(),
+            Slot::Calls(calls) => calls.is_out(),
         }
     }
 
@@ -81,6 +121,8 @@ impl Slot {
     pub(crate) fn fall_silent(&mut self) -> Option<SocketAddr> {
         match self {
             Slot::Membership(member) => member.reach.multicast.take(),
+            // Each service has seen to its own.
+            Slot::Calls(_) => None,
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct State {
     /// Never later than the deadline of the slot; found out when it is over.
     timers: BTreeSet<(Time, usize)>,
     dirty: Vec<usize>,
+    /// Slots that have something for whoever comes first.
+    asked: Vec<usize>,
     outbox: Outbox,
     own_address: SocketAddr,
     listeners: BTreeMap<Ipv4Addr, Listener>,
@@ -61,6 +63,7 @@ impl State {
             by_tag: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
+            asked: Vec::new(),
             own_address: unicast.address(),
             outbox: Outbox::new(unicast),
             listeners: BTreeMap::new(),
@@ -74,6 +77,11 @@ impl State {
 
     pub(crate) fn has(&self, tag: GroupTag) -> bool {
         self.by_tag.contains_key(&tag)
+    }
+
+    /// Where the one is who is told of datagrams with this tag.
+    pub(crate) fn find(&self, tag: GroupTag) -> Option<usize> {
+        self.by_tag.get(&tag).copied()
     }
 
     /// Nobody, not even a member on its way out.
@@ -105,7 +113,8 @@ impl State {
         Ok(())
     }
 
-    fn hush(&mut self, address: Option<SocketAddr>) {
+    /// Listens to the address for one user less.
+    pub(crate) fn hush(&mut self, address: Option<SocketAddr>) {
         let Some(SocketAddr::V4(address)) = address else { return };
         let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
         listener.users -= 1;
@@ -136,13 +145,22 @@ impl State {
             .unwrap_or_else(|| unreachable!("a handle keeps its slot"))
     }
 
-    /// What was taken from the slot, or passed over, may be a reason to serve it. Returns whether it is.
+    /// What was taken from the slot may be a reason to serve it. Returns whether it is.
+    pub(crate) fn touch_if_it_follows_up(&mut self, index: usize) -> bool {
+        self.touch_if(index, Slot::follows_up)
+    }
+
+    /// That there was nothing to take from the slot may be a reason to serve it. Returns whether it is.
     pub(crate) fn touch_if_unserved(&mut self, index: usize) -> bool {
-        let unserved = self.slots[index].as_ref().is_some_and(|entry| entry.slot.is_unserved());
-        if unserved {
+        self.touch_if(index, Slot::is_unserved)
+    }
+
+    fn touch_if(&mut self, index: usize, so: impl Fn(&Slot) -> bool) -> bool {
+        let is_so = self.slots[index].as_ref().is_some_and(|entry| so(&entry.slot));
+        if is_so {
             self.touch(index);
         }
-        unserved
+        is_so
     }
 
     /// Its core was given something: it has to be served.
@@ -168,13 +186,12 @@ impl State {
             else {
                 continue;
             };
-            if from == self.own_address {
-                continue;
-            }
-            if let Some(entry) = &mut self.slots[index] {
+            if let Some(entry) = &mut self.slots[index]
+                && (from != self.own_address || entry.slot.talks_to_itself())
+            {
                 entry.slot.handle(now, from, by_multicast, datagram);
+                self.touch(index);
             }
-            self.touch(index);
         }
     }
 
@@ -200,14 +217,27 @@ impl State {
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
                 entry.slot.serve(now, &mut self.outbox, &mut self.wakes);
+                if entry.slot.is_asked() {
+                    self.asked.push(index);
+                }
             }
             self.arm(index);
             self.retire(index);
         }
     }
 
+    /// Whom to wake, now that whoever was awake has taken what it wanted.
+    pub(crate) fn take_wakes(&mut self) -> Vec<Waker> {
+        while let Some(index) = self.asked.pop() {
+            if let Some(entry) = &mut self.slots[index] {
+                entry.slot.wake_askers(&mut self.wakes);
+            }
+        }
+        std::mem::take(&mut self.wakes)
+    }
+
     /// Sets the slot's timer if it has to run earlier than it is set.
-    fn arm(&mut self, index: usize) {
+    pub(crate) fn arm(&mut self, index: usize) {
         if let Some(entry) = &mut self.slots[index] {
             let deadline = entry.slot.deadline();
             if deadline < entry.armed {

@@ -1,0 +1,428 @@
+//! The calls of an engine's users, in a slot: the core's endpoint, and who waits for what.
+//!
+//! What a user gives the core goes at once, unless the same user will be back in a moment: whoever begins a call while
+//! outcomes of others lie ready, or answers while other requests wait, does so in a row. Then it waits for the rest, so
+//! that all of it shares datagrams; but for [`GATHER_MAX`] at most.
+
+use super::outbox::{Outbox, Source};
+use super::park::WaitList;
+use super::slot::{Occupant, Slot};
+use super::state::State;
+use super::{Engine, Shared, background, engines, no_multicast, socket_error};
+use crate::error::OpenError;
+use crate::key::Key;
+use crate::reach::{Place, Seeds, multicast_address};
+use crate::rpc::ServiceError;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::{Arc, MutexGuard, Weak};
+use std::task::Waker;
+use std::time::Duration;
+use unisono_core::rpc::{
+    CALLS_TAG, CallDestination, CallError, CallFailure, CallNumber, Endpoint, PrivatePort as CorePrivatePort,
+    ServeOptions,
+};
+use unisono_core::{ConfigError, Port, Time};
+
+/// How long what was given to the core waits for more to go along.
+const GATHER_MAX: Duration = Duration::from_micros(100);
+/// So many calls or answers go at once.
+const GATHERED_MAX: usize = 64;
+/// How long an endpoint that nobody uses any more stays, for what others may still ask it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Something a thread or a task can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallInterest {
+    /// The outcome of this call.
+    Outcome(CallNumber),
+    /// A request for this port, or the end of them.
+    Request(Port),
+    /// An answer less that somebody may ask for.
+    Answers,
+}
+
+/// See the module.
+pub(crate) struct Calls {
+    pub(crate) endpoint: Endpoint,
+    access: Access,
+    calls: HashMap<CallNumber, Pending>,
+    /// Outcomes that nobody has taken yet.
+    untaken: usize,
+    served: BTreeMap<Port, Served>,
+    answers: WaitList,
+    /// What was given to the core and waits for more, and until when.
+    gathered: usize,
+    gathered_until: Time,
+    handles: usize,
+    /// When it ends at the latest, once there are no handles.
+    out_by: Time,
+    out: bool,
+}
+
+/// Who shares an endpoint: those who reach the same others.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) key: Option<Key>,
+    pub(crate) seeds: Seeds,
+}
+
+impl Access {
+    /// Whether both reach the same others.
+    pub(crate) fn is_like(&self, other: &Access) -> bool {
+        self.key.as_ref().map(Key::bytes) == other.key.as_ref().map(Key::bytes)
+            && self.seeds.is_like(&other.seeds)
+    }
+}
+
+/// A call whose outcome somebody may ask for.
+#[derive(Debug, Default)]
+struct Pending {
+    outcome: Option<Result<Bytes, CallFailure>>,
+    waker: Option<Waker>,
+}
+
+/// A port that is served here.
+#[derive(Debug)]
+struct Served {
+    multicast: Option<SocketAddr>,
+    /// Requests are waited for.
+    waiters: WaitList,
+    withdrawn: bool,
+}
+
+impl Calls {
+    pub(crate) fn new(endpoint: Endpoint, access: Access) -> Calls {
+        Calls {
+            endpoint,
+            access,
+            calls: HashMap::new(),
+            untaken: 0,
+            served: BTreeMap::new(),
+            answers: WaitList::default(),
+            gathered: 0,
+            gathered_until: Time::NEVER,
+            handles: 0,
+            out_by: Time::NEVER,
+            out: false,
+        }
+    }
+
+    /// Begins a call. Somebody has to ask for its outcome, or to cancel it.
+    pub(crate) fn call(
+        &mut self,
+        now: Time,
+        port: Port,
+        request: Bytes,
+        deadline: Duration,
+    ) -> Result<CallNumber, CallError> {
+        let number = self.endpoint.call(now, port, request, deadline)?;
+        self.calls.insert(number, Pending::default());
+        Ok(number)
+    }
+
+    /// The outcome of a call, once it is known; from then on nobody may ask again.
+    pub(crate) fn outcome(&mut self, number: CallNumber) -> Option<Result<Bytes, CallFailure>> {
+        let outcome = self.calls.get_mut(&number)?.outcome.take()?;
+        self.calls.remove(&number);
+        self.untaken -= 1;
+        Some(outcome)
+    }
+
+    /// Nobody will ask for the outcome of this call.
+    pub(crate) fn cancel(&mut self, now: Time, number: CallNumber) {
+        match self.calls.remove(&number) {
+            Some(Pending { outcome: Some(_), .. }) => self.untaken -= 1,
+            Some(Pending { outcome: None, .. }) => self.endpoint.cancel(now, number),
+            None => {}
+        }
+    }
+
+    /// Whether what was just given may wait for more: its user will be back in a moment. If so, notes it.
+    pub(crate) fn gathers(&mut self, now: Time, returns_soon: bool) -> bool {
+        if !returns_soon || self.gathered >= GATHERED_MAX {
+            return false;
+        }
+        if self.gathered == 0 {
+            self.gathered_until = now + GATHER_MAX;
+        }
+        self.gathered += 1;
+        true
+    }
+
+    /// Outcomes lie ready.
+    pub(crate) fn has_outcomes(&self) -> bool {
+        self.untaken > 0
+    }
+
+    /// Takes no more requests for the port. Returns the multicast address at which it is not reached any more.
+    fn withdraw(&mut self, now: Time, port: Port) -> Option<SocketAddr> {
+        let served = self.served.get_mut(&port).filter(|served| !served.withdrawn)?;
+        served.withdrawn = true;
+        self.endpoint.withdraw(now, port);
+        served.multicast.take()
+    }
+
+    /// The port takes no more requests.
+    pub(crate) fn is_withdrawn(&self, port: Port) -> bool {
+        self.served.get(&port).is_none_or(|served| served.withdrawn)
+    }
+
+    /// Sends what there is to send, and finds out who need not wait any longer.
+    pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
+        (self.gathered, self.gathered_until) = (0, Time::NEVER);
+        outbox.drain(self, now);
+        while let Some((number, outcome)) = self.endpoint.poll_outcome() {
+            if let Some(pending) = self.calls.get_mut(&number) {
+                pending.outcome = Some(outcome);
+                self.untaken += 1;
+                wakes.extend(pending.waker.take());
+            }
+        }
+        self.answers.wake(wakes);
+        self.out = self.handles == 0 && (self.out_by <= now || self.endpoint.is_idle());
+    }
+
+    /// Somebody waits for requests that are there.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.served.iter().any(|(port, served)| {
+            !served.waiters.is_empty() && (served.withdrawn || self.endpoint.requests_waiting(*port) > 0)
+        })
+    }
+
+    /// Wakes those who wait for requests that nobody else has taken meanwhile.
+    pub(crate) fn wake_servers(&mut self, wakes: &mut Vec<Waker>) {
+        for (port, served) in &mut self.served {
+            if served.withdrawn || self.endpoint.requests_waiting(*port) > 0 {
+                served.waiters.wake(wakes);
+            }
+        }
+    }
+
+    /// What was given waits although nobody will come back for more.
+    pub(crate) fn is_unserved(&self) -> bool {
+        self.gathered > 0 && self.untaken == 0
+    }
+
+    /// When it has to be looked at again.
+    pub(crate) fn deadline(&self) -> Time {
+        if self.out {
+            return Time::NEVER;
+        }
+        let core = self.endpoint.poll_timeout().map_or(Time::NEVER, |(time, _)| time);
+        core.min(self.gathered_until).min(self.out_by)
+    }
+
+    /// Nobody uses it any more, nor can be owed anything.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out
+    }
+}
+
+impl Occupant for Calls {
+    type Interest = CallInterest;
+
+    fn of(slot: &mut Slot) -> Option<&mut Calls> {
+        match slot {
+            Slot::Calls(calls) => Some(calls),
+            Slot::Membership(_) => None,
+        }
+    }
+
+    fn register(&mut self, interest: CallInterest, waker: &Waker) {
+        match interest {
+            CallInterest::Outcome(number) => {
+                if let Some(pending) = self.calls.get_mut(&number) {
+                    pending.waker.get_or_insert_with(|| waker.clone()).clone_from(waker);
+                }
+            }
+            CallInterest::Request(port) => {
+                if let Some(served) = self.served.get_mut(&port) {
+                    served.waiters.register(waker);
+                }
+            }
+            CallInterest::Answers => self.answers.register(waker),
+        }
+    }
+
+    fn release(&mut self, now: Time) {
+        self.handles -= 1;
+        if self.handles == 0 {
+            self.out_by = now + LINGER;
+        }
+    }
+}
+
+impl Source for Calls {
+    type Destination = CallDestination;
+
+    fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<CallDestination> {
+        self.endpoint.poll_transmit(now, datagram)
+    }
+
+    fn resolve(&self, destination: CallDestination, own: SocketAddr, addresses: &mut Vec<SocketAddr>) {
+        match destination {
+            CallDestination::Address(address) => addresses.push(address),
+            CallDestination::Rendezvous(port) => {
+                if self.access.seeds.is_empty() {
+                    addresses.push(multicast_address(port.tag()).into());
+                } else {
+                    addresses
+                        .extend(self.access.seeds.refresh().into_iter().filter(|address| *address != own));
+                }
+                // Nobody hears its own multicasts.
+                addresses.extend((!self.is_withdrawn(port)).then_some(own));
+            }
+        }
+    }
+}
+
+/// Which endpoint an engine is to have.
+pub(crate) struct Entrance {
+    pub(crate) access: Access,
+    pub(crate) spin: Duration,
+}
+
+impl Engine {
+    /// An endpoint at this place for those who reach the same others; `make` makes it if there is none yet.
+    pub(crate) fn call_from(
+        place: Place,
+        entrance: Entrance,
+        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+    ) -> Result<Shared<Calls>, OpenError> {
+        let mut engines = engines();
+        for engine in engines.iter().filter_map(Weak::upgrade).filter(|engine| engine.place == place) {
+            let mut state = engine.lock();
+            if state.closed {
+                continue;
+            }
+            let Some(index) = state.find(CALLS_TAG) else {
+                return engine.admit_calls(state, entrance, make);
+            };
+            if state.occupant::<Calls>(index).access.is_like(&entrance.access) {
+                return Ok(engine.share_calls(state, index, entrance.spin));
+            }
+            if place.bind.port() != 0 {
+                return Err(OpenError::OtherCalls { address: engine.address });
+            }
+        }
+        let engine = Arc::new(Engine::new(place)?);
+        let shared = engine.admit_calls(engine.lock(), entrance, make)?;
+        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
+        engines.push(Arc::downgrade(&engine));
+        Ok(shared)
+    }
+
+    fn admit_calls(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        entrance: Entrance,
+        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+    ) -> Result<Shared<Calls>, OpenError> {
+        let calls = Calls::new(make(self.now())?, entrance.access);
+        let index = state.insert(CALLS_TAG, Slot::Calls(Box::new(calls)));
+        Ok(self.share_calls(state, index, entrance.spin))
+    }
+
+    fn share_calls(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        index: usize,
+        spin: Duration,
+    ) -> Shared<Calls> {
+        state.occupant::<Calls>(index).handles += 1;
+        state.occupant::<Calls>(index).out_by = Time::NEVER;
+        self.finish(state, index, self.now());
+        Shared { engine: self.clone(), index, spin, occupant: PhantomData }
+    }
+}
+
+impl Shared {
+    /// An endpoint beside this member, at its address.
+    pub(crate) fn call_beside(
+        &self,
+        entrance: Entrance,
+        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+    ) -> Result<Shared<Calls>, OpenError> {
+        let mut state = self.engine.lock();
+        match state.find(CALLS_TAG) {
+            None => self.engine.admit_calls(state, entrance, make),
+            Some(index) if state.occupant::<Calls>(index).access.is_like(&entrance.access) => {
+                Ok(self.engine.share_calls(state, index, entrance.spin))
+            }
+            Some(_) => Err(OpenError::OtherCalls { address: self.engine.address }),
+        }
+    }
+}
+
+impl Shared<Calls> {
+    /// Nobody will ask for the outcome of this call.
+    pub(crate) fn cancel(&self, number: CallNumber) {
+        self.end(|calls, now| calls.cancel(now, number));
+    }
+
+    /// Another handle to the same.
+    pub(crate) fn another(&self) -> Shared<Calls> {
+        self.engine.share_calls(self.engine.lock(), self.index, self.spin)
+    }
+
+    /// Where it is reached.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.engine.address
+    }
+
+    /// Serves a port, and listens where clients look for it.
+    pub(crate) fn begin_service(
+        &self,
+        private: CorePrivatePort,
+        options: ServeOptions,
+    ) -> Result<Port, ServiceError> {
+        let engine = &*self.engine;
+        let now = engine.now();
+        let mut state = engine.lock();
+        let calls = state.occupant::<Calls>(self.index);
+        let needs_multicast = calls.access.seeds.is_empty();
+        let port = calls.endpoint.serve(now, private, options)?;
+        let address = multicast_address(port.tag());
+        let listens = match engine.place.interface {
+            Some(interface) => state.listen(address, interface),
+            None => Err(no_multicast()),
+        };
+        let multicast = match listens {
+            Ok(()) => Some(address.into()),
+            Err(source) if needs_multicast => {
+                state.occupant::<Calls>(self.index).endpoint.withdraw(now, port);
+                return Err(OpenError::NoMulticast { address: engine.address, source }.into());
+            }
+            Err(_) => None,
+        };
+        let served = Served { multicast, waiters: WaitList::default(), withdrawn: false };
+        state.occupant::<Calls>(self.index).served.insert(port, served);
+        engine.finish(state, self.index, now);
+        Ok(port)
+    }
+
+    /// Takes no more requests for the port.
+    pub(crate) fn withdraw(&self, port: Port) {
+        self.end_listening(port, false);
+    }
+
+    /// The last handle to the service is gone.
+    pub(crate) fn end_service(&self, port: Port) {
+        self.end_listening(port, true);
+    }
+
+    fn end_listening(&self, port: Port, forget: bool) {
+        let Some(mut state) = self.engine.lock_unless_broken() else { return };
+        let now = self.engine.now();
+        let calls = state.occupant::<Calls>(self.index);
+        let multicast = calls.withdraw(now, port);
+        if forget {
+            calls.served.remove(&port);
+        }
+        state.hush(multicast);
+        self.engine.finish(state, self.index, now);
+    }
+}

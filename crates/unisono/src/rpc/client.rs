@@ -1,0 +1,159 @@
+//! Calling: a client, and a call under way.
+
+use super::error::{CallFailure, NotSent};
+use super::port::Port;
+use super::{DEADLINE, opening};
+use crate::engine::{Attempt, CallInterest, Calls, Shared};
+use crate::error::OpenError;
+use crate::group::Group;
+use crate::options::Options;
+use bytes::Bytes;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use unisono_core::Time;
+use unisono_core::rpc::CallNumber;
+
+/// Calls services. Clones are the same client, for any number of threads and tasks; thousands of calls may be under way
+/// at once.
+///
+/// All clients and services of a process that have the same [`Options`] share one socket.
+///
+/// ```
+/// use unisono::Options;
+/// use unisono::rpc::{CallFailure, Client, Port};
+/// # use unisono::rpc::{PrivatePort, ServeOptions, Server};
+/// # let name = &format!("client-docs-{}", std::process::id());
+/// # let server = Server::new(&PrivatePort::from_name(name), ServeOptions::default(), &Options::default())?;
+/// # std::thread::spawn(move || server.serve(1, |request| request.payload().to_ascii_uppercase().into()));
+/// let client = Client::new(&Options::default())?;
+/// match client.call(Port::from_name(name), "hello") {
+///     Ok(reply) => assert_eq!(reply, "HELLO"),
+///     Err(CallFailure::Unknown) => println!("it may have happened, once"),
+///     Err(failure) => println!("it did not happen: {failure}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared<Calls>>,
+}
+
+impl Client {
+    /// A client that reaches whom these options reach. It sends nothing yet; if they name seeds, it looks those up, which
+    /// may take a while.
+    pub fn new(options: &Options) -> Result<Client, OpenError> {
+        Ok(Client { shared: Arc::new(opening::open(options)?) })
+    }
+
+    /// A client at the address of a member of a group, with the member's options.
+    pub fn beside(group: &Group) -> Result<Client, OpenError> {
+        Ok(Client { shared: Arc::new(opening::beside(group)?) })
+    }
+
+    pub(super) fn at(shared: Shared<Calls>) -> Client {
+        Client { shared: Arc::new(shared) }
+    }
+
+    /// Calls a service and blocks until it has answered, or for at most ten seconds ([`DEADLINE`]).
+    pub fn call(&self, port: Port, request: impl Into<Bytes>) -> Result<Bytes, CallFailure> {
+        self.call_within(port, request, DEADLINE)
+    }
+
+    /// Calls a service and blocks until it has answered, or until the deadline. A server does not begin with a request
+    /// that nobody waits for any longer.
+    pub fn call_within(
+        &self,
+        port: Port,
+        request: impl Into<Bytes>,
+        deadline: Duration,
+    ) -> Result<Bytes, CallFailure> {
+        self.start(port, request, deadline)?.wait()
+    }
+
+    /// Begins a call, to be waited for later, or awaited. Call another service meanwhile, or the same one a thousand
+    /// times.
+    pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
+        let request = request.into();
+        let begin = |calls: &mut Calls, now: Time| {
+            let returns_soon = calls.has_outcomes();
+            let begun = calls.call(now, port.0, request.clone(), deadline);
+            match begun.is_ok() && calls.gathers(now, returns_soon) {
+                true => Attempt::Kept(begun),
+                false => Attempt::Done(begun),
+            }
+        };
+        let begun = self.shared.block(Some(Duration::ZERO), begin).unwrap_or(Err(NotSent::TooMany));
+        Ok(Call { shared: self.shared.clone(), number: begun?, asked: false })
+    }
+
+    /// Where this client sends from.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address()
+    }
+}
+
+/// A call under way. Wait for its outcome with [`Call::wait`] or by awaiting it; dropping it cancels the call: nobody waits
+/// for an answer any more, and a server that has not begun with it does not.
+#[derive(Debug)]
+#[must_use = "a call that is dropped is cancelled"]
+pub struct Call {
+    shared: Arc<Shared<Calls>>,
+    number: CallNumber,
+    asked: bool,
+}
+
+impl Call {
+    /// The call's number among those of this client's life: a server sees the same in all attempts at the call.
+    pub fn number(&self) -> CallNumber {
+        self.number
+    }
+
+    /// Blocks until the outcome is known: by the call's deadline.
+    pub fn wait(mut self) -> Result<Bytes, CallFailure> {
+        let number = self.number;
+        let known = self.shared.block(None, |calls, _| outcome(calls, number));
+        self.asked = true;
+        known.unwrap_or(Err(CallFailure::Unknown))
+    }
+
+    /// The outcome, if it is known now; the call itself if not.
+    pub fn try_wait(mut self) -> Result<Result<Bytes, CallFailure>, Call> {
+        let number = self.number;
+        match self.shared.block(Some(Duration::ZERO), |calls, _| outcome(calls, number)) {
+            Some(known) => {
+                self.asked = true;
+                Ok(known)
+            }
+            None => Err(self),
+        }
+    }
+}
+
+fn outcome(calls: &mut Calls, number: CallNumber) -> Attempt<Result<Bytes, CallFailure>, CallInterest> {
+    match calls.outcome(number) {
+        Some(outcome) => Attempt::Taken(outcome.map_err(CallFailure::from)),
+        None => Attempt::Wait(CallInterest::Outcome(number)),
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Bytes, CallFailure>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let number = self.number;
+        let polled = self.shared.poll(context, |calls, _| outcome(calls, number));
+        self.asked |= polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.asked {
+            self.shared.cancel(self.number);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Open groups over closed ones: a service that is a whole group.
+//!
+//! Only members can send to a group. So that anybody can use what a group keeps, its members all serve one port: whoever
+//! receives a call sends it to the group, all do it in the order, and the one that received it answers. Which member a
+//! client reaches makes no difference, and when that one dies the client's library asks another one, under the same
+//! number, by which the members recognise a call that they have done before.
+//!
+//! | | |
+//! |---|---|
+//! | `replica` | a member's copy: what each event does to it |
+//! | `memory` | which calls were done, and what came of them |
+//! | `word` | what members say to each other |
+
+mod memory;
+mod replica;
+mod word;
+
+pub use memory::Outcome;
+
+use super::Port;
+use super::error::OpenGroupError;
+use super::port::PrivatePort;
+use super::server::{Answer, Request, ServeOptions, Server};
+use crate::error::Ended;
+use crate::group::Group;
+use crate::options::Options;
+use bytes::Bytes;
+use replica::{Applied, Replica};
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono_core::rpc::CallNumber;
+use unisono_core::{Event, GroupConfig, Member, SendError, Seqno, Uid};
+use word::{Command, Word};
+
+/// How long a founder that is alone does not serve yet: it may meet another one and give way.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How often requests are let go of whose clients do not wait any longer.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// How long the last handle waits for what was taken to be answered.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a replicated service does. Every member has a copy, which is the same at each place in the order: so what it does
+/// may depend on nothing but what it was asked and what it was before, on no clock, no randomness and nothing of its
+/// process.
+pub trait Service: Send + 'static {
+    /// Does what was asked, at this place in the order.
+    fn apply(&mut self, asked: &Asked<'_>) -> Outcome;
+
+    /// Everything, for a member that has nothing yet. At most 15 MiB.
+    fn snapshot(&self) -> Bytes;
+
+    /// Becomes what another member's copy was.
+    fn restore(&mut self, snapshot: &[u8]);
+
+    /// Answers in place of the member that received the call, which said this in [`Outcome::Pass`]. Changes nothing.
+    fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
+        let _ = me;
+        word.clone()
+    }
+}
+
+/// A call at its place in the order, where it takes effect.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// What is asked.
+    pub payload: &'a Bytes,
+    /// By which client.
+    pub client: Uid,
+    /// The number of its call.
+    pub call: CallNumber,
+    /// Where in the order.
+    pub seqno: Seqno,
+    /// The member that received it, unless that has died meanwhile.
+    pub received_by: Option<&'a Member>,
+}
+
+/// A member of a group that serves a port, all of whose members do, so that each call takes effect at all of them, once.
+///
+/// ```
+/// use unisono::rpc::{Asked, Client, OpenGroup, Outcome, PrivatePort, Service};
+/// use unisono::{Bytes, GroupConfig, Options};
+///
+/// /// A number to which clients add.
+/// struct Counter(i64);
+///
+/// impl Service for Counter {
+///     fn apply(&mut self, asked: &Asked) -> Outcome {
+///         match &asked.payload[..] {
+///             b"add" => self.0 += 1,
+///             b"get" => {}
+///             _ => return Outcome::Refuse("add or get".into()),
+///         }
+///         Outcome::Reply(self.0.to_string().into())
+///     }
+///
+///     fn snapshot(&self) -> Bytes {
+///         self.0.to_be_bytes().to_vec().into()
+///     }
+///
+///     fn restore(&mut self, snapshot: &[u8]) {
+///         self.0 = snapshot.try_into().map_or(0, i64::from_be_bytes);
+///     }
+/// }
+///
+/// # let name = &format!("open-docs-{}", std::process::id());
+/// // The same in three processes, and any two of them may be killed one after the other.
+/// let port = PrivatePort::from_name(name);
+/// let member = OpenGroup::open(name, &port, Counter(0), GroupConfig::default(), &Options::default())?;
+///
+/// let client = Client::new(&Options::default())?;
+/// assert_eq!(client.call(port.public(), "add")?, "1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct OpenGroup<S: Service> {
+    inner: Arc<Inner<S>>,
+    server: Server,
+}
+
+struct Inner<S> {
+    group: Group,
+    begun: Instant,
+    state: Mutex<State<S>>,
+    changed: Condvar,
+}
+
+struct State<S> {
+    replica: Replica<S>,
+    /// Requests that this member received and has not answered, by client and number.
+    pending: HashMap<(Uid, CallNumber), Vec<Request>>,
+    /// Founded the group, and has been alone.
+    alone_since: Option<Instant>,
+    ended: Option<Ended>,
+    conflict: bool,
+}
+
+impl<S: Service> OpenGroup<S> {
+    /// Joins the group of this name, or founds it if nobody answers, gets the state from the others, and serves the port.
+    /// Returns when it does. `service` is what a founder begins with.
+    pub fn open(
+        name: &str,
+        port: &PrivatePort,
+        service: S,
+        config: GroupConfig,
+        options: &Options,
+    ) -> Result<OpenGroup<S>, OpenGroupError> {
+        let group = Group::join_or_create(name, config, "", options)?;
+        let state = State {
+            replica: Replica::new(group.info().me, service),
+            pending: HashMap::new(),
+            alone_since: None,
+            ended: None,
+            conflict: false,
+        };
+        let inner = Arc::new(Inner {
+            group,
+            begun: Instant::now(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let (again, repeats) = mpsc::channel();
+        spawn("order", &inner, move |inner| inner.follow(&again))?;
+        inner.await_state()?;
+        let serve = ServeOptions { repeats: true, ..ServeOptions::default() };
+        let server = Server::beside(&inner.group, port, serve)?;
+        spawn("repeats", &inner, move |inner| inner.submit_again(&repeats))?;
+        let receiving = server.clone();
+        spawn("requests", &inner, move |inner| inner.receive(&receiving))?;
+        Ok(OpenGroup { inner, server })
+    }
+
+    /// What clients send to.
+    pub fn port(&self) -> Port {
+        self.server.port()
+    }
+
+    /// The member of the group. Its events are taken here.
+    pub fn group(&self) -> &Group {
+        &self.inner.group
+    }
+
+    /// Looks at this member's copy, which may be behind others.
+    pub fn look<T>(&self, at: impl FnOnce(&S) -> T) -> T {
+        at(self.inner.lock().replica.service())
+    }
+
+    /// Blocks until this member is out: closed by another thread, or excluded by the others. Then it may be opened anew.
+    pub fn wait(&self) -> Ended {
+        let mut state = self.inner.lock();
+        loop {
+            match state.ended {
+                Some(ended) => return ended,
+                None => state = self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Takes no more calls, answers those that were taken, for at most `timeout`, and leaves the group.
+    pub fn close(&self, timeout: Duration) {
+        // Whoever is not answered is told the truth by its own library.
+        let _ = self.server.drain(timeout);
+        let _ = self.inner.group.leave("");
+    }
+}
+
+impl<S: Service> Drop for OpenGroup<S> {
+    fn drop(&mut self) {
+        self.close(FAREWELL);
+    }
+}
+
+fn spawn<S: Service>(
+    name: &str,
+    inner: &Arc<Inner<S>>,
+    work: impl FnOnce(&Inner<S>) + Send + 'static,
+) -> Result<(), OpenGroupError> {
+    let inner = inner.clone();
+    let spawned = thread::Builder::new().name(format!("unisono-{name}")).spawn(move || work(&inner));
+    spawned.map(drop).map_err(OpenGroupError::Thread)
+}
+
+impl<S: Service> Inner<S> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks until this member has the state and will not give way to another founder.
+    fn await_state(&self) -> Result<(), OpenGroupError> {
+        let mut state = self.lock();
+        loop {
+            if let Some(ended) = state.ended {
+                return Err(OpenGroupError::Ended(ended));
+            }
+            if state.conflict {
+                return Err(OpenGroupError::Conflict);
+            }
+            let settled = state.alone_since.map(|since| since + SETTLE);
+            if state.replica.is_informed() && settled.is_none_or(|settled| settled <= Instant::now()) {
+                return Ok(());
+            }
+            let patience = settled.map_or(SETTLE, |at| at.saturating_duration_since(Instant::now()));
+            let (next, _) =
+                self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+        }
+    }
+
+    /// Follows the group's order until it ends.
+    fn follow(&self, again: &Sender<(Uid, CallNumber)>) {
+        let mut events = Vec::new();
+        let ended = loop {
+            match self.group.receive_many(&mut events) {
+                Ok(_) => events.drain(..).for_each(|event| self.take(event, again)),
+                Err(ended) => break ended,
+            }
+        };
+        self.end(ended);
+    }
+
+    /// Takes an event, and does what follows from it: answers what was received here, gives the state to newcomers, and
+    /// says again what a reset may have dropped.
+    fn take(&self, event: Event, again: &Sender<(Uid, CallNumber)>) {
+        let (entered, reset, conflict) = (
+            matches!(event, Event::Entered { .. }),
+            matches!(event, Event::Reset { .. }),
+            matches!(event, Event::Conflict { .. }),
+        );
+        let mut applied = Vec::new();
+        let mut state = self.lock();
+        state.replica.take(event, &mut applied);
+        state.conflict |= conflict;
+        match state.replica.members().len() {
+            1 if entered => state.alone_since = Some(Instant::now()),
+            1 => {}
+            _ => state.alone_since = None,
+        }
+        for newcomer in state.replica.newcomers() {
+            // Where there is no room now, another event comes.
+            if self.group.try_submit(state.replica.state_for(newcomer).write()).map(drop).is_ok() {
+                state.replica.note_told(newcomer);
+            }
+        }
+        if reset {
+            // Whoever hears them repeats them, for as long as this member is in.
+            state.pending.keys().for_each(|call| again.send(*call).unwrap_or(()));
+        }
+        let answers: Vec<_> =
+            applied.into_iter().flat_map(|applied| state.answers(applied, &self.group)).collect();
+        drop(state);
+        self.changed.notify_all();
+        answers.into_iter().for_each(|(request, answer)| request.answer(answer));
+    }
+
+    /// The group's order has ended for this member. Whoever still waits for it is to ask another one: the others know
+    /// what was done.
+    fn end(&self, ended: Ended) {
+        let mut state = self.lock();
+        state.ended = Some(ended);
+        let others = state.others(self.group.info().me);
+        let left: Vec<Request> = state.pending.drain().flat_map(|(_, requests)| requests).collect();
+        drop(state);
+        self.changed.notify_all();
+        for (number, request) in left.into_iter().enumerate() {
+            if let Some(other) = others.get(number % others.len().max(1)) {
+                // Its client waits no longer, or finds another way.
+                let _ = request.forward(other);
+            }
+        }
+    }
+
+    /// Takes requests, and gives them to the group, until there are no more.
+    fn receive(&self, server: &Server) {
+        let mut tidied = Instant::now();
+        while let Ok(request) = server.get_request_timeout(TIDY_EVERY) {
+            if let Some(request) = request {
+                let call = (request.client(), request.call());
+                let mut state = self.lock();
+                if state.ended.is_some() {
+                    // Nobody here does anything with it any more.
+                    let other = state.others(self.group.info().me).first().cloned();
+                    drop(state);
+                    let _ = other.map(|other| request.forward(&other));
+                    continue;
+                }
+                state.pending.entry(call).or_default().push(request);
+                drop(state);
+                self.submit(call);
+            }
+            if tidied.elapsed() >= TIDY_EVERY {
+                tidied = Instant::now();
+                self.lock().drop_expired();
+            }
+        }
+    }
+
+    fn submit_again(&self, calls: &Receiver<(Uid, CallNumber)>) {
+        calls.iter().for_each(|call| self.submit(call));
+    }
+
+    /// Gives the group a call that waits here; blocks while there is no room.
+    fn submit(&self, call: (Uid, CallNumber)) {
+        let Some(command) = self.command(call) else { return };
+        match self.group.submit(Word::Command(command).write()) {
+            Ok(ticket) => drop(ticket),
+            Err(error @ SendError::TooLarge { .. }) => {
+                let requests = self.lock().pending.remove(&call).unwrap_or_default();
+                let reason = Answer::Refuse(error.to_string().into());
+                requests.into_iter().for_each(|request| request.answer(reason.clone()));
+            }
+            // The end of the order sees to it, or a reset does.
+            Err(_) => {}
+        }
+    }
+
+    fn command(&self, call: (Uid, CallNumber)) -> Option<Command> {
+        let state = self.lock();
+        let request = state.pending.get(&call)?.last()?;
+        Some(Command {
+            client: request.client(),
+            call: request.call(),
+            finished_below: request.finished_below(),
+            left_ms: request.time_left().as_millis() as u64,
+            stamp_ms: self.begun.elapsed().as_millis() as u64,
+            payload: request.payload().clone(),
+        })
+    }
+}
+
+impl<S: Service> State<S> {
+    /// The members but this one that are known to have the state, beginning with the next by rank.
+    fn others(&self, me: Uid) -> Vec<Member> {
+        let members = self.replica.members();
+        let own = members.iter().position(|member| member.uid == me).unwrap_or(0);
+        let (before, after) = members.split_at(own);
+        let others = after.iter().chain(before).filter(|member| member.uid != me);
+        others.filter(|member| self.replica.has_state(member.uid)).cloned().collect()
+    }
+
+    /// What to say to those here who wait for this.
+    fn answers(&mut self, applied: Applied, group: &Group) -> Vec<(Request, Answer)> {
+        let requests = self.pending.remove(&(applied.client, applied.call)).unwrap_or_default();
+        let me = if requests.is_empty() { return Vec::new() } else { group.info().me };
+        let answer = |request: &Request| match &applied.outcome {
+            Some(Outcome::Reply(reply)) => Answer::Reply(reply.clone()),
+            Some(Outcome::Refuse(reason)) => Answer::Refuse(reason.clone()),
+            Some(Outcome::Pass(word)) => match self.others(me).first() {
+                Some(other) if request.hops() == 0 => Answer::Forward(other.address),
+                _ => {
+                    let members = self.replica.members();
+                    let own = members.iter().find(|member| member.uid == me);
+                    Answer::Reply(
+                        own.map_or_else(|| word.clone(), |me| self.replica.service().take_over(word, me)),
+                    )
+                }
+            },
+            None => Answer::Refuse("nobody waits for this call".into()),
+        };
+        requests
+            .into_iter()
+            .map(|request| {
+                let answer = answer(&request);
+                (request, answer)
+            })
+            .collect()
+    }
+
+    /// Lets go of requests whose clients do not wait any longer.
+    fn drop_expired(&mut self) {
+        self.pending.retain(|_, requests| {
+            requests.retain(|request| !request.time_left().is_zero());
+            !requests.is_empty()
+        });
+    }
+}

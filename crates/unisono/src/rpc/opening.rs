@@ -1,0 +1,41 @@
+//! From options to a place where calls are made and served.
+
+use super::port::Signatures;
+use crate::engine::{Access, Calls, Engine, Entrance, Shared};
+use crate::error::OpenError;
+use crate::group::Group;
+use crate::opening::{protection, random};
+use crate::options::Options;
+use crate::reach::{Place, Seeds};
+use unisono_core::rpc::{CallSettings, Endpoint};
+use unisono_core::{ConfigError, Random, Time, Uid};
+
+/// An endpoint for whoever has these options: the one there is, or a new one.
+pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
+    let seeds = Seeds::new(&options.seeds);
+    // Whom nobody can ask finds nobody, but may be found.
+    let place = Place::choose(options, &seeds.resolve()?)?;
+    if seeds.is_empty() && place.interface.is_none() {
+        return Err(OpenError::NoMulticast { address: place.bind, source: crate::engine::no_multicast() });
+    }
+    let make = maker(options)?;
+    Engine::call_from(place, entrance(options, seeds), make)
+}
+
+/// The same at a member's address.
+pub(super) fn beside(group: &Group) -> Result<Shared<Calls>, OpenError> {
+    let options = group.options();
+    let make = maker(options)?;
+    group.shared().call_beside(entrance(options, Seeds::new(&options.seeds)), make)
+}
+
+fn entrance(options: &Options, seeds: Seeds) -> Entrance {
+    Entrance { access: Access { key: options.key.clone(), seeds }, spin: options.spin }
+}
+
+fn maker(options: &Options) -> Result<impl FnOnce(Time) -> Result<Endpoint, ConfigError>, OpenError> {
+    let uid = Uid(u64::from_ne_bytes(random()?));
+    let random = Random::from_seed(random()?);
+    let protection = protection(options);
+    Ok(move |now| Endpoint::new(now, uid, CallSettings::default(), protection, Box::new(Signatures), random))
+}

@@ -1,0 +1,241 @@
+//! Ports: what a server listens with, what clients send to, and how a server shows that it may.
+//!
+//! From the private port comes, by HKDF, the seed of an Ed25519 key pair; the public port is the beginning of the hash
+//! of its public key. A server signs each answer to a client that looks for it, with the key beside, and the client
+//! checks both: the key against the port, the signature against the key.
+
+use ring::digest;
+use ring::error::Unspecified;
+use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use thiserror::Error;
+use unisono_core::rpc::{PortProof, PrivatePort as CorePrivatePort, Proof};
+use zeroize::Zeroizing;
+
+/// Bytes of a port, private or public.
+const PORT_BYTES: usize = 16;
+/// Bytes of a public key, with which a proof begins.
+const PUBLIC_KEY_BYTES: usize = 32;
+/// Bytes of the seed of a key pair.
+const SEED_BYTES: usize = 32;
+/// Binds keys to this use of a private port.
+const SALT: &[u8] = b"unisono ports 1";
+/// Binds the hash of a name to this use.
+const NAME: &[u8] = b"unisono service 1: ";
+
+/// The address of a service: what clients send to. Anybody may know it; it does not let anybody serve.
+///
+/// People write it as 32 hexadecimal digits.
+///
+/// ```
+/// use unisono::rpc::{Port, PrivatePort};
+/// let mine = PrivatePort::random()?;
+/// let public = mine.public();
+/// assert_eq!(public.to_string().parse::<Port>()?, public);
+/// assert_eq!(Port::from_name("upper"), PrivatePort::from_name("upper").public());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port(pub(crate) unisono_core::Port);
+
+impl Port {
+    /// The port of the service of this name. A name protects nobody: whoever knows it can serve it.
+    pub fn from_name(name: &str) -> Port {
+        PrivatePort::from_name(name).public()
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0.0)
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Port({self})")
+    }
+}
+
+/// This text is no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a port has 32 hexadecimal digits; `unisono rpc newport` makes one")]
+pub struct NotAPort;
+
+impl FromStr for Port {
+    type Err = NotAPort;
+    fn from_str(text: &str) -> Result<Port, NotAPort> {
+        Ok(Port(unisono_core::Port(u128::from_be_bytes(*parse(text)?))))
+    }
+}
+
+/// What a server listens with: 128 secret bits. Whoever knows them can serve the port; clients are given
+/// [`PrivatePort::public`] instead.
+#[derive(Clone)]
+pub struct PrivatePort(Zeroizing<[u8; PORT_BYTES]>);
+
+impl PrivatePort {
+    /// A new port, from the operating system's randomness.
+    ///
+    /// # Errors
+    /// The system has none.
+    pub fn random() -> io::Result<PrivatePort> {
+        let mut secret = Zeroizing::new([0; PORT_BYTES]);
+        getrandom::fill(&mut *secret).map_err(io::Error::other)?;
+        Ok(PrivatePort(secret))
+    }
+
+    /// The port of this name. Anybody can make the same, so it protects nobody: it is for what needs no protection, or
+    /// has it from a group key.
+    pub fn from_name(name: &str) -> PrivatePort {
+        let hash = digest::digest(&digest::SHA256, &[NAME, name.as_bytes()].concat());
+        PrivatePort(Zeroizing::new(beginning(hash.as_ref())))
+    }
+
+    /// A port that was made elsewhere, from its 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// These are none.
+    pub fn parse(text: &str) -> Result<PrivatePort, NotAPort> {
+        Ok(PrivatePort(parse(text)?))
+    }
+
+    /// The 32 hexadecimal digits, to be kept where only the server reads them.
+    pub fn reveal(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(2 * PORT_BYTES));
+        for byte in self.0.iter() {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+            }
+        }
+        text
+    }
+
+    /// What clients send to.
+    pub fn public(&self) -> Port {
+        Port(port_of(key_pair(&self.0).public_key().as_ref()))
+    }
+
+    pub(crate) fn for_core(&self) -> CorePrivatePort {
+        CorePrivatePort(u128::from_be_bytes(*self.0))
+    }
+}
+
+impl fmt::Debug for PrivatePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivatePort(secret)")
+    }
+}
+
+fn parse(text: &str) -> Result<Zeroizing<[u8; PORT_BYTES]>, NotAPort> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * PORT_BYTES {
+        return Err(NotAPort);
+    }
+    let mut bytes = Zeroizing::new([0; PORT_BYTES]);
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or(NotAPort);
+        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).map_err(|_| NotAPort)?;
+    }
+    Ok(bytes)
+}
+
+/// Signatures by the key pairs that belong to private ports.
+pub(crate) struct Signatures;
+
+impl PortProof for Signatures {
+    fn public(&self, private: &CorePrivatePort) -> unisono_core::Port {
+        port_of(core_key_pair(private).public_key().as_ref())
+    }
+
+    fn prove(&self, private: &CorePrivatePort, claim: &[u8]) -> Proof {
+        let pair = core_key_pair(private);
+        let mut proof = [0; 96];
+        let (key, signature) = proof.split_at_mut(PUBLIC_KEY_BYTES);
+        key.copy_from_slice(pair.public_key().as_ref());
+        signature.copy_from_slice(pair.sign(claim).as_ref());
+        Proof(proof)
+    }
+
+    fn verify(&self, port: unisono_core::Port, claim: &[u8], proof: &Proof) -> bool {
+        let (key, signature) = proof.0.split_at(PUBLIC_KEY_BYTES);
+        port_of(key) == port && UnparsedPublicKey::new(&ED25519, key).verify(claim, signature).is_ok()
+    }
+}
+
+fn core_key_pair(private: &CorePrivatePort) -> Ed25519KeyPair {
+    key_pair(&Zeroizing::new(private.0.to_be_bytes()))
+}
+
+fn key_pair(secret: &[u8; PORT_BYTES]) -> Ed25519KeyPair {
+    let mut seed = Zeroizing::new([0; SEED_BYTES]);
+    // Neither fails: a seed is one hash long, and any 32 bytes are one.
+    let pair = expand(secret, &mut seed)
+        .and_then(|()| Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| Unspecified));
+    pair.unwrap_or_else(|_| unreachable!("any 32 bytes are a seed"))
+}
+
+fn expand(secret: &[u8; PORT_BYTES], seed: &mut [u8; SEED_BYTES]) -> Result<(), Unspecified> {
+    let root = Salt::new(HKDF_SHA256, SALT).extract(secret);
+    root.expand(&[b"ed25519"], HKDF_SHA256)?.fill(seed)
+}
+
+/// The public port that belongs to a public key.
+fn port_of(public_key: &[u8]) -> unisono_core::Port {
+    let hash = digest::digest(&digest::SHA256, public_key);
+    unisono_core::Port(u128::from_be_bytes(beginning(hash.as_ref())))
+}
+
+fn beginning(hash: &[u8]) -> [u8; PORT_BYTES] {
+    let mut bytes = [0; PORT_BYTES];
+    bytes.copy_from_slice(&hash[..PORT_BYTES]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_survives_being_written_down_and_a_private_one_shows_itself_nowhere_else() {
+        let private = PrivatePort::random().unwrap();
+        let text = private.reveal();
+        assert_eq!(PrivatePort::parse(&text).unwrap().public(), private.public());
+        assert_eq!(private.public().to_string().parse(), Ok(private.public()));
+        assert_ne!(PrivatePort::random().unwrap().public(), private.public());
+        assert_eq!(format!("{private:?} {:?}", private.for_core()), "PrivatePort(secret) PrivatePort(..)");
+        for bad in ["", "12", &"g".repeat(32), &"0".repeat(33), &"é".repeat(16)] {
+            assert_eq!(bad.parse::<Port>(), Err(NotAPort), "{bad}");
+            assert!(PrivatePort::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_lead_to_the_same_port_everywhere() {
+        assert_eq!(Port::from_name("upper"), PrivatePort::from_name("upper").public());
+        assert_ne!(Port::from_name("upper"), Port::from_name("uppe"));
+        // Other versions must find it too.
+        assert_eq!(Port::from_name("upper").to_string(), "b19f98f82d8ff2ef21446568c3780ec7");
+    }
+
+    #[test]
+    fn only_who_knows_the_private_port_can_prove_it() {
+        let (private, other) = (PrivatePort::random().unwrap(), PrivatePort::random().unwrap());
+        let port = private.public().0;
+        let proof = Signatures.prove(&private.for_core(), b"claim");
+        assert_eq!(Signatures.public(&private.for_core()), port);
+        assert!(Signatures.verify(port, b"claim", &proof));
+        assert!(!Signatures.verify(port, b"clain", &proof));
+        assert!(!Signatures.verify(other.public().0, b"claim", &proof));
+        assert!(!Signatures.verify(port, b"claim", &Signatures.prove(&other.for_core(), b"claim")));
+        // What the public port is made of is in every proof: it does not help to serve.
+        for at in [0, 31, 32, 95] {
+            let mut forged = proof;
+            forged.0[at] ^= 1;
+            assert!(!Signatures.verify(port, b"claim", &forged), "{at}");
+        }
+    }
+}

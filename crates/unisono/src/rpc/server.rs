@@ -1,0 +1,378 @@
+//! Serving: requests, and what can be done with one.
+
+use super::client::Client;
+use super::error::{NotDrained, NotForwarded, ServiceError, Withdrawn};
+use super::opening;
+use super::port::{Port, PrivatePort};
+use crate::engine::{Attempt, CallInterest, Calls, Shared};
+use crate::group::Group;
+use crate::options::Options;
+use bytes::Bytes;
+use futures_core::Stream;
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError};
+use unisono_core::{Member, Time, Uid};
+
+pub use unisono_core::rpc::ServeOptions;
+
+/// What a client is told whose request was dropped without an answer.
+const NO_ANSWER: &str = "the server gave no answer";
+/// What it is told if the answer could not be sent for its size.
+const TOO_LARGE: &str = "the answer is larger than a reply may be";
+
+/// How long a reply whose client lives may take to be known to have arrived.
+const ARRIVAL_MAX: Duration = Duration::from_millis(500);
+
+/// A service: takes requests for one port. Clones are the same service; when the last one is dropped, no more requests
+/// are taken, and those that were may still be answered.
+///
+/// Several processes may serve one port; clients spread their calls over them.
+///
+/// ```
+/// use unisono::Options;
+/// use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
+/// # let name = &format!("server-docs-{}", std::process::id());
+/// let server = Server::new(&PrivatePort::from_name(name), ServeOptions::default(), &Options::default())?;
+/// let client = Client::new(&Options::default())?;
+/// let call = client.start(server.port(), "hello", std::time::Duration::from_secs(5))?;
+/// let request = server.get_request()?;
+/// assert_eq!(request.payload(), "hello");
+/// request.reply("hello yourself")?;
+/// assert_eq!(call.wait()?, "hello yourself");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Server {
+    owner: Arc<Owner>,
+}
+
+/// Withdraws the service when the last handle is gone.
+#[derive(Debug)]
+struct Owner(Arc<Service>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.shared.withdraw(self.0.port.0);
+    }
+}
+
+/// A service for as long as anything may be asked of it.
+#[derive(Debug)]
+struct Service {
+    shared: Shared<Calls>,
+    port: Port,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.end_service(self.port.0);
+    }
+}
+
+impl Server {
+    /// Serves a port where these options lead.
+    pub fn new(port: &PrivatePort, serve: ServeOptions, options: &Options) -> Result<Server, ServiceError> {
+        Server::begin(opening::open(options)?, port, serve)
+    }
+
+    /// Serves a port at the address of a member of a group, with the member's options: so other members know where to
+    /// [forward](Request::forward) a request.
+    pub fn beside(group: &Group, port: &PrivatePort, serve: ServeOptions) -> Result<Server, ServiceError> {
+        Server::begin(opening::beside(group)?, port, serve)
+    }
+
+    fn begin(shared: Shared<Calls>, port: &PrivatePort, serve: ServeOptions) -> Result<Server, ServiceError> {
+        let port = Port(shared.begin_service(port.for_core(), serve)?);
+        Ok(Server { owner: Arc::new(Owner(Arc::new(Service { shared, port }))) })
+    }
+
+    fn service(&self) -> &Arc<Service> {
+        &self.owner.0
+    }
+
+    /// What clients send to.
+    pub fn port(&self) -> Port {
+        self.service().port
+    }
+
+    /// Where it is reached.
+    pub fn address(&self) -> SocketAddr {
+        self.service().shared.address()
+    }
+
+    /// A client at the same address.
+    pub fn client(&self) -> Client {
+        Client::at(self.service().shared.another())
+    }
+
+    /// The next request; blocks until there is one. Several threads may ask: each request goes to one of them.
+    pub fn get_request(&self) -> Result<Request, Withdrawn> {
+        self.take(None).unwrap_or(Err(Withdrawn))
+    }
+
+    /// The next request, or nothing if there is none for so long.
+    pub fn get_request_timeout(&self, timeout: Duration) -> Result<Option<Request>, Withdrawn> {
+        self.take(Some(timeout)).transpose()
+    }
+
+    fn take(&self, timeout: Option<Duration>) -> Option<Result<Request, Withdrawn>> {
+        let service = self.service();
+        let taken = service.shared.block(timeout, |calls, now| next(calls, now, service.port));
+        taken.map(|taken| taken.map(|asked| Request::new(asked, service)))
+    }
+
+    /// The next request, for asynchronous programs. The future may be dropped at any time: no request is lost.
+    pub async fn next_request(&self) -> Result<Request, Withdrawn> {
+        poll_fn(|context| self.poll_request(context)).await
+    }
+
+    fn poll_request(&self, context: &mut Context<'_>) -> Poll<Result<Request, Withdrawn>> {
+        let service = self.service();
+        let polled = service.shared.poll(context, |calls, now| next(calls, now, service.port));
+        polled.map(|taken| taken.map(|asked| Request::new(asked, service)))
+    }
+
+    /// The requests as a stream, which ends when the service is withdrawn.
+    pub fn requests(&self) -> Requests {
+        Requests(self.clone())
+    }
+
+    /// Answers requests with `handler`, by so many threads, of which the calling one is one. Returns when the service
+    /// is [drained](Server::drain), by another thread or by the handler itself.
+    ///
+    /// A handler may call other services, and wait for them: with as many threads as calls are to wait at a time. If it
+    /// panics, its client is refused, and this panics once the other threads are done.
+    pub fn serve(&self, threads: usize, handler: impl Fn(&Request) -> Answer + Sync) {
+        let work = || {
+            while let Ok(request) = self.get_request() {
+                let answer = handler(&request);
+                request.answer(answer);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+    }
+
+    /// Takes no more requests: clients of those that wait here go elsewhere. Then blocks until all that were taken are
+    /// answered, for at most `timeout`, and within it for another moment until the answers are known to have arrived.
+    pub fn drain(&self, timeout: Duration) -> Result<(), NotDrained> {
+        let service = self.service();
+        service.shared.withdraw(service.port.0);
+        let begun = Instant::now();
+        let answered = |calls: &mut Calls, _| match calls.endpoint.requests_in_hand(service.port.0) {
+            0 => Attempt::Done(()),
+            _ => Attempt::Wait(CallInterest::Answers),
+        };
+        service.shared.block(Some(timeout), answered).ok_or(NotDrained)?;
+        // Whoever has died says of no reply that it has it.
+        let patience = timeout.saturating_sub(begun.elapsed()).min(ARRIVAL_MAX);
+        let received = |calls: &mut Calls, _| match calls.endpoint.replies_kept_since(Time::ZERO) {
+            0 => Attempt::Done(()),
+            _ => Attempt::Wait(CallInterest::Answers),
+        };
+        service.shared.block(Some(patience), received);
+        Ok(())
+    }
+}
+
+fn next(calls: &mut Calls, now: Time, port: Port) -> Attempt<Result<rpc::Request, Withdrawn>, CallInterest> {
+    if calls.is_withdrawn(port.0) {
+        return Attempt::Done(Err(Withdrawn));
+    }
+    match calls.endpoint.poll_request_for(now, port.0) {
+        Some(request) => Attempt::Taken(Ok(request)),
+        None => Attempt::Wait(CallInterest::Request(port.0)),
+    }
+}
+
+/// See [`Server::requests`].
+#[derive(Debug)]
+pub struct Requests(Server);
+
+impl Stream for Requests {
+    type Item = Request;
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Request>> {
+        self.0.poll_request(context).map(Result::ok)
+    }
+}
+
+/// What a [handler](Server::serve) does with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Answers it.
+    Reply(Bytes),
+    /// Says no, and why.
+    Refuse(Bytes),
+    /// Passes it on to another server of the port.
+    Forward(SocketAddr),
+}
+
+impl<T: Into<Bytes>> From<T> for Answer {
+    fn from(reply: T) -> Answer {
+        Answer::Reply(reply.into())
+    }
+}
+
+/// Where a request is passed on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target(SocketAddr);
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Target {
+        Target(address)
+    }
+}
+
+impl From<&Member> for Target {
+    fn from(member: &Member) -> Target {
+        Target(member.address)
+    }
+}
+
+/// What a client asks. Answer it once: reply, refuse, or forward; a request that is dropped is refused.
+#[must_use = "a request that is dropped is refused"]
+pub struct Request {
+    asked: rpc::Request,
+    service: Arc<Service>,
+    answered: bool,
+}
+
+impl Request {
+    fn new(asked: rpc::Request, service: &Arc<Service>) -> Request {
+        Request { asked, service: service.clone(), answered: false }
+    }
+
+    /// What is asked.
+    pub fn payload(&self) -> &Bytes {
+        &self.asked.payload
+    }
+
+    /// Which client: one life of one process.
+    pub fn client(&self) -> Uid {
+        self.asked.client
+    }
+
+    /// The call's number among those of its client. Client and number name the call for ever, wherever it is passed on to.
+    pub fn call(&self) -> CallNumber {
+        self.asked.call
+    }
+
+    /// Its client knows the outcomes of all its calls with lower numbers, and repeats none of them.
+    pub fn finished_below(&self) -> CallNumber {
+        0
+    }
+
+    /// How often it was passed on.
+    pub fn hops(&self) -> u8 {
+        self.asked.hops
+    }
+
+    /// How long somebody still waits for the answer.
+    pub fn time_left(&self) -> Duration {
+        self.asked.deadline.since(self.service.shared.now())
+    }
+
+    /// Answers it. What is larger than a reply may be is refused instead.
+    ///
+    /// # Errors
+    /// Nobody waits for the answer any longer, or it is too large.
+    pub fn reply(mut self, reply: impl Into<Bytes>) -> Result<(), AnswerError> {
+        let (id, reply) = (self.asked.id, reply.into());
+        let replied = self.give(|calls, now| calls.endpoint.reply(now, id, reply.clone()));
+        if let Err(AnswerError::TooLarge { .. }) = replied {
+            self.turn_down(TOO_LARGE.into()).ok();
+        }
+        replied
+    }
+
+    /// Says no, and why: the client's call fails with [`Refused`](super::CallFailure::Refused).
+    ///
+    /// # Errors
+    /// Nobody waits for the answer any longer, or it is too large.
+    pub fn refuse(mut self, reason: impl Into<Bytes>) -> Result<(), AnswerError> {
+        self.turn_down(reason.into())
+    }
+
+    fn turn_down(&mut self, reason: Bytes) -> Result<(), AnswerError> {
+        let id = self.asked.id;
+        self.give(|calls, now| calls.endpoint.refuse(now, id, reason.clone()))
+    }
+
+    /// Passes it on to another server of the port, which its client asks then, and does not notice: a member of the same
+    /// group, or any other address at which the port is served. If nobody serves it there, the client looks elsewhere.
+    ///
+    /// # Errors
+    /// It was passed on too often and comes back, to be answered here; or nobody waits for an answer any longer.
+    pub fn forward(mut self, to: impl Into<Target>) -> Result<(), NotForwarded> {
+        let (id, Target(address)) = (self.asked.id, to.into());
+        match self.give(|calls, now| calls.endpoint.forward(now, id, address)) {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                self.answered = matches!(reason, ForwardError::Over);
+                Err(NotForwarded { request: Box::new(self), reason })
+            }
+        }
+    }
+
+    /// Does what a handler decided.
+    pub(super) fn answer(self, answer: Answer) {
+        // Nobody waits for it any longer, or is told why it is none.
+        let _ = match answer {
+            Answer::Reply(reply) => self.reply(reply),
+            Answer::Refuse(reason) => self.refuse(reason),
+            Answer::Forward(to) => match self.forward(to) {
+                Ok(()) => Ok(()),
+                Err(NotForwarded { request, reason }) => request.refuse(reason.to_string()),
+            },
+        };
+    }
+
+    /// Gives the core an answer, which may wait for more while other requests lie ready.
+    fn give<T, E>(&mut self, mut answer: impl FnMut(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
+        self.answered = true;
+        let port = self.service.port.0;
+        let mut given = None;
+        self.service.shared.block(Some(Duration::ZERO), |calls, now| {
+            given = Some(answer(calls, now));
+            let returns_soon = calls.endpoint.requests_waiting(port) > 0;
+            match calls.gathers(now, returns_soon) {
+                true => Attempt::Kept(()),
+                false => Attempt::Done(()),
+            }
+        });
+        given.unwrap_or_else(|| unreachable!("an attempt is made at once"))
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.answered {
+            // Nobody waits for it any longer.
+            let _ = self.turn_down(NO_ANSWER.into());
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Request({} bytes, call {} of {}, {} hops)",
+            self.asked.payload.len(),
+            self.asked.call,
+            self.asked.client,
+            self.asked.hops
+        )
+    }
+}
