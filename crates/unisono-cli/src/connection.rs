@@ -73,16 +73,21 @@ pub(crate) fn enter(
         Some(config) => Group::join_or_create(group, config.clone(), "", &options),
         None => Group::join(group, "", &options),
     })?;
-    if options.key.is_none() {
-        let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
-        eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
-    }
+    warn_of_no_key(&options);
     if entered.info().members.len() == 1 {
         let (name, asked) = (visible(group), asked(settings));
         eprintln!("unisono: nobody answered for {name} {asked}: founded it");
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
+}
+
+/// Says aloud if nothing protects what is sent.
+pub(crate) fn warn_of_no_key(options: &Options) {
+    if options.key.is_none() {
+        let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
+        eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
+    }
 }
 
 /// Whom a joiner has asked.

@@ -27,6 +27,7 @@ mod problem;
 mod processes;
 mod progress;
 mod roster;
+mod rpc;
 mod seeds;
 mod send;
 mod settings;
@@ -66,6 +67,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Why(command) => look::run(View::Why, command.look, &settings, &output),
         Command::Stats(command) => look::run(View::Stats, command.look, &settings, &output),
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
+        Command::Rpc(command) => rpc::run(command, &settings, &output),
         Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),
         Command::Lab(command) => lab::run(command, &output),

@@ -21,7 +21,8 @@ pub(crate) fn end_on_interrupt(group: &Group) -> std::io::Result<()> {
     })
 }
 
-fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> std::io::Result<()> {
+/// Does this on the first interrupt.
+pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut arrivals = signals.forever();

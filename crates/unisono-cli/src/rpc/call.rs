@@ -1,0 +1,107 @@
+//! `unisono rpc call`: one call, its answer on standard output.
+
+use super::{called, seconds};
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, hex, rounded};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use clap::Args;
+use serde_json::json;
+use std::io::{self, IsTerminal, Read, Write};
+use std::time::{Duration, Instant};
+use unisono::Bytes;
+use unisono::rpc::{CallFailure, Client, Port};
+
+/// Longer requests are refused before all of them is read.
+const REQUEST_BYTES_MAX: u64 = 16 << 20;
+
+/// Call a service: the answer goes to standard output
+///
+/// The exit status is 1 if the call came to nothing, and the message says why, and whether it may have happened: not found, failed,
+/// busy (it did not), refused (by the service), unknown (perhaps, but once at most).
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  unisono rpc call upper hello\n  unisono rpc call upper < letter.txt")]
+pub(crate) struct Call {
+    /// Name of the service, or its public port
+    #[arg(value_parser = called)]
+    port: Port,
+
+    /// What to ask [default: standard input]
+    text: Option<String>,
+
+    /// How many seconds to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    deadline: Duration,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let request = match &command.text {
+        Some(text) => Bytes::from(text.clone()),
+        None => read_request()?,
+    };
+    let client = Client::new(&connection::options(settings, None)?)?;
+    let begin = Instant::now();
+    let answer = client.call_within(command.port, request, command.deadline);
+    let took_us = rounded(begin.elapsed().as_secs_f64() * 1e6);
+    match answer {
+        Ok(reply) => {
+            let mut object =
+                json!({"command": "call", "outcome": "replied", "took_us": took_us, "bytes": reply.len()});
+            tell(&mut object, &reply);
+            output.object(&object)?;
+            if !output.json() {
+                print(&reply)?;
+            }
+            Ok(())
+        }
+        Err(failure) => {
+            let mut object = json!({"command": "call", "outcome": outcome(&failure), "took_us": took_us});
+            if let CallFailure::Refused(reason) = &failure {
+                tell(&mut object, reason);
+            }
+            output.object(&object)?;
+            Err(Problem::failed(failure))
+        }
+    }
+}
+
+fn read_request() -> Result<Bytes, Problem> {
+    let mut request = Vec::new();
+    io::stdin().lock().take(REQUEST_BYTES_MAX + 1).read_to_end(&mut request)?;
+    if request.len() as u64 > REQUEST_BYTES_MAX {
+        return Err(Problem::failed(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
+    }
+    Ok(request.into())
+}
+
+/// Adds the bytes to an object, as text if they are.
+fn tell(object: &mut serde_json::Value, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object["text"] = text.into(),
+        Err(_) => object["hex"] = hex(bytes).into(),
+    }
+}
+
+/// The bytes as they are; before a person, on a line of their own.
+fn print(reply: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(reply)?;
+    if io::stdout().is_terminal() && !reply.ends_with(b"\n") {
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+fn outcome(failure: &CallFailure) -> &'static str {
+    match failure {
+        CallFailure::NotFound => "not found",
+        CallFailure::Busy => "busy",
+        CallFailure::Refused(_) => "refused",
+        CallFailure::Unknown => "unknown",
+        _ => "failed",
+    }
+}

@@ -1,0 +1,127 @@
+//! `unisono rpc counter`: a number served by the group of all who run this.
+
+use super::Served;
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, visible};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::signals;
+use clap::Args;
+use serde_json::json;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use unisono::rpc::{Asked, OpenGroup, Outcome, Service};
+use unisono::{Bytes, Ended, GroupConfig, Member, Options};
+
+/// How long what was taken may still be answered after an interrupt.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Serve a counter together with all others who run this: each call counts once, whoever dies
+///
+/// It takes three calls: `add` adds one, or what follows it (`add 5`), and answers the sum, `get` answers the sum, and `where` is passed on
+/// to another member, and answers which ones it met.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  unisono rpc counter votes --name a      in three terminals, as a, b and c\n  \
+                  unisono rpc call votes add              in another; kill one of the three, and go on"
+)]
+pub(crate) struct Counter {
+    /// Name of the service, or its private port; the group is named after it
+    #[arg(value_name = "PORT")]
+    port: Served,
+
+    /// What the others and `where` call this member [default: the host and the process number]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// How many crashes at once the group is to survive without loss, if this founds it
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    resilience: u8,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// The member there is now, for whoever interrupts it.
+type Current = Arc<Mutex<Option<Arc<OpenGroup<Sum>>>>>;
+
+pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = connection::options(settings, command.name.as_deref())?;
+    let config = GroupConfig { resilience: command.resilience, ..GroupConfig::default() };
+    connection::warn_of_no_key(&options);
+    let current = Current::default();
+    let interrupted = current.clone();
+    signals::on_interrupt(move |signal| {
+        let member = interrupted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(member) = member {
+            member.close(FAREWELL);
+        }
+        std::process::exit(if signal == signal_hook::consts::SIGINT { 0 } else { 128 + signal });
+    })?;
+    loop {
+        let member = Arc::new(open(command, &config, &options)?);
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
+        tell(&member, &command.port.name, output)?;
+        match member.wait() {
+            Ended::Left => return Ok(()),
+            // It may have stood still for long: the others know what it missed.
+            ended @ Ended::Excluded { .. } => eprintln!("unisono: {ended}; joining again"),
+        }
+    }
+}
+
+fn open(command: &Counter, config: &GroupConfig, options: &Options) -> Result<OpenGroup<Sum>, Problem> {
+    let (name, port) = (&command.port.name, &command.port.port);
+    Ok(OpenGroup::open(name, port, Sum(0), config.clone(), options)?)
+}
+
+/// From now on there are answers.
+fn tell(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
+    let (port, members) = (member.port().to_string(), member.group().members().len());
+    let sum = member.look(|sum| sum.0);
+    output.say(format_args!("serving {}, port {port}, {members} members, at {sum}", visible(name)))?;
+    output.object(
+        &json!({"event": "serving", "name": name, "port": port, "members": members, "value": sum.to_string()}),
+    )
+}
+
+/// The number.
+struct Sum(i128);
+
+impl Service for Sum {
+    fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
+        let Ok(text) = std::str::from_utf8(asked.payload) else { return refuse() };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            ["add"] => self.0 = self.0.wrapping_add(1),
+            ["add", number] => match number.parse::<i64>() {
+                Ok(number) => self.0 = self.0.wrapping_add(number.into()),
+                Err(_) => return refuse(),
+            },
+            ["get"] => {}
+            ["where"] => {
+                let by = asked.received_by.map_or("a member that has died", |member| member.name.as_str());
+                return Outcome::Pass(format!("received by {by}").into());
+            }
+            _ => return refuse(),
+        }
+        Outcome::Reply(self.0.to_string().into())
+    }
+
+    fn snapshot(&self) -> Bytes {
+        self.0.to_be_bytes().to_vec().into()
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) {
+        self.0 = snapshot.try_into().map_or(0, i128::from_be_bytes);
+    }
+
+    fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
+        format!("{}, answered by {}", String::from_utf8_lossy(word), me.name).into()
+    }
+}
+
+fn refuse() -> Outcome {
+    Outcome::Refuse("this counter takes `add`, `add NUMBER`, `get` and `where`".into())
+}

@@ -1,0 +1,114 @@
+//! `unisono rpc`: services, and calls to them.
+
+mod call;
+mod counter;
+mod execute;
+mod newport;
+mod serve;
+
+use crate::arguments::Common;
+use crate::output::Output;
+use crate::problem::Problem;
+use crate::settings::Settings;
+use clap::{Args, Subcommand};
+use std::str::FromStr;
+use std::time::Duration;
+use unisono::rpc::{OpenGroupError, Port, PrivatePort, ServiceError};
+
+/// Serve a port, or call one
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono rpc serve upper --exec 'tr a-z A-Z'   in one terminal\n  \
+                  unisono rpc call upper hello                  in another")]
+pub(crate) struct Rpc {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Serve(serve::Serve),
+    Call(call::Call),
+    Newport(newport::Newport),
+    Counter(counter::Counter),
+}
+
+impl Rpc {
+    /// The flags that all commands have.
+    pub(crate) fn common(&self) -> &Common {
+        match &self.what {
+            What::Serve(command) => &command.common,
+            What::Call(command) => &command.common,
+            What::Newport(command) => &command.common,
+            What::Counter(command) => &command.common,
+        }
+    }
+}
+
+pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    match command.what {
+        What::Serve(command) => serve::run(command, settings, output),
+        What::Call(command) => call::run(&command, settings, output),
+        What::Newport(_) => newport::run(output),
+        What::Counter(command) => counter::run(&command, settings, output),
+    }
+}
+
+/// What a server is told to serve: a private port, or a name.
+#[derive(Clone, Debug)]
+struct Served {
+    port: PrivatePort,
+    /// The name, or the public port.
+    name: String,
+}
+
+impl FromStr for Served {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Served, String> {
+        if let Ok(port) = PrivatePort::parse(text) {
+            return Ok(Served { name: port.public().to_string(), port });
+        }
+        Ok(Served { port: PrivatePort::from_name(name(text)?), name: text.into() })
+    }
+}
+
+/// What a client is told to call: a public port, or a name.
+fn called(text: &str) -> Result<Port, String> {
+    match text.parse() {
+        Ok(port) => Ok(port),
+        Err(_) => Ok(Port::from_name(name(text)?)),
+    }
+}
+
+fn name(text: &str) -> Result<&str, String> {
+    match text.is_empty() || text.contains(char::is_control) {
+        true => Err("a port is 32 hexadecimal digits, or a name without control characters".into()),
+        false => Ok(text),
+    }
+}
+
+/// A time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    seconds
+        .filter(|seconds| range.contains(seconds))
+        .ok_or_else(|| "a number of seconds, from 0.001 to 86400".into())
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Problem {
+        match error {
+            ServiceError::Open(error) => error.into(),
+            error => Problem::failed(error),
+        }
+    }
+}
+
+impl From<OpenGroupError> for Problem {
+    fn from(error: OpenGroupError) -> Problem {
+        match error {
+            OpenGroupError::Service(error) => error.into(),
+            error => Problem::failed(error),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `unisono rpc serve`: a shell command as a service.
+
+use super::{Served, execute};
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, visible};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::signals;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::json;
+use std::time::Duration;
+use unisono::rpc::{ServeOptions, Server};
+
+/// How long requests that were taken may still be answered after an interrupt.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Serve a port by a shell command, which runs once for each request
+///
+/// The request is on the command's standard input, the reply comes from its standard output. A command that ends with another
+/// status than 0 refuses, for the reason it gives on standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  unisono rpc serve upper --exec 'tr a-z A-Z'\n  unisono rpc serve disk --exec 'df -h'\n\n\
+                  Ends on ctrl-c, once what was taken is answered."
+)]
+pub(crate) struct Serve {
+    /// Name of the service, or its private port
+    #[arg(value_name = "PORT")]
+    port: Served,
+
+    /// What to run, by `sh -c`, for each request
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
+    exec: String,
+
+    /// How many requests may be worked on at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = connection::options(settings, None)?;
+    let server = Server::new(&command.port.port, ServeOptions::default(), &options)?;
+    connection::warn_of_no_key(&options);
+    let ending = server.clone();
+    signals::on_interrupt(move |_| {
+        if let Err(trouble) = ending.drain(FAREWELL) {
+            eprintln!("unisono: {trouble}");
+            std::process::exit(1);
+        }
+    })?;
+    say_what_is_served(&server, &command.port.name, output)?;
+    server.serve(command.concurrency.into(), |request| execute::answer(&command.exec, request.payload()));
+    // What was taken last is to be received too.
+    server.drain(FAREWELL).map_err(Problem::failed)
+}
+
+/// The first line: from now on there are answers.
+pub(super) fn say_what_is_served(server: &Server, name: &str, output: &Output) -> std::io::Result<()> {
+    let (port, address) = (server.port().to_string(), server.address().to_string());
+    output.say(format_args!("serving {}, port {port}, at {address}", visible(name)))?;
+    output.object(&json!({"event": "serving", "name": name, "port": port, "address": address}))
+}
