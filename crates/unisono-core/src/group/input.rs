@@ -182,7 +182,7 @@ impl Group {
             return;
         }
         peer.last_heard = now;
-        peer.entered = true;
+        let mut entered = peer.entered;
         if peer.suspected == Some(Suspicion::Silent)
             && !self.config.automatic
             && !self.recovery.has_promised()
@@ -208,6 +208,10 @@ impl Group {
                         Frame::Heartbeat(beat) if beat.acting => heartbeat = Some(beat.end),
                         _ => alone = false,
                     }
+                    if !entered && !is_told_from_elsewhere(&frame) {
+                        entered = true;
+                        self.note_entered(sender);
+                    }
                     self.handle_inside(now, sender, frame, level);
                     if self.epoch_tag != header.epoch || self.phase == Phase::Gone {
                         // The frame before ended the epoch that the rest speaks of.
@@ -228,6 +232,12 @@ impl Group {
             && self.heartbeat_wants_answer(now, end, alone)
         {
             self.acknowledging.due = true;
+        }
+    }
+
+    fn note_entered(&mut self, sender: Uid) {
+        if let Some(peer) = self.peers.get_mut(sender) {
+            peer.entered = true;
         }
     }
 
@@ -338,4 +348,9 @@ impl Group {
             self.post_under(from, header.epoch, Frame::Excluded { uid, epoch });
         }
     }
+}
+
+/// Said in an epoch by those who are in another, and may never have been in this one.
+fn is_told_from_elsewhere(frame: &Frame) -> bool {
+    matches!(frame, Frame::Excluded { .. } | Frame::Decided { .. })
 }

@@ -297,3 +297,21 @@ fn nobody_is_let_in_before_all_members_have_entered() {
     net.show("without m0");
     assert_eq!((net.phase(1), net.size(1)), (Phase::Member, 2));
 }
+
+// Two lines of one group, under *at least one*: a joiner whose welcome to the first was lost goes to the second, and tells
+// the first so. It has never been in that epoch, and is not to be numbered in there.
+#[test]
+fn a_joiner_that_went_elsewhere_is_not_let_in() {
+    let mut net = group_of(2, 1);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Welcome(_))) { LOST } else { PROMPT });
+    let joiner = net.add(Entry::Join, unicast());
+    net.run(200 * MS);
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let elsewhere = EpochId { nonce: 7, ..EpochId::default() };
+    let told = Frame::Excluded { uid: uid(0), epoch: elsewhere };
+    net.inject(0, address(joiner), &forge(group, epoch, uid(joiner), 1000, &[told]));
+    net.run(200 * MS);
+    assert_eq!((net.size(0), net.epoch(0)), (2, 0), "a member that never listened");
+    net.calm();
+    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+}
