@@ -157,9 +157,12 @@ impl Server {
         let Request { attempt, call, port, hops, left_ms, payload, .. } = request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
         let asked = Asked { port, call, hops, deadline };
-        self.change(client, attempt.slot, State::Done);
-        if let Some(session) = self.sessions.get_mut(&client) {
-            session.slots[usize::from(attempt.slot)].number = attempt.number;
+        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let slot = &mut session.slots[usize::from(attempt.slot)];
+        slot.number = attempt.number;
+        if slot.state.is_in_progress() {
+            // What it took up is free before anybody asks whether there is room.
+            self.change(client, attempt.slot, State::Done);
         }
         let is_full = self.services.get(&port).map(|service| service.is_full());
         let state = match (is_full, payload) {

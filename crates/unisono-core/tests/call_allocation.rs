@@ -1,0 +1,77 @@
+//! In the steady state a call costs the core no allocation, from `call` to its outcome.
+//!
+//! Counted is everything that client and server do for it: requests and replies written and read, slots, sessions, the
+//! application's part. Payloads are handed in as `Bytes`, and each datagram in a buffer of its own, which is part of a
+//! larger one as with the real driver; making these is not counted. Nor is what time alone brings about.
+//!
+//! This is a program of its own because it counts every allocation that its thread makes.
+
+#[path = "common/null_calls.rs"]
+mod null_calls;
+
+use bytes::BytesMut;
+use null_calls::NullCalls;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is left to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + usize::from(COUNTS.get()));
+        // SAFETY: as the caller promised us.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised us.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const WARM_UP: usize = 1_000;
+const ROUNDS: usize = 5_000;
+
+/// A part of a larger buffer, which nobody counts.
+fn received(bytes: &[u8]) -> BytesMut {
+    let counts = COUNTS.replace(false);
+    let mut buffer = BytesMut::with_capacity(2 * bytes.len());
+    buffer.extend_from_slice(bytes);
+    let datagram = buffer.split();
+    COUNTS.set(counts);
+    datagram
+}
+
+#[test]
+fn a_call_costs_no_allocation_and_calls_under_way_together_share_datagrams() {
+    for at_once in [1, 64] {
+        let mut calls = NullCalls::new(received);
+        for _ in 0..WARM_UP {
+            calls.round(at_once);
+            calls.pass_time();
+        }
+        ALLOCATIONS.set(0);
+        let (answered, datagrams) = (calls.answered, calls.datagrams);
+        for _ in 0..ROUNDS {
+            COUNTS.set(true);
+            calls.round(at_once);
+            COUNTS.set(false);
+            calls.pass_time();
+        }
+        assert_eq!(calls.answered - answered, (at_once * ROUNDS) as u64);
+        assert_eq!(ALLOCATIONS.get(), 0, "{at_once} at once, in {ROUNDS} rounds");
+        // Acknowledgements of their own are a few hundred.
+        let expected = if at_once == 1 { 2 * ROUNDS } else { 5 * ROUNDS } as u64;
+        let sent = calls.datagrams - datagrams;
+        assert!((expected..expected + expected / 20).contains(&sent), "{sent} datagrams, {at_once} at once");
+    }
+}

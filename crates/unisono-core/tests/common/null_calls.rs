@@ -1,0 +1,98 @@
+//! Two endpoints whose datagrams arrive at once, for seeing what a call costs: this driver itself does next to nothing.
+
+use bytes::{Bytes, BytesMut};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::Checksum;
+use unisono_core::*;
+
+/// From one round to the next.
+const PACE: Duration = Duration::from_micros(20);
+
+const CLIENT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 2));
+
+/// Whoever names the port may serve it.
+struct NoProof;
+
+impl PortProof for NoProof {
+    fn public(&self, private: &PrivatePort) -> Port {
+        Port(private.0)
+    }
+
+    fn prove(&self, _: &PrivatePort, _: &[u8]) -> Proof {
+        Proof([0; 96])
+    }
+
+    fn verify(&self, _: Port, _: &[u8], _: &Proof) -> bool {
+        true
+    }
+}
+
+pub(crate) struct NullCalls {
+    now: Time,
+    client: Endpoint,
+    server: Endpoint,
+    port: Port,
+    out: Vec<u8>,
+    /// Makes the buffer in which a datagram is received.
+    receive: fn(&[u8]) -> BytesMut,
+    pub(crate) answered: u64,
+    pub(crate) datagrams: u64,
+}
+
+impl NullCalls {
+    pub(crate) fn new(receive: fn(&[u8]) -> BytesMut) -> NullCalls {
+        let now = Time::from_nanos(1);
+        let endpoint = |uid| {
+            let (settings, random) = (CallSettings::default(), Random::from_u64(uid));
+            Endpoint::new(now, Uid(uid), settings, Box::new(Checksum), Box::new(NoProof), random).unwrap()
+        };
+        let (client, mut server) = (endpoint(1), endpoint(2));
+        let port = server.serve(now, PrivatePort(7), ServeOptions::default()).unwrap();
+        let out = Vec::with_capacity(2048);
+        NullCalls { now, client, server, port, out, receive, answered: 0, datagrams: 0 }
+    }
+
+    /// So many calls at once, and everything until they are answered.
+    pub(crate) fn round(&mut self, at_once: usize) {
+        for _ in 0..at_once {
+            self.client.call(self.now, self.port, Bytes::new(), Duration::from_secs(5)).unwrap();
+        }
+        let until = self.answered + at_once as u64;
+        while self.answered < until {
+            self.exchange();
+        }
+    }
+
+    /// Everything that both have to say arrives, and is answered.
+    fn exchange(&mut self) {
+        while self.client.poll_transmit(self.now, &mut self.out).is_some() {
+            self.datagrams += 1;
+            self.server.handle_datagram(self.now, CLIENT, (self.receive)(&self.out));
+        }
+        while let Some(request) = self.server.poll_request(self.now) {
+            self.server.reply(self.now, request.id, Bytes::new()).unwrap();
+        }
+        while self.server.poll_transmit(self.now, &mut self.out).is_some() {
+            self.datagrams += 1;
+            self.client.handle_datagram(self.now, SERVER, (self.receive)(&self.out));
+        }
+        while let Some((_, outcome)) = self.client.poll_outcome() {
+            outcome.unwrap();
+            self.answered += 1;
+        }
+    }
+
+    /// A while passes, with what is due in it.
+    pub(crate) fn pass_time(&mut self) {
+        self.now = self.now + PACE;
+        for endpoint in [&mut self.client, &mut self.server] {
+            if endpoint.poll_timeout().is_some_and(|(at, _)| at <= self.now) {
+                endpoint.handle_timeout(self.now);
+            }
+        }
+        self.exchange();
+    }
+}
