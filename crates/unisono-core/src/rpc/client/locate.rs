@@ -57,6 +57,14 @@ struct Question {
     again_after: Duration,
 }
 
+impl Known {
+    /// It was asked for long ago, and nobody asks now.
+    pub(super) fn is_stale(&self, now: Time) -> bool {
+        self.question.again_at.is_none()
+            && self.question.asked_at.is_none_or(|asked| now.since(asked) >= REFRESH_EVERY)
+    }
+}
+
 impl Client {
     /// Asks for servers, if that is not under way.
     pub(super) fn ask_for(&mut self, now: Time, common: &mut Common, port: Port) {
@@ -68,13 +76,8 @@ impl Client {
         }
     }
 
-    /// Asks once, if that was long ago: somebody may have come.
+    /// Asks once who else serves the port: somebody may have come.
     pub(super) fn refresh(&mut self, now: Time, common: &mut Common, port: Port) {
-        let Some(known) = self.ports.get_mut(&port) else { return };
-        let is_fresh = |asked: Time| now.since(asked) < REFRESH_EVERY;
-        if known.question.again_at.is_some() || known.question.asked_at.is_some_and(is_fresh) {
-            return;
-        }
         self.ask_for(now, common, port);
         if let Some(known) = self.ports.get_mut(&port) {
             known.question.again_at = None;
@@ -207,18 +210,22 @@ impl Client {
         Some(remote)
     }
 
+    /// The port is known, or can be remembered besides the others.
+    pub(super) fn has_room_for(&self, port: Port) -> bool {
+        self.ports.len() < PORT_CACHE_MAX
+            || self.ports.contains_key(&port)
+            || self.ports.values().any(|known| known.waiting.is_empty())
+    }
+
     /// What is known of a port; nothing if there is no room for another one.
     pub(super) fn known(&mut self, now: Time, port: Port) -> Option<&mut Known> {
-        if !self.ports.contains_key(&port) {
-            if self.ports.len() >= PORT_CACHE_MAX {
-                let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());
-                let oldest = *idle.min_by_key(|(_, known)| known.used_at)?.0;
-                self.ports.remove(&oldest);
-                self.remotes.iter_mut().for_each(|(_, remote)| remote.ports.retain(|port| *port != oldest));
-            }
-            self.ports.insert(port, Known::default());
+        if self.ports.len() >= PORT_CACHE_MAX && !self.ports.contains_key(&port) {
+            let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());
+            let oldest = *idle.min_by_key(|(_, known)| known.used_at)?.0;
+            self.ports.remove(&oldest);
+            self.remotes.iter_mut().for_each(|(_, remote)| remote.ports.retain(|port| *port != oldest));
         }
-        let known = self.ports.get_mut(&port)?;
+        let known = self.ports.entry(port).or_default();
         known.used_at = now;
         Some(known)
     }

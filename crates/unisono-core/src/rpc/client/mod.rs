@@ -68,7 +68,7 @@ impl Client {
         if request.len() > max {
             return Err(CallError::TooLarge { bytes: request.len(), max });
         }
-        if self.calls.len() + self.outcomes.len() >= CALLS_MAX || self.known(now, port).is_none() {
+        if self.calls.len() + self.outcomes.len() >= CALLS_MAX || !self.has_room_for(port) {
             return Err(CallError::TooMany);
         }
         self.begun += 1;

@@ -25,8 +25,11 @@ impl Client {
         let port = call.port;
         let Some(known) = self.known(now, port) else { return };
         known.waiting.push_back(number);
+        let is_stale = known.is_stale(now) && !known.servers.is_empty();
         self.place(now, common, port);
-        self.refresh(now, common, port);
+        if is_stale {
+            self.refresh(now, common, port);
+        }
     }
 
     /// Sends the calls that wait for this port, as far as servers take them.

@@ -36,41 +36,36 @@ impl Server {
     pub(super) fn change(&mut self, client: Uid, slot: u16, state: State) -> Option<State> {
         let session = self.sessions.get_mut(&client)?;
         let place = session.slots.get_mut(usize::from(slot))?;
-        let before = core::mem::replace(&mut place.state, State::Done);
-        let (was, is) = (before.is_in_progress(), state.is_in_progress());
-        match &before {
-            State::Receiving(receiving) => self.room.receiving_bytes -= receiving.1.total(),
-            State::Replied(kept) => self.room.kept_bytes -= kept.reply.len(),
-            _ => {}
-        }
-        match &state {
-            State::Receiving(receiving) => self.room.receiving_bytes += receiving.1.total(),
-            State::Replied(kept) => self.room.kept_bytes += kept.reply.len(),
-            _ => {}
-        }
-        if was && !is {
-            session.in_progress -= 1;
-            self.room.busy_sessions -= usize::from(session.in_progress == 0);
-        } else if is && !was {
-            self.room.busy_sessions += usize::from(session.in_progress == 0);
-            session.in_progress += 1;
+        let taken = state.takes();
+        let before = core::mem::replace(&mut place.state, state);
+        let left = before.takes();
+        self.room.receiving_bytes = self.room.receiving_bytes + taken.receiving_bytes - left.receiving_bytes;
+        self.room.kept_bytes = self.room.kept_bytes + taken.kept_bytes - left.kept_bytes;
+        if taken.in_progress != left.in_progress {
+            let was_busy = session.in_progress > 0;
+            session.in_progress =
+                session.in_progress + u16::from(taken.in_progress) - u16::from(left.in_progress);
+            let is_busy = session.in_progress > 0;
+            self.room.busy_sessions = self.room.busy_sessions + usize::from(is_busy) - usize::from(was_busy);
         }
         // What the application has keeps its place until it is answered, whether or not anybody still waits.
-        let handed_over = matches!((&before, &state), (State::Queued(..), State::InHand));
-        let (left, taken) = (before.place(), state.place());
-        place.state = state;
-        if let Some(port) = left
-            && !handed_over
-        {
-            self.release_place(port);
-        }
-        if let Some(port) = taken {
-            self.room.pending += 1;
-            if let Some(service) = self.services.get_mut(&port) {
-                service.pending += 1;
+        let handed_over = left.in_progress && taken.in_progress && taken.place.is_none();
+        if taken.place != left.place && !handed_over {
+            if let Some(port) = left.place {
+                self.release_place(port);
+            }
+            if let Some(port) = taken.place {
+                self.take_place(port);
             }
         }
         Some(before)
+    }
+
+    fn take_place(&mut self, port: Port) {
+        self.room.pending += 1;
+        if let Some(service) = self.services.get_mut(&port) {
+            service.pending += 1;
+        }
     }
 
     /// A request for this port neither waits nor is worked on any longer.

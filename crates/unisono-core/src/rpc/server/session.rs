@@ -102,12 +102,27 @@ impl State {
         matches!(self, State::Receiving(_) | State::Queued(..) | State::InHand)
     }
 
-    /// The service in whose queue it has a place, or will have one.
-    pub(super) fn place(&self) -> Option<Port> {
+    /// What it takes up while it lasts.
+    pub(super) fn takes(&self) -> Takes {
+        let mut takes = Takes { in_progress: self.is_in_progress(), ..Takes::default() };
         match self {
-            State::Receiving(receiving) => Some(receiving.0.port),
-            State::Queued(asked, _) => Some(asked.port),
-            _ => None,
+            State::Receiving(receiving) => {
+                (takes.place, takes.receiving_bytes) = (Some(receiving.0.port), receiving.1.total());
+            }
+            State::Queued(asked, _) => takes.place = Some(asked.port),
+            State::Replied(kept) => takes.kept_bytes = kept.reply.len(),
+            _ => {}
         }
+        takes
     }
+}
+
+/// What a slot takes up of the server's room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Takes {
+    /// A place in this service's queue.
+    pub(super) place: Option<Port>,
+    pub(super) in_progress: bool,
+    pub(super) receiving_bytes: usize,
+    pub(super) kept_bytes: usize,
 }
