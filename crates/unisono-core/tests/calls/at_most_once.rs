@@ -59,3 +59,31 @@ fn a_slow_call_lives_as_long_as_its_server_says_that_it_works() {
     assert_eq!(world.wait(2, call).1.unwrap(), "at last");
     assert_eq!(world.take(1), None);
 }
+
+#[test]
+fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let mut delayed = false;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        let is_first = from == 2 && datagram.len() > 1000 && !delayed;
+        delayed |= is_first;
+        vec![if is_first { MS * 5 } else { Duration::ZERO }]
+    });
+    // Each fills a datagram.
+    let slow = world.call(2, port, &[1; 1300], 5 * SECONDS);
+    let fast = world.call(2, port, &[2; 1300], 5 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    assert_eq!(request.payload[0], 2, "the second comes first");
+    world.reply(1, request.id, b"fast").unwrap();
+    assert_eq!(world.wait(2, fast).1.unwrap(), "fast");
+    world.run(MS * 10);
+    let request = world.take(1).unwrap();
+    world.run(SECONDS);
+    assert_eq!(world.outcome(2, slow), None, "it is asked after, and is being worked on");
+    world.reply(1, request.id, b"slow").unwrap();
+    assert_eq!(world.wait(2, slow).1.unwrap(), "slow");
+}

@@ -139,3 +139,21 @@ fn a_lost_word_that_a_call_was_passed_on_is_said_again() {
     assert_eq!(world.wait(9, call).1.unwrap(), "hello");
     assert_eq!(world.host(2).requests.len(), 1);
 }
+
+#[test]
+fn a_call_that_leaves_a_server_to_others_holds_up_nobody() {
+    let (mut world, port) = servers(&[1]);
+    let call = world.call(9, port, b"avoids", 5 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.start(5);
+    pass_on(&mut world, 1, request.id, 5).unwrap();
+    // Nobody serves the port there, as the client knows by now.
+    world.run(MS * 5);
+    let next = world.call(9, port, b"next", 5 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    assert_eq!(request.call, next);
+    world.run(SECONDS);
+    assert_eq!(world.take(1).unwrap().call, call);
+}

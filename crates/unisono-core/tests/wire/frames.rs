@@ -19,6 +19,11 @@ fn read(payload: Bytes) -> Vec<Frame> {
 }
 
 #[test]
+fn a_frame_is_not_large() {
+    assert!(size_of::<Frame>() <= 224, "every frame that is read or written is moved about");
+}
+
+#[test]
 fn every_kind_is_read_as_it_was_written() {
     for &kind in FrameKind::ALL {
         let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });

@@ -70,10 +70,15 @@ impl Client {
             Rejection::ShowCookie(cookie) => self.show_cookie(now, common, number, cookie),
             Rejection::Busy => {
                 common.counters.pushed_back += 1;
-                if let Some(remote) = self.remotes.get_mut(from) {
+                // What is large may have found no room where small calls do.
+                let sent = self.get_mut(number).and_then(Call::sent);
+                let avoids = sent.filter(|sent| sent.request.is_some()).map(|_| from);
+                if let Some(remote) = self.remotes.get_mut(from)
+                    && avoids.is_none()
+                {
                     remote.note_busy(now);
                 }
-                self.go_elsewhere(now, common, number, SoFar::PushedBack, None);
+                self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
             }
             Rejection::NotServed => {
                 if let Some(port) = self.get_mut(number).map(|call| call.port) {

@@ -34,20 +34,31 @@ impl Client {
 
     /// Sends the calls that wait for this port, as far as servers take them.
     pub(super) fn place(&mut self, now: Time, common: &mut Common, port: Port) {
-        loop {
+        let mut left = self.ports.get(&port).map_or(0, |known| known.waiting.len());
+        while left > 0 {
+            left -= 1;
             let Some(known) = self.ports.get_mut(&port) else { return };
-            let Some(&number) = known.waiting.front() else { return };
+            let Some(number) = known.waiting.pop_front() else { return };
             let call = self.calls.get(super::index(number)).filter(|call| call.waits_as(number));
-            let Some(call) = call else {
-                known.waiting.pop_front();
-                continue;
-            };
-            let avoided = call.avoids.filter(|(_, until)| *until > now).map(|(uid, _)| uid);
-            let Some(server) = choose(now, known, &self.remotes, &mut common.random, avoided) else {
-                return self.wait_on(now, common, port);
-            };
-            known.waiting.pop_front();
-            self.start(now, common, number, server);
+            let Some(call) = call else { continue };
+            let avoided = call.avoids.filter(|(_, until)| *until > now);
+            let avoided_server = avoided.map(|(uid, _)| uid);
+            let server = choose(now, known, &self.remotes, &mut common.random, avoided_server);
+            match (server, avoided) {
+                (Some(server), _) => self.start(now, common, number, server),
+                // Others are not held up by what this one avoids.
+                (None, Some((_, until))) => {
+                    known.waiting.push_back(number);
+                    self.wake_by(until);
+                }
+                (None, None) => {
+                    known.waiting.push_front(number);
+                    break;
+                }
+            }
+        }
+        if self.ports.get(&port).is_some_and(|known| !known.waiting.is_empty()) {
+            self.wait_on(now, common, port);
         }
     }
 
@@ -56,7 +67,7 @@ impl Client {
         let Some(known) = self.ports.get(&port) else { return };
         let first = known.waiting.front().and_then(|number| self.calls.get(super::index(*number)));
         let Some(first) = first else { return };
-        let mut at = first.avoids.map(|(_, until)| until).filter(|until| *until > now);
+        let mut at = None;
         for serving in &known.servers {
             let until = self.remotes.get(serving.uid).map(|remote| remote.busy_until);
             at = crate::time::earlier(at, until.filter(|until| *until > now));

@@ -134,6 +134,8 @@ fn what_is_due(
                 transfer.handle_timeout(now);
             }
             if sent.ask_at <= now {
+                // Until it has left.
+                sent.ask_at = Time::NEVER;
                 return Due::Ask(sent.server, sent.slot, deadline);
             }
             let transfer = sent.request.as_ref().and_then(|transfer| transfer.resend_at());

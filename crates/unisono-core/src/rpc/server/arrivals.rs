@@ -114,7 +114,7 @@ impl Server {
         let known = self.sessions.get_mut(&from.uid);
         if let Some(session) = &known
             && session.address == from.address
-            && attempt.number >= session.floor
+            && session.may_show_nothing(attempt)
         {
             return true;
         }

@@ -117,9 +117,9 @@ impl Server {
 
     /// Serves a port no longer. What waits is rejected; what the application has it may still answer.
     pub(super) fn withdraw(&mut self, port: Port) {
-        let Some(mut service) = self.services.remove(&port) else { return };
+        let Some(service) = self.services.remove(&port) else { return };
         self.room.queues_max -= usize::from(service.options.queue_max);
-        service.queue.clear();
+        self.room.queued -= service.queue.len();
         if self.retired.len() == RETIRED_MAX {
             self.retired.pop_front();
         }

@@ -7,7 +7,7 @@ use crate::identity::Port;
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
-use crate::wire::Rejection;
+use crate::wire::{Attempt, Rejection};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub(in crate::rpc) struct Session {
     /// Where the client is, as a cookie has proved.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
-    /// Attempts below this one are taken as new only if they show a good cookie: they may belong to a session that was
+    /// Attempts below this one that are not known here must show a good cookie: they may belong to a session that was
     /// forgotten.
     pub(in crate::rpc) floor: u64,
     pub(in crate::rpc) slots: Vec<Slot>,
@@ -88,6 +88,12 @@ impl Session {
             to_tell: VecDeque::new(),
             is_due: false,
         }
+    }
+
+    /// The attempt is known here, or cannot belong to a session that was forgotten.
+    pub(super) fn may_show_nothing(&self, attempt: Attempt) -> bool {
+        let last = self.slots.get(usize::from(attempt.slot)).map_or(0, |slot| slot.number);
+        attempt.number >= self.floor || attempt.number <= last
     }
 
     /// This attempt, if it is the last of its slot.
