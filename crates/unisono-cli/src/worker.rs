@@ -22,6 +22,8 @@ pub(crate) enum Role {
     Throughput(crate::bench::throughput::member::Role),
     /// A process of the bare fan-out beside it.
     Fanout(crate::bench::fanout::Role),
+    /// A process that serves calls or makes them.
+    Rpc(crate::bench::rpc::worker::Role),
     /// A process of the bare floor beside a measured group.
     Floor(crate::bench::floor::Role),
 }
@@ -33,6 +35,7 @@ pub(crate) fn run(command: &Worker) -> anyhow::Result<()> {
         Some(Role::Floor(role)) => crate::bench::floor::work(role, orders),
         Some(Role::Latency(role)) => crate::bench::latency::member::work(role, orders),
         Some(Role::Throughput(role)) => crate::bench::throughput::member::work(role, orders),
+        Some(Role::Rpc(role)) => crate::bench::rpc::worker::work(role, orders),
         Some(Role::Fanout(role)) => crate::bench::fanout::work(role, orders),
         None => Ok(()),
     }

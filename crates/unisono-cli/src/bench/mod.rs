@@ -11,6 +11,8 @@ pub(crate) mod latency;
 mod parallel;
 mod placement;
 mod report;
+pub(crate) mod rpc;
+mod side;
 mod statistics;
 pub(crate) mod throughput;
 
@@ -35,6 +37,7 @@ enum What {
     Throughput(throughput::Throughput),
     Parallel(parallel::Parallel),
     Failover(failover::Failover),
+    Rpc(rpc::Rpc),
 }
 
 /// How messages travel.
@@ -113,6 +116,7 @@ impl Bench {
             What::Throughput(command) => &command.common,
             What::Parallel(command) => &command.common,
             What::Failover(command) => &command.common,
+            What::Rpc(command) => &command.common,
         }
     }
 }
@@ -123,5 +127,6 @@ pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Resul
         What::Throughput(command) => throughput::run(command, settings, output),
         What::Parallel(command) => parallel::run(command, settings, output),
         What::Failover(command) => failover::run(command, settings, output),
+        What::Rpc(command) => rpc::run(command, settings, output),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_core::rpc::CallNumber;
+use unisono_core::rpc::{CallCounters, CallNumber};
 
 /// Calls services. Clones are the same client, for any number of threads and tasks; thousands of calls may be under way
 /// at once.
@@ -88,6 +88,11 @@ impl Client {
         };
         let begun = self.shared.block(Some(Duration::ZERO), begin).unwrap_or(Err(NotSent::TooMany));
         Ok(Call { shared: self.shared.clone(), number: begun?, asked: false })
+    }
+
+    /// What was counted at this address, for all who call and serve from it.
+    pub fn counters(&self) -> CallCounters {
+        self.shared.with(|calls, _| *calls.endpoint.counters())
     }
 
     /// Where this client sends from.

@@ -1,37 +1,27 @@
 //! `unisono bench latency`: how long a message takes to its sender's own delivery, beside the bare path.
 
+mod measured;
 pub(crate) mod member;
 mod sweep;
+
+pub(super) use measured::{Measured, Wanted};
 
 use super::floor::{self, Floor, Path};
 use super::ground::{self, Ground};
 use super::placement::Placement;
-use super::statistics::{Ratio, quantile};
+use super::side::{Side, UNTIMED, blocks};
+use super::statistics::Ratio;
 use super::{Method, Summary};
 use crate::arguments::{Common, OrderChoice};
-use crate::location::Location;
-use crate::output::{Output, rounded};
+use crate::output::Output;
 use crate::problem::Problem;
-use crate::processes::Crew;
 use crate::progress;
 use crate::settings::Settings;
-use crate::trial::lot;
-use crate::worker;
 use clap::Args;
 use indicatif::ProgressBar;
-use member::{Order, Report, Usage};
+use member::Usage;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// How long a block or a join may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages of a block, if that makes enough rounds.
-const BLOCK_MESSAGES: usize = 250;
-/// Fewest rounds over which a ratio is taken.
-const ROUNDS_MIN: usize = 5;
-/// Messages at the beginning of each block that are not timed: they warm the caches that the other side cooled.
-const UNTIMED: usize = 20;
 
 /// Time a message to its sender's own delivery, one outstanding, beside bare UDP
 ///
@@ -95,21 +85,20 @@ fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, members, false, settings)?;
     let locations = ground.locations(command.placement, members);
-    let mut group = Measured::start(command, command.resilience, &locations, &ground.settings)?;
+    let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
+    let wanted = |resilience| Wanted { resilience, order: command.order, method: command.method, bytes };
+    let mut group = Measured::start(&wanted(command.resilience), &locations, &ground.settings)?;
     let mut plain = match command.resilience {
         0 => None,
-        _ => Some(Measured::start(command, 0, &locations, &ground.settings)?),
+        _ => Some(Measured::start(&wanted(0), &locations, &ground.settings)?),
     };
     // What the group was seen to do, the floor does.
     group.measure(UNTIMED)?;
     let multicast = group.usage()?.by_multicast;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
-    let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
     let mut floor = Floor::start(&locations, bytes, address)?;
 
-    let timed = usize::try_from(command.messages).unwrap_or(usize::MAX);
-    let rounds = (timed / BLOCK_MESSAGES).max(ROUNDS_MIN);
-    let block = timed.div_ceil(rounds);
+    let (rounds, block) = blocks(command.messages);
     let mut sides = Sides::default();
     bar.set_length(rounds as u64);
     for round in 0..rounds {
@@ -210,80 +199,6 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
     Summary::new(lines, command.ground.tell(object))
 }
 
-/// A group whose latency is measured: member 0 founded it and orders, unless the role follows the load; member 1 sends.
-struct Measured {
-    crew: Crew<Order, Report>,
-}
-
-const SENDER: usize = 1;
-
-impl Measured {
-    fn start(
-        command: &Latency,
-        resilience: u8,
-        locations: &[Location],
-        settings: &Settings,
-    ) -> Result<Measured, Problem> {
-        let group = format!("bench-{:08x}", lot(1 << 32)?);
-        let mut measured = Measured { crew: Crew::new() };
-        // One after the other, so that the sender has the lowest rank but one.
-        for (index, location) in locations.iter().enumerate() {
-            let role = member::Role {
-                group: group.clone(),
-                founder: index == 0,
-                sender: index == SENDER,
-                resilience,
-                order: command.order,
-                broadcast_above_bytes: command.method.broadcast_above_bytes(),
-                bytes: usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX),
-                location: location.clone(),
-                settings: settings.clone(),
-            };
-            measured.crew.start(&worker::Role::Latency(role))?;
-            measured.report("a member to join")?;
-        }
-        Ok(measured)
-    }
-
-    /// Sends so many; how long each took to its own delivery, in nanoseconds.
-    fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
-        self.crew.order(SENDER, &Order::Send { untimed: UNTIMED, timed })?;
-        match self.report("messages to be delivered")? {
-            Report::Took(took) => Ok(took),
-            other => Err(Problem::failed(format!("a member answered {other:?}"))),
-        }
-    }
-
-    /// What all members together used so far.
-    fn usage(&mut self) -> Result<Usage, Problem> {
-        let mut sum = Usage::default();
-        for index in 0..self.crew.len() {
-            self.crew.order(index, &Order::Usage)?;
-            if let Report::Usage(usage) = self.report("a member's counters")? {
-                sum.processor_ns += usage.processor_ns;
-                sum.datagrams += usage.datagrams;
-                sum.by_multicast |= usage.by_multicast;
-                sum.hand_overs += usage.hand_overs;
-            }
-        }
-        Ok(sum)
-    }
-
-    fn report(&mut self, what: &str) -> Result<Report, Problem> {
-        match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
-            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
-            (_, report) => Ok(report),
-        }
-    }
-}
-
-impl Usage {
-    /// What the floor used so far.
-    fn of(floor: &mut Floor) -> Result<Usage, Problem> {
-        Ok(Usage { processor_ns: floor.processor_ns()?, ..Usage::default() })
-    }
-}
-
 /// The sides that take turns.
 #[derive(Default)]
 struct Sides {
@@ -292,53 +207,4 @@ struct Sides {
     plain: Side,
     path: Side,
     rpc: Side,
-}
-
-/// What was measured on one side.
-#[derive(Default)]
-struct Side {
-    /// Every message's time in nanoseconds.
-    took: Vec<u64>,
-    /// The median of each round.
-    rounds: Vec<f64>,
-    /// Used in all rounds, untimed messages included.
-    used: Usage,
-}
-
-impl Side {
-    /// One round of this side.
-    fn turn<T>(
-        &mut self,
-        subject: &mut T,
-        usage: impl Fn(&mut T) -> Result<Usage, Problem>,
-        measure: impl Fn(&mut T) -> Result<Vec<u64>, Problem>,
-    ) -> Result<(), Problem> {
-        let before = usage(subject)?;
-        let mut took = measure(subject)?;
-        let after = usage(subject)?;
-        self.used.processor_ns += after.processor_ns - before.processor_ns;
-        self.used.datagrams += after.datagrams - before.datagrams;
-        // Those of the beginning count too.
-        self.used.hand_overs = after.hand_overs;
-        self.rounds.push(quantile(&mut took, 0.5) as f64);
-        self.took.append(&mut took);
-        Ok(())
-    }
-
-    /// The time in microseconds within which this part of the messages was delivered.
-    fn us(&mut self, part: f64) -> f64 {
-        rounded(quantile(&mut self.took, part) as f64 / 1000.0)
-    }
-
-    fn per_message(&self, sum: u64) -> f64 {
-        sum as f64 / (self.took.len() + self.rounds.len() * UNTIMED).max(1) as f64
-    }
-
-    fn datagrams(&self) -> f64 {
-        rounded(self.per_message(self.used.datagrams))
-    }
-
-    fn processor_us(&self) -> f64 {
-        rounded(self.per_message(self.used.processor_ns) / 1000.0)
-    }
 }

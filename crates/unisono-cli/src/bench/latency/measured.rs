@@ -1,0 +1,91 @@
+//! A group whose latency is measured, seen from the process that measures it.
+
+use super::member::{self, Order, Report, Usage};
+use crate::arguments::OrderChoice;
+use crate::bench::Method;
+use crate::bench::side::UNTIMED;
+use crate::location::Location;
+use crate::problem::Problem;
+use crate::processes::Crew;
+use crate::settings::Settings;
+use crate::trial::lot;
+use crate::worker;
+use std::time::{Duration, Instant};
+
+/// How long a block or a join may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which group is wanted.
+pub(in crate::bench) struct Wanted {
+    pub(in crate::bench) resilience: u8,
+    pub(in crate::bench) order: OrderChoice,
+    pub(in crate::bench) method: Method,
+    /// Size of a message.
+    pub(in crate::bench) bytes: usize,
+}
+
+/// A group whose latency is measured: member 0 founded it and orders, unless the role follows the load; member 1 sends.
+pub(in crate::bench) struct Measured {
+    crew: Crew<Order, Report>,
+}
+
+const SENDER: usize = 1;
+
+impl Measured {
+    pub(in crate::bench) fn start(
+        wanted: &Wanted,
+        locations: &[Location],
+        settings: &Settings,
+    ) -> Result<Measured, Problem> {
+        let group = format!("bench-{:08x}", lot(1 << 32)?);
+        let mut measured = Measured { crew: Crew::new() };
+        // One after the other, so that the sender has the lowest rank but one.
+        for (index, location) in locations.iter().enumerate() {
+            let role = member::Role {
+                group: group.clone(),
+                founder: index == 0,
+                sender: index == SENDER,
+                resilience: wanted.resilience,
+                order: wanted.order,
+                broadcast_above_bytes: wanted.method.broadcast_above_bytes(),
+                bytes: wanted.bytes,
+                location: location.clone(),
+                settings: settings.clone(),
+            };
+            measured.crew.start(&worker::Role::Latency(role))?;
+            measured.report("a member to join")?;
+        }
+        Ok(measured)
+    }
+
+    /// Sends so many; how long each took to its own delivery, in nanoseconds.
+    pub(in crate::bench) fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
+        self.crew.order(SENDER, &Order::Send { untimed: UNTIMED, timed })?;
+        match self.report("messages to be delivered")? {
+            Report::Took(took) => Ok(took),
+            other => Err(Problem::failed(format!("a member answered {other:?}"))),
+        }
+    }
+
+    /// What all members together used so far.
+    pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
+        let mut sum = Usage::default();
+        for index in 0..self.crew.len() {
+            self.crew.order(index, &Order::Usage)?;
+            if let Report::Usage(usage) = self.report("a member's counters")? {
+                sum.processor_ns += usage.processor_ns;
+                sum.datagrams += usage.datagrams;
+                sum.by_multicast |= usage.by_multicast;
+                sum.hand_overs += usage.hand_overs;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn report(&mut self, what: &str) -> Result<Report, Problem> {
+        match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
+            (_, report) => Ok(report),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Servers and clients whose calls are measured, seen from the process that measures them.
+
+use super::worker::{Loaded, Order, Report, Role};
+use crate::bench::latency::member::Usage;
+use crate::bench::side::UNTIMED;
+use crate::location::Location;
+use crate::output::rounded;
+use crate::problem::Problem;
+use crate::processes::Crew;
+use crate::settings::Settings;
+use crate::trial::lot;
+use crate::worker;
+use hdrhistogram::Histogram;
+use std::time::{Duration, Instant};
+
+/// How long a block may take, beyond what it is to take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The processes of one side: servers first, then clients.
+pub(super) struct Calling {
+    crew: Crew<Order, Report>,
+    servers: usize,
+}
+
+impl Calling {
+    /// Starts so many servers, and a client at each further one of the locations.
+    pub(super) fn start(
+        locations: &[Location],
+        servers: usize,
+        bytes: usize,
+        settings: &Settings,
+    ) -> Result<Calling, Problem> {
+        let service = format!("bench-{:08x}", lot(1 << 32)?);
+        let mut calling = Calling { crew: Crew::new(), servers };
+        for (index, location) in locations.iter().enumerate() {
+            let role = Role {
+                service: service.clone(),
+                serves: index < servers,
+                bytes,
+                location: location.clone(),
+                settings: settings.clone(),
+            };
+            calling.crew.start(&worker::Role::Rpc(role))?;
+            calling.report("a process to be ready", PATIENCE)?;
+        }
+        Ok(calling)
+    }
+
+    /// So many calls of the first client, one at a time; how long each took, in nanoseconds.
+    pub(super) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
+        self.crew.order(self.servers, &Order::Call { untimed: UNTIMED, timed })?;
+        match self.report("calls to be answered", PATIENCE)? {
+            Report::Took(took) => Ok(took),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// All clients call at once.
+    fn load(&mut self, in_flight: usize, untimed: Duration, timed: Duration) -> Result<Vec<Loaded>, Problem> {
+        let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
+        for client in self.servers..self.crew.len() {
+            self.crew.order(client, &Order::Load { in_flight, untimed_ms, timed_ms })?;
+        }
+        let mut loaded = Vec::new();
+        for _ in self.servers..self.crew.len() {
+            match self.report("calls to be answered", PATIENCE + untimed + timed)? {
+                Report::Loaded(load) => loaded.push(load),
+                other => return Err(strange(&other)),
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// What all processes together used so far.
+    pub(super) fn usage(&mut self) -> Result<Usage, Problem> {
+        let mut sum = Usage::default();
+        for usage in self.usages()? {
+            sum.processor_ns += usage.processor_ns;
+            sum.datagrams += usage.datagrams;
+        }
+        Ok(sum)
+    }
+
+    fn usages(&mut self) -> Result<Vec<super::worker::Usage>, Problem> {
+        let mut usages = Vec::new();
+        for index in 0..self.crew.len() {
+            self.crew.order(index, &Order::Usage)?;
+            match self.report("a process's counters", PATIENCE)? {
+                Report::Usage(usage) => usages.push(usage),
+                other => return Err(strange(&other)),
+            }
+        }
+        Ok(usages)
+    }
+
+    /// Which part of all requests each server was given.
+    pub(super) fn shares(&mut self) -> Result<Vec<f64>, Problem> {
+        let servers = self.servers;
+        let served: Vec<u64> = self.usages()?[..servers].iter().map(|usage| usage.served).collect();
+        let all = served.iter().sum::<u64>().max(1) as f64;
+        Ok(served.iter().map(|served| rounded(*served as f64 / all)).collect())
+    }
+
+    fn report(&mut self, what: &str, patience: Duration) -> Result<Report, Problem> {
+        match self.crew.report(Instant::now() + patience, &[], what)? {
+            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("process {index}: {trouble}"))),
+            (_, report) => Ok(report),
+        }
+    }
+}
+
+fn strange(report: &Report) -> Problem {
+    Problem::failed(format!("a process answered {report:?}"))
+}
+
+/// What was counted under load, all rounds together.
+pub(super) struct Load {
+    timed: Duration,
+    in_flight: usize,
+    /// Calls a second, by round.
+    pub(super) rounds: Vec<f64>,
+    took: Histogram<u64>,
+    used: Usage,
+}
+
+impl Load {
+    /// Nothing yet, of rounds that last so long.
+    pub(super) fn new(timed: Duration, in_flight: usize) -> Result<Load, Problem> {
+        let took = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(Problem::failed)?;
+        Ok(Load { timed, in_flight, rounds: Vec::new(), took, used: Usage::default() })
+    }
+
+    pub(super) fn round(&mut self, calling: &mut Calling, untimed: Duration) -> Result<(), Problem> {
+        let before = calling.usage()?;
+        let begun = Instant::now();
+        let loaded = calling.load(self.in_flight, untimed, self.timed)?;
+        // What was used in the time that does not count is left out in proportion.
+        let counted = self.timed.as_secs_f64() / begun.elapsed().as_secs_f64().max(self.timed.as_secs_f64());
+        let after = calling.usage()?;
+        let part = |used: u64| (used as f64 * counted) as u64;
+        self.used.processor_ns += part(after.processor_ns - before.processor_ns);
+        self.used.datagrams += part(after.datagrams - before.datagrams);
+        let answered: u64 = loaded.iter().map(|loaded| loaded.answered).sum();
+        self.rounds.push(answered as f64 / self.timed.as_secs_f64());
+        for (ns, count) in loaded.into_iter().flat_map(|loaded| loaded.took) {
+            self.took.saturating_record_n(ns, count);
+        }
+        Ok(())
+    }
+
+    /// Microseconds within which this part of the calls was answered.
+    pub(super) fn us(&self, part: f64) -> f64 {
+        rounded(self.took.value_at_quantile(part) as f64 / 1000.0)
+    }
+
+    /// Microseconds of processor time for each call, of all processes together.
+    pub(super) fn processor_us(&self) -> f64 {
+        rounded(self.used.processor_ns as f64 / 1000.0 / self.took.len().max(1) as f64)
+    }
+
+    pub(super) fn datagrams(&self) -> f64 {
+        rounded(self.used.datagrams as f64 / self.took.len().max(1) as f64)
+    }
+}

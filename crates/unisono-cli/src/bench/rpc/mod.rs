@@ -1,0 +1,219 @@
+//! `unisono bench rpc`: what a call costs, beside a bare datagram there and back, and beside a group's message.
+
+mod crew;
+pub(crate) mod worker;
+
+use super::floor::{self, Floor, Path};
+use super::ground::{self, Ground};
+use super::latency::member::Usage;
+use super::latency::{Measured, Wanted};
+use super::placement::Placement;
+use super::side::{Side, UNTIMED, blocks};
+use super::statistics::{Ratio, median};
+use super::{Method, Summary};
+use crate::arguments::{Common, OrderChoice};
+use crate::output::{Output, rounded};
+use crate::problem::Problem;
+use crate::progress;
+use crate::settings::Settings;
+use clap::Args;
+use crew::{Calling, Load};
+use serde_json::json;
+use std::time::Duration;
+
+/// Rounds under load.
+const ROUNDS: u32 = 5;
+/// Measured only once the load is steady.
+const UNTIMED_LOAD: Duration = Duration::from_millis(100);
+
+/// Time calls, one outstanding, beside bare UDP and beside a group of two; then count how many a second are answered
+///
+/// A server answers with what it was asked. One call at a time, the same over bare UDP, and a null message of a group of two members
+/// take turns in short blocks, and the ratios are medians over the rounds. Then all clients call at once, each with so many calls in
+/// flight.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  unisono bench rpc --bytes 0 --in-flight 64")]
+pub(crate) struct Rpc {
+    /// Size of a request, and of its reply
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=floor::BYTES_MAX as u64))]
+    bytes: u64,
+
+    /// Calls that each client has in flight under load
+    #[arg(long, value_name = "F", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16_384))]
+    in_flight: u64,
+
+    /// Clients under load, one process each
+    #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    clients: u64,
+
+    /// Servers of the port under load, one process each
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    servers: u64,
+
+    /// Calls that are timed one at a time
+    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    calls: u64,
+
+    /// Seconds under load, all rounds together
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+
+    /// On which processors the processes run, on all sides
+    #[arg(long, value_enum, default_value_t)]
+    placement: Placement,
+
+    #[command(flatten)]
+    ground: ground::Choice,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let [servers, clients] = [command.servers, command.clients].map(|count| count as usize);
+    let ground = Ground::prepare(&command.ground, servers + clients, false, settings)?;
+    let locations = ground.locations(command.placement, servers + clients);
+    let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
+    let mut single = one_at_a_time(&command, bytes, &ground)?;
+    let bar = progress::bar(u64::from(ROUNDS), "rounds");
+    let mut calling = Calling::start(&locations, servers, bytes, &ground.settings)?;
+    let mut load = Load::new(Duration::from_secs(command.seconds) / ROUNDS, command.in_flight as usize)?;
+    for _ in 0..ROUNDS {
+        load.round(&mut calling, UNTIMED_LOAD)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let shares = calling.shares()?;
+    summary(&command, &mut single, &load, &shares, ground.is_sealed()).tell(output)
+}
+
+/// The sides that take turns, each with one call or message outstanding.
+#[derive(Default)]
+struct Single {
+    call: Side,
+    rpc: Side,
+    /// A message of a group.
+    group: Side,
+    /// Calls of the same size as the group's messages, which are empty.
+    null: Side,
+}
+
+fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single, Problem> {
+    // Each side has a process at each of two places: servers and orderers at the first, clients and senders at the other.
+    let locations = ground.locations(command.placement, 2);
+    let mut calling = Calling::start(&locations, 1, bytes, &ground.settings)?;
+    let mut null = match bytes {
+        0 => None,
+        _ => Some(Calling::start(&locations, 1, 0, &ground.settings)?),
+    };
+    let wanted = Wanted { resilience: 0, order: OrderChoice::Sequencer, method: Method::Auto, bytes: 0 };
+    let mut group = Measured::start(&wanted, &locations, &ground.settings)?;
+    let mut floor = Floor::start(&locations, bytes, None)?;
+    let (rounds, block) = blocks(command.calls);
+    let mut single = Single::default();
+    let bar = progress::bar(rounds as u64, "rounds");
+    for round in 0..rounds {
+        // Whoever comes first in a round comes last in another.
+        for turn in 0..4 {
+            match (turn + round) % 4 {
+                0 => single.call.turn(&mut calling, Calling::usage, |calling| calling.call(block))?,
+                1 => single
+                    .rpc
+                    .turn(&mut floor, Usage::of, |floor| floor.measure(Path::Rpc, UNTIMED, block))?,
+                2 => single.group.turn(&mut group, Measured::usage, |group| group.measure(block))?,
+                _ => {
+                    if let Some(null) = &mut null {
+                        single.null.turn(null, Calling::usage, |null| null.call(block))?;
+                    }
+                }
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(single)
+}
+
+fn summary(command: &Rpc, single: &mut Single, load: &Load, shares: &[f64], sealed: bool) -> Summary {
+    let to_rpc = Ratio::of(&single.call.rounds, &single.rpc.rounds);
+    let null = if command.bytes == 0 { &single.call.rounds } else { &single.null.rounds };
+    let of_group = Ratio::of(&single.group.rounds, null);
+    let (rpc, group) = (single.rpc.us(0.5), single.group.us(0.5));
+    let alone = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| single.call.us(part));
+    let loaded = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| load.us(part));
+    let is_loaded = command.in_flight > 1 || command.clients > 1;
+    let [p50, p90, p99, p999, max] = if is_loaded { loaded } else { alone };
+    let (cpu, rpc_cpu) = (single.call.processor_us(), single.rpc.processor_us());
+    let mut per_s = load.rounds.clone();
+    let calls_per_s = median(&mut per_s).round();
+    let (slowest, fastest) = (per_s.first().copied().unwrap_or(0.0), per_s.last().copied().unwrap_or(0.0));
+    let mut lines = vec![
+        format!(
+            "{} bytes, {} in flight, {} clients, {} servers{}{}",
+            command.bytes,
+            command.in_flight,
+            command.clients,
+            command.servers,
+            if sealed { ", sealed" } else { "" },
+            command.ground.words()
+        ),
+        format!(
+            "  one call       p50 {} us, p90 {}, p99 {}, p99.9 {}, max {}",
+            alone[0], alone[1], alone[2], alone[3], alone[4]
+        ),
+        format!(
+            "  bare call      p50 {rpc} us: a call takes {} times as long (rounds {} to {})",
+            to_rpc.median, to_rpc.spread[0], to_rpc.spread[1]
+        ),
+        format!(
+            "  group of two   p50 {group} us: a null message takes {} times as long as a null call (rounds {} to {})",
+            of_group.median, of_group.spread[0], of_group.spread[1]
+        ),
+        format!(
+            "  per call       {} datagrams, {cpu} us of processor time (bare call {rpc_cpu} us)",
+            single.call.datagrams()
+        ),
+        format!("  under load     {calls_per_s} calls/s (rounds {} to {})", slowest.round(), fastest.round()),
+        format!(
+            "                 p50 {} us, p99 {}, {} us of processor time and {} datagrams each",
+            loaded[0],
+            loaded[2],
+            load.processor_us(),
+            load.datagrams()
+        ),
+    ];
+    if shares.len() > 1 {
+        let words: Vec<String> = shares.iter().map(|share| format!("{share}")).collect();
+        lines.push(format!("  by server      {}", words.join(", ")));
+    }
+    let object = json!({
+        "bench": "rpc",
+        "bytes": command.bytes,
+        "in_flight": command.in_flight,
+        "clients": command.clients,
+        "servers": command.servers,
+        "sealed": sealed,
+        "placement": command.placement.name(),
+        "calls": single.call.took.len(),
+        "rounds": single.call.rounds.len(),
+        "p50_us": p50,
+        "p90_us": p90,
+        "p99_us": p99,
+        "p999_us": p999,
+        "max_us": max,
+        "alone_p50_us": alone[0],
+        "udp_rpc_p50_us": rpc,
+        "group_p50_us": group,
+        "ratio_rpc": to_rpc.median,
+        "ratio_spread": to_rpc.spread,
+        "ratio_group": of_group.median,
+        "ratio_group_spread": of_group.spread,
+        "calls_per_s": calls_per_s,
+        "calls_per_s_spread": [slowest.round(), fastest.round()],
+        "cpu_us_per_call": if is_loaded { load.processor_us() } else { cpu },
+        "udp_rpc_cpu_us": rpc_cpu,
+        "datagrams_per_call": rounded(if is_loaded { load.datagrams() } else { single.call.datagrams() }),
+        "server_shares": shares,
+    });
+    Summary::new(lines, command.ground.tell(object))
+}
