@@ -1,0 +1,125 @@
+//! Services and calls by the command.
+
+mod common;
+
+use common::{Background, group, json, unisono};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A service that runs this command, ready to be called.
+fn serve(port: &str, command: &str) -> Background {
+    let mut server = Background::start(&["rpc", "serve", port, "--exec", command]);
+    server.until("the service", |seen| !seen.is_empty());
+    server
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = unisono(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit status and what was said on standard error.
+fn failure(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = unisono(arguments);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_command_answers_and_ends_in_good_order() {
+    let port = group("upper");
+    let mut server = serve(&port, "tr a-z A-Z");
+    assert_eq!(stdout(&["rpc", "call", &port, "hello"]), "HELLO");
+    let told = json(&unisono(["rpc", "call", &port, "hello", "--json"]));
+    assert_eq!((&told["outcome"], &told["text"]), (&"replied".into(), &"HELLO".into()));
+    // What was printed is how others may call it.
+    let public = server.seen[0]["port"].as_str().unwrap();
+    assert_eq!(stdout(&["rpc", "call", public, "hello"]), "HELLO");
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.end(), Some(0));
+    assert!(failure(&["rpc", "call", &port, "hello"]).1.contains("not found"));
+}
+
+#[test]
+fn a_large_request_from_standard_input_comes_back_whole() {
+    let port = group("large");
+    let _server = serve(&port, "tr a-z A-Z");
+    let mut call = Command::new(env!("CARGO_BIN_EXE_unisono"))
+        .args(["rpc", "call", &port, "--deadline", "60"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    call.stdin.take().unwrap().write_all(&vec![b'x'; 3_000_000]).unwrap();
+    let output = call.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == vec![b'X'; 3_000_000]);
+}
+
+#[test]
+fn every_failure_has_its_name() {
+    let port = group("failing");
+    let _server = serve(&port, "cat >/dev/null; echo not today >&2; exit 1");
+    let (status, said) = failure(&["rpc", "call", &port, "x"]);
+    assert_eq!((status, said.trim()), (Some(1), "unisono: refused: not today"));
+    let told = unisono(["rpc", "call", &port, "x", "--json"]);
+    assert_eq!((told.status.code(), &json(&told)["outcome"]), (Some(1), &"refused".into()));
+    let begin = Instant::now();
+    let (status, said) = failure(&["rpc", "call", &group("nobody"), "x"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("not found") && said.contains("did not happen"), "{said}");
+    assert!(begin.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_port_of_ones_own_is_served_by_the_private_half_only() {
+    let pair = json(&unisono(["rpc", "newport", "--json"]));
+    let (private, public) = (pair["private"].as_str().unwrap(), pair["public"].as_str().unwrap());
+    let thief = serve(public, "echo stolen");
+    let (status, said) = failure(&["rpc", "call", public, "x"]);
+    assert!(status == Some(1) && said.contains("not found"), "{said}");
+    drop(thief);
+    let _owner = serve(private, "echo mine");
+    assert_eq!(stdout(&["rpc", "call", public, "x"]), "mine\n");
+}
+
+/// Calls until it is answered: nobody may be there yet, or a member is only just missed.
+fn patiently(port: &str, text: &str) -> String {
+    let begin = Instant::now();
+    loop {
+        let output = unisono(["rpc", "call", port, text]);
+        if output.status.success() {
+            return String::from_utf8(output.stdout).unwrap();
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(begin.elapsed() < common::PATIENCE && !said.contains("unknown"), "{said}");
+    }
+}
+
+#[test]
+fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
+    let port = group("counter");
+    let member = |name: &str| Background::start(&["rpc", "counter", &port, "--name", name]);
+    let mut members: Vec<Background> = ["a", "b", "c"].map(member).into();
+    for member in &mut members {
+        member.until("the service", |seen| !seen.is_empty());
+    }
+    for number in 1..=20 {
+        assert_eq!(patiently(&port, "add"), number.to_string());
+    }
+    drop(members.remove(0));
+    for number in 21..=40 {
+        assert_eq!(patiently(&port, "add"), number.to_string());
+    }
+    let mut back = member("a");
+    back.until("the service", |seen| !seen.is_empty());
+    assert_eq!(back.seen[0]["value"], "40");
+    for number in 41..=50 {
+        assert_eq!(patiently(&port, "add"), number.to_string());
+    }
+    assert_eq!(patiently(&port, "add 50"), "100");
+    let met = patiently(&port, "where");
+    assert!(met.starts_with("received by ") && met.contains(", answered by "), "{met}");
+    let names: Vec<&str> = met.split([' ', ',']).filter(|word| word.len() == 1).collect();
+    assert!(names.len() == 2 && names[0] != names[1], "{met}");
+}
