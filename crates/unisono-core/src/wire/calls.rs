@@ -20,8 +20,8 @@ pub const CALL_BYTES_MAX: usize = 16 << 20;
 pub const PART_BYTES_MIN: usize = 256;
 /// How many parts beyond the first that is lacking a [`Got`] speaks of.
 pub const GOT_PARTS: usize = 256;
-/// Most attempts in one [`Frame::Done`].
-pub const DONE_MAX: usize = 64;
+/// Most attempts in one [`Frame::Done`]: so many fit the smallest datagram.
+pub const DONE_MAX: usize = 48;
 /// The highest slot number, and one more.
 pub const SLOTS_MAX: usize = 1024;
 /// A call is passed on at most so often.

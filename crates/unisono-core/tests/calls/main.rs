@@ -3,6 +3,7 @@
 mod at_most_once;
 mod chaos;
 mod choice;
+mod dead_servers;
 mod forward;
 mod hostile;
 mod large;

@@ -73,7 +73,9 @@ impl Client {
             at = crate::time::earlier(at, until.filter(|until| *until > now));
         }
         if known.servers.is_empty() {
-            at = crate::time::earlier(at, Some(first.waits_since + common.settings.locate));
+            // Who may have been executed once waits on, to its deadline.
+            let until = Some(first.waits_since + common.settings.locate);
+            at = crate::time::earlier(at, until.filter(|until| *until > now));
             self.ask_for(now, common, port);
         }
         if let Some(at) = at {

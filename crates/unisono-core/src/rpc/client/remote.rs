@@ -30,7 +30,8 @@ pub(in crate::rpc) struct Remote {
     pub(super) under_way: u16,
     pub(super) round_trip: RoundTrip,
     pub(super) heard_at: Time,
-    /// Since when it owes an answer.
+    /// Since when it owes an answer: also to calls that did not wait for it, so that who is dead is not asked for ever
+    /// by those who wait less than that takes to show.
     pub(super) asked_since: Option<Time>,
     /// It pushed back: it gets nothing new before this.
     pub(super) busy_until: Time,
@@ -125,9 +126,6 @@ impl Remote {
         place.unacknowledged = answered;
         self.free.push(slot);
         self.under_way -= 1;
-        if self.under_way == 0 {
-            self.asked_since = None;
-        }
         if answered {
             self.done_at.get_or_insert(now + DONE_AFTER);
         }

@@ -53,8 +53,9 @@ impl Client {
                 }
             }
             next = earlier(next, remote.done_at);
-            if remote.asked_since.is_some_and(|since| now.since(since) >= common.settings.silence) {
-                silent.push(uid);
+            match remote.asked_since.map(|since| since + common.settings.silence) {
+                Some(until) if until <= now => silent.push(uid),
+                until => next = earlier(next, until),
             }
         }
         if let Some(at) = next {

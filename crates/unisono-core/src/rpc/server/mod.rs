@@ -111,7 +111,9 @@ impl Server {
         }
         self.retired.retain(|retired| *retired != port);
         self.room.queues_max += usize::from(options.queue_max);
-        self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending: 0 });
+        // Whoever served it before may still be working on some.
+        let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
+        self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending });
         Ok(port)
     }
 

@@ -1,0 +1,97 @@
+//! Servers that fall silent, and what their clients owe themselves: to wake in time, and to look elsewhere.
+
+use crate::world::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+
+/// A server that has answered once and is silent from now on, and its client at host 2.
+fn fallen_silent() -> (World, unisono_core::Port) {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"hello", SECONDS);
+    world.wait(2, call).1.unwrap();
+    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    (world, port)
+}
+
+#[test]
+fn the_outcome_comes_at_the_deadline_whenever_the_next_question_is_due() {
+    let (mut world, port) = fallen_silent();
+    for limit in [3, 17, 66, 301] {
+        let call = world.call(2, port, b"hello", MS * limit);
+        assert_eq!(world.wait(2, call), (MS * limit, Err(CallFailure::Unknown)));
+    }
+}
+
+#[test]
+fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same() {
+    let (mut world, port) = fallen_silent();
+    let other = world.start_echo(3, PRIVATE);
+    assert_eq!(other, port);
+    // Nothing of the first server is left once it has been silent for two seconds.
+    for _ in 0..10 {
+        let call = world.call(2, port, b"hello", MS * 300);
+        world.wait(2, call);
+    }
+    assert_eq!(world.host(2).endpoint.account().servers_known, 1);
+    let call = world.call(2, port, b"hello", MS * 300);
+    assert_eq!(world.wait(2, call).1.unwrap(), "hello");
+}
+
+#[test]
+fn who_waits_on_for_another_server_sleeps_meanwhile() {
+    let mut world = World::new();
+    world.start(1);
+    world.start(2);
+    let now = world.now;
+    let options = ServeOptions { repeats: true, ..ServeOptions::default() };
+    let port = world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let call = world.call(2, port, b"hello", 20 * SECONDS);
+    world.run(MS);
+    world.hosts.remove(&1);
+    let mut steps = 0;
+    while world.outcome(2, call).is_none() {
+        world.step();
+        steps += 1;
+        assert!(steps < 1_000, "it does not sleep");
+    }
+    assert_eq!(world.outcome(2, call), Some(Err(CallFailure::Unknown)));
+}
+
+#[test]
+fn many_answers_are_acknowledged_in_the_smallest_datagrams() {
+    let mut world = World::new();
+    world.settings.datagram_bytes_max = 576;
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let calls: Vec<CallNumber> = (0..200).map(|_| world.call(2, port, b"hello", SECONDS)).collect();
+    for call in calls {
+        world.wait(2, call).1.unwrap();
+    }
+    world.run(SECONDS);
+    assert_eq!(world.host(1).endpoint.account().kept_bytes, 0);
+}
+
+#[test]
+fn what_is_in_hand_when_a_port_is_served_again_still_counts() {
+    let mut world = World::new();
+    (1..=3).for_each(|host| _ = world.start(host));
+    let now = world.now;
+    let options = ServeOptions { queue_max: 1, ..ServeOptions::default() };
+    let port = world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    world.call(2, port, b"first", SECONDS);
+    world.run(MS);
+    let first = world.take(1).unwrap();
+    world.host(1).endpoint.withdraw(now, port);
+    world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let second = world.call(3, port, b"second", MS * 100);
+    assert_eq!(world.wait(3, second).1, Err(CallFailure::Busy));
+    world.reply(1, first.id, b"done").unwrap();
+    let third = world.call(3, port, b"third", SECONDS);
+    world.run(MS * 250);
+    assert_eq!(world.take(1).map(|request| request.call), Some(third));
+}
