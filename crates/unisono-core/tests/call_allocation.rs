@@ -1,4 +1,5 @@
-//! In the steady state a call costs the core no allocation, from `call` to its outcome.
+//! In the steady state a call costs the core no allocation, from `call` to its outcome; and a client that a server knows
+//! costs it little memory.
 //!
 //! Counted is everything that client and server do for it: requests and replies written and read, slots, sessions, the
 //! application's part. Payloads are handed in as `Bytes`, and each datagram in a buffer of its own, which is part of a
@@ -17,6 +18,8 @@ use std::cell::Cell;
 thread_local! {
     static COUNTS: Cell<bool> = const { Cell::new(false) };
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    /// Bytes allocated and not freed.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -24,12 +27,18 @@ struct Counting;
 // SAFETY: everything is left to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + usize::from(COUNTS.get()));
+        if COUNTS.get() {
+            ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+            BYTES.set(BYTES.get() + layout.size() as isize);
+        }
         // SAFETY: as the caller promised us.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if COUNTS.get() {
+            BYTES.set(BYTES.get() - layout.size() as isize);
+        }
         // SAFETY: as the caller promised us.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -74,4 +83,19 @@ fn a_call_costs_no_allocation_and_calls_under_way_together_share_datagrams() {
         let sent = calls.datagrams - datagrams;
         assert!((expected..expected + expected / 20).contains(&sent), "{sent} datagrams, {at_once} at once");
     }
+}
+
+#[test]
+fn ten_thousand_clients_cost_their_server_less_than_fifty_megabytes() {
+    const CLIENTS: u64 = 10_000;
+    let mut calls = NullCalls::new(|bytes| BytesMut::from(bytes));
+    BYTES.set(0);
+    COUNTS.set(true);
+    for client in 0..CLIENTS {
+        calls.change_client(100 + client);
+        calls.round(1);
+    }
+    COUNTS.set(false);
+    let each = BYTES.get() / CLIENTS as isize;
+    assert!((100..1000).contains(&each), "{each} bytes each");
 }

@@ -150,32 +150,6 @@ fn a_client_cannot_take_more_slots_than_there_are() {
     assert!(world.host(1).endpoint.counters().rejected >= 44);
 }
 
-#[test]
-fn ten_thousand_sessions_are_small() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    for client in 0..10_000_u64 {
-        let uid = 10_000 + client;
-        let cookie = ask(&mut world, uid, 1, &Frame::LocatePort { nonce: client, port });
-        let cookie = cookie.into_iter().find_map(|frame| match frame {
-            Frame::PortHere(here) => Some(here.cookie),
-            _ => None,
-        });
-        let request = Frame::Request(unisono_core::wire::Request {
-            attempt: Attempt { to: LIVES[0], slot: 0, number: 1 },
-            call: 1,
-            port,
-            hops: 0,
-            left_ms: 1000,
-            cookie,
-            payload: Payload::Whole("x".into()),
-        });
-        let replied = ask(&mut world, uid, 2, &request).any(|frame| matches!(frame, Frame::Reply(_)));
-        assert!(replied);
-    }
-    assert_eq!(world.host(1).endpoint.account().sessions, 10_000);
-}
-
 /// What host 1 answers a client at host 5 at once.
 fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::IntoIter<Frame> {
     let now = world.now;

@@ -45,14 +45,16 @@ pub(crate) struct NullCalls {
 impl NullCalls {
     pub(crate) fn new(receive: fn(&[u8]) -> BytesMut) -> NullCalls {
         let now = Time::from_nanos(1);
-        let endpoint = |uid| {
-            let (settings, random) = (CallSettings::default(), Random::from_u64(uid));
-            Endpoint::new(now, Uid(uid), settings, Box::new(Checksum), Box::new(NoProof), random).unwrap()
-        };
-        let (client, mut server) = (endpoint(1), endpoint(2));
+        let (client, mut server) = (endpoint(now, 1), endpoint(now, 2));
         let port = server.serve(now, PrivatePort(7), ServeOptions::default()).unwrap();
         let out = Vec::with_capacity(2048);
         NullCalls { now, client, server, port, out, receive, answered: 0, datagrams: 0 }
+    }
+
+    /// Another client in place of this one.
+    #[allow(dead_code)]
+    pub(crate) fn change_client(&mut self, uid: u64) {
+        self.client = endpoint(self.now, uid);
     }
 
     /// So many calls at once, and everything until they are answered.
@@ -95,4 +97,9 @@ impl NullCalls {
         }
         self.exchange();
     }
+}
+
+fn endpoint(now: Time, uid: u64) -> Endpoint {
+    let (settings, random) = (CallSettings::default(), Random::from_u64(uid));
+    Endpoint::new(now, Uid(uid), settings, Box::new(Checksum), Box::new(NoProof), random).unwrap()
 }
