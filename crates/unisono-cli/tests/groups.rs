@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, PATIENCE, asked, command, group, json, persistently, sent, unisono};
+use common::{
+    Background, LOOKS_LONG, PATIENCE, WATCHFUL, asked, command, group, json, persistently, sent, unisono,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -20,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Three listeners, the first of whom orders.
 fn listeners(name: &str) -> Vec<Background> {
-    let more = ["--resilience", "1"];
+    let more = [&["--resilience", "1"], &WATCHFUL[..]].concat();
     std::iter::once(Background::listen(name, &more))
         .chain((1..3).map(|_| Background::join(name, &more)))
         .collect()
@@ -90,7 +92,8 @@ impl Drop for Killed {
 #[test]
 fn the_demonstration_survives_its_sequencer() {
     let _alone = alone();
-    let output = unisono(["demo", "--members", "3", "--resilience", "1", "--messages", "1500", "--json"]);
+    let run = ["demo", "--members", "3", "--resilience", "1", "--messages", "1500", "--json"];
+    let output = unisono([&run, &WATCHFUL[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let summary = json(&output);
     for (field, value) in [("members", 3), ("survivors", 2), ("lost_acknowledged", 0), ("duplicates", 0)] {
@@ -105,7 +108,8 @@ fn the_demonstration_survives_its_sequencer() {
 #[test]
 fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
     let _alone = alone();
-    let output = unisono(["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"]);
+    let run = ["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"];
+    let output = unisono([&run, &WATCHFUL[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["order"], "migrating");
     // One sends, so that once it is the sequencer the others' datagrams are spared.
@@ -349,7 +353,7 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     let _alone = alone();
     let name = group("still");
     let ann = Background::listen(&name, &["--name", "ann"]);
-    let (bob, told) = told(&[&["listen", &name], &LOOKS_LONG[..]].concat());
+    let (bob, told) = told(&[&["listen", &name], &LOOKS_LONG[..], &WATCHFUL].concat());
     let report = || json(&asked(["members", &name, "--json"]));
     let deadline = Instant::now() + PATIENCE;
     while report()["members"].as_array().unwrap().len() < 2 {
@@ -432,7 +436,8 @@ fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
     let _alone = alone();
     let name = group("death");
     let mut listeners = listeners(&name);
-    let mut sender = Background::start(&[&["send", &name, "--min-members", "3"], &LOOKS_LONG[..]].concat());
+    let mut sender =
+        Background::start(&[&["send", &name, "--min-members", "3"], &LOOKS_LONG[..], &WATCHFUL].concat());
     sender.feed(&lines(0, 500));
     listeners[1].until_messages(100);
     listeners[0].process.kill().unwrap();
@@ -604,8 +609,8 @@ fn a_report_is_a_page_with_plots_and_every_measurement() {
 fn failover_is_timed_and_judged() {
     let _alone = alone();
     for how in ["kill", "pause", "cut"] {
-        let output =
-            unisono(["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"]);
+        let run = ["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"];
+        let output = unisono([&run, &WATCHFUL[..]].concat());
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let summary = json(&output);
         for field in ["detect_ms_p50", "resume_ms_p50", "resume_ms_max", "acknowledged"] {

@@ -17,13 +17,16 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// For those who are to join a group that is there: its members may be kept from answering for a while.
 pub(crate) const LOOKS_LONG: [&str; 2] = ["--locate", "6000"];
+/// For groups in which somebody dies: longer than machines usually keep anybody waiting, and hardly interrupted, since a
+/// member that was kept waiting itself asks the silent anew.
+pub(crate) const WATCHFUL: [&str; 2] = ["--patience", "1000"];
 /// How often something is tried that a machine which keeps processes waiting may spoil.
 const TRIES: usize = 5;
 
-/// The command. Its members suspect nobody whom the machine keeps waiting for a moment.
+/// The command. Its members suspect nobody whom the machine keeps waiting, unless told to be [`WATCHFUL`].
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
-    command.env("UNISONO_PATIENCE", "3000");
+    command.env("UNISONO_PATIENCE", "30000");
     command
 }
 

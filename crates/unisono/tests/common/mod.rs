@@ -13,8 +13,9 @@ use unisono::{Event, Group, GroupConfig, Options, Settings};
 
 /// Longer than anything takes that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Patience with the silent where somebody dies: longer than a machine keeps anybody waiting.
-const PATIENCE_WITH_MEMBERS: Duration = Duration::from_secs(3);
+/// Patience with the silent where somebody dies: longer than machines usually keep anybody waiting, and hardly interrupted,
+/// since a member that was kept waiting itself asks the silent anew.
+const PATIENCE_WITH_MEMBERS: Duration = Duration::from_secs(1);
 
 /// A group name that no other test has, on this machine.
 pub(crate) fn fresh_name(what: &str) -> String {
