@@ -2,15 +2,18 @@
 
 use crate::socket::Socket;
 use bytes::BytesMut;
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use quinn_udp::{RecvMeta, UdpSockRef};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
 
 /// Most coalesced datagrams that one call brings, each from one sender.
 const SLOTS: usize = 16;
-/// Fewest slots offered: with one more than what comes, a call says that there is no more.
-const SLOTS_MIN: usize = 2;
+/// After so many datagrams that came by themselves a call offers two slots, to see whether they still do.
+const ALONE_MAX: u32 = 16;
 /// The most bytes that a coalesced datagram can have.
 const ROOM_BYTES: usize = 1 << 16;
 /// So much or less is copied into memory of its own: who keeps it keeps nothing that came beside it.
@@ -29,43 +32,51 @@ const RETIRED_MAX: usize = 16;
 /// What comes in bulk are slices of chunks that many share; who keeps one keeps its chunk. A chunk none of whose
 /// datagrams is kept any more is used again. What comes by itself is copied: else a few bytes that are kept for long
 /// would keep a chunk that others, anybody, filled. Small ones share a block, so that they cost no allocation each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Receiver {
     slots: [BytesMut; SLOTS],
     meta: [RecvMeta; SLOTS],
-    /// How many slots the next call offers: few while little comes.
+    /// Where the kernel tells how a datagram that was received by itself was coalesced.
+    control: Vec<u8>,
+    /// How many slots the next call offers: with one more than what comes, it says that there is no more. Where all
+    /// come by themselves, one, which is cheapest, and says nothing of the kind.
     offered: usize,
+    /// So many datagrams in a row came by themselves.
+    alone: u32,
     retired: VecDeque<BytesMut>,
     /// The room that is left in the block for small datagrams.
     block: BytesMut,
 }
 
 impl Receiver {
-    /// Without any memory yet.
+    /// Without any memory for datagrams yet.
     pub fn new() -> Receiver {
-        Receiver::default()
+        Receiver {
+            slots: Default::default(),
+            meta: Default::default(),
+            control: cmsg_space!(i32),
+            offered: 2,
+            alone: 0,
+            retired: VecDeque::new(),
+            block: BytesMut::new(),
+        }
     }
 
-    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns
-    /// whether there may be more.
+    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns whether to
+    /// call again at once; if not, there may be more all the same, for which the next wait will not have to sleep.
     pub fn receive(
         &mut self,
         socket: &Socket,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<bool> {
-        let offered = self.offered.clamp(SLOTS_MIN, SLOTS);
+        let offered = self.offered;
         for slot in &mut self.slots[..offered] {
             if slot.len() < ROOM_BYTES {
                 let spent = std::mem::replace(slot, chunk(&mut self.retired));
                 retire(&mut self.retired, spent);
             }
         }
-        let mut slices = self.slots.each_mut().map(|slot| IoSliceMut::new(slot));
-        let received = socket.state.recv(
-            UdpSockRef::from(&socket.inner),
-            &mut slices[..offered],
-            &mut self.meta[..offered],
-        );
+        let received = if offered == 1 { self.receive_one(socket) } else { self.receive_many(socket) };
         let count = match received {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -85,10 +96,48 @@ impl Receiver {
             }
             take(meta.addr, rest);
         }
-        let more = count == offered;
-        self.offered = if more { offered * 2 } else { count + 1 };
+        let coalesced = self.meta[..count].iter().any(|meta| meta.stride > 0 && meta.len > meta.stride);
+        self.alone = if count <= 1 && !coalesced { self.alone + 1 } else { 0 };
+        let more = if offered == 1 { coalesced } else { count == offered };
+        self.offered = match self.alone {
+            0 if more => (offered * 2).min(SLOTS),
+            0 => count + 1,
+            alone if alone.is_multiple_of(ALONE_MAX) => 2,
+            _ => 1,
+        };
         Ok(more)
     }
+
+    fn receive_many(&mut self, socket: &Socket) -> io::Result<usize> {
+        let mut slices = self.slots.each_mut().map(|slot| IoSliceMut::new(slot));
+        let offered = self.offered;
+        socket.state.recv(UdpSockRef::from(&socket.inner), &mut slices[..offered], &mut self.meta[..offered])
+    }
+
+    fn receive_one(&mut self, socket: &Socket) -> io::Result<usize> {
+        let mut slices = [IoSliceMut::new(&mut self.slots[0])];
+        let (fd, flags) = (socket.inner.as_raw_fd(), MsgFlags::empty());
+        let received = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut self.control), flags)?;
+        let Some(from) = received.address.as_ref().and_then(address) else { return Ok(0) };
+        let stride = received.cmsgs()?.find_map(|told| match told {
+            ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
+            _ => None,
+        });
+        let meta = &mut self.meta[0];
+        (meta.addr, meta.len, meta.stride) = (from, received.bytes, stride.unwrap_or(received.bytes));
+        Ok(1)
+    }
+}
+
+impl Default for Receiver {
+    fn default() -> Receiver {
+        Receiver::new()
+    }
+}
+
+fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = of.as_sockaddr_in().map(|v4| SocketAddr::from(SocketAddrV4::from(*v4)));
+    v4.or_else(|| of.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
 }
 
 /// A small datagram, in what room is left in the block or in a new one.
@@ -228,6 +277,46 @@ mod tests {
         }
         // 4,950 bytes.
         assert!((3..=4).contains(&blocks.len()), "{} blocks", blocks.len());
+    }
+
+    #[test]
+    fn after_many_by_themselves_a_run_keeps_its_borders_and_a_burst_is_seen_soon() {
+        for here in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            let (Ok(sender), Ok(socket)) = (Socket::bind((here, 0).into()), Socket::bind((here, 0).into()))
+            else {
+                continue;
+            };
+            let mut receiver = Receiver::new();
+            let take = |receiver: &mut Receiver, taken: &mut Vec<(SocketAddr, usize)>| {
+                assert!(socket.wait(Some(Duration::from_secs(1))));
+                receiver.receive(&socket, |from, datagram| taken.push((from, datagram.len()))).unwrap()
+            };
+            let mut taken = Vec::new();
+            for n in 1..=20 {
+                sender.send(&[7; 30][..n], 30, &[socket.address()]);
+                assert!(!take(&mut receiver, &mut taken));
+                assert_eq!(taken.pop(), Some((sender.address(), n)));
+            }
+            assert_eq!(receiver.offered, 1);
+            // One packet where the kernel can, three otherwise; the same to whoever receives it.
+            sender.send(&[7; 250], 100, &[socket.address()]);
+            while taken.len() < 3 {
+                take(&mut receiver, &mut taken);
+            }
+            assert_eq!(taken, [100, 100, 50].map(|length| (sender.address(), length)));
+
+            (receiver.offered, receiver.alone) = (1, 1);
+            for n in 0..200 {
+                sender.send(&[7; 300][..n], 300, &[socket.address()]);
+            }
+            let (mut calls, sent) = (0, 199);
+            taken.clear();
+            while taken.len() < sent {
+                take(&mut receiver, &mut taken);
+                calls += 1;
+            }
+            assert!(calls < 60, "{calls} calls");
+        }
     }
 
     #[test]
