@@ -35,6 +35,9 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     let usual = &mut options.settings;
     usual.patience = settings.patience.unwrap_or(usual.patience);
     usual.locate = settings.locate.unwrap_or(usual.locate);
+    let calls = &mut options.calls;
+    calls.silence += settings.patience.unwrap_or_default();
+    calls.locate = settings.locate.unwrap_or(calls.locate);
     options.settings.transport = match settings.transport {
         Transport::Auto => unisono::Transport::Auto,
         Transport::Multicast => unisono::Transport::Multicast,

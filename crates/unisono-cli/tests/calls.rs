@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{Background, group, json, unisono};
+use common::{Background, LOOKS_LONG, group, json, unisono};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Nobody is given up because the machine keeps it waiting.
+const PATIENT: [&str; 6] = ["--locate", "60000", "--patience", "60000", "--deadline", "120"];
 
 /// A service that runs this command, ready to be called.
 fn serve(port: &str, command: &str) -> Background {
@@ -30,12 +33,12 @@ fn failure(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_command_answers_and_ends_in_good_order() {
     let port = group("upper");
     let mut server = serve(&port, "tr a-z A-Z");
-    assert_eq!(stdout(&["rpc", "call", &port, "hello"]), "HELLO");
-    let told = json(&unisono(["rpc", "call", &port, "hello", "--json"]));
+    assert_eq!(stdout(&[&["rpc", "call", &port, "hello"][..], &PATIENT].concat()), "HELLO");
+    let told = json(&unisono([&["rpc", "call", &port, "hello", "--json"][..], &PATIENT].concat()));
     assert_eq!((&told["outcome"], &told["text"]), (&"replied".into(), &"HELLO".into()));
     // What was printed is how others may call it.
     let public = server.seen[0]["port"].as_str().unwrap();
-    assert_eq!(stdout(&["rpc", "call", public, "hello"]), "HELLO");
+    assert_eq!(stdout(&[&["rpc", "call", public, "hello"][..], &PATIENT].concat()), "HELLO");
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(server.end(), Some(0));
     assert!(failure(&["rpc", "call", &port, "hello"]).1.contains("not found"));
@@ -46,7 +49,8 @@ fn a_large_request_from_standard_input_comes_back_whole() {
     let port = group("large");
     let _server = serve(&port, "tr a-z A-Z");
     let mut call = Command::new(env!("CARGO_BIN_EXE_unisono"))
-        .args(["rpc", "call", &port, "--deadline", "60"])
+        .args(["rpc", "call", &port])
+        .args(PATIENT)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -60,9 +64,9 @@ fn a_large_request_from_standard_input_comes_back_whole() {
 fn every_failure_has_its_name() {
     let port = group("failing");
     let _server = serve(&port, "cat >/dev/null; echo not today >&2; exit 1");
-    let (status, said) = failure(&["rpc", "call", &port, "x"]);
+    let (status, said) = failure(&[&["rpc", "call", &port, "x"][..], &PATIENT].concat());
     assert_eq!((status, said.trim()), (Some(1), "unisono: refused: not today"));
-    let told = unisono(["rpc", "call", &port, "x", "--json"]);
+    let told = unisono([&["rpc", "call", &port, "x", "--json"][..], &PATIENT].concat());
     assert_eq!((told.status.code(), &json(&told)["outcome"]), (Some(1), &"refused".into()));
     let begin = Instant::now();
     let (status, said) = failure(&["rpc", "call", &group("nobody"), "x"]);
@@ -80,14 +84,14 @@ fn a_port_of_ones_own_is_served_by_the_private_half_only() {
     assert!(status == Some(1) && said.contains("not found"), "{said}");
     drop(thief);
     let _owner = serve(private, "echo mine");
-    assert_eq!(stdout(&["rpc", "call", public, "x"]), "mine\n");
+    assert_eq!(stdout(&[&["rpc", "call", public, "x"][..], &PATIENT].concat()), "mine\n");
 }
 
 /// Calls until it is answered: nobody may be there yet, or a member is only just missed.
 fn patiently(port: &str, text: &str) -> String {
     let begin = Instant::now();
     loop {
-        let output = unisono(["rpc", "call", port, text]);
+        let output = unisono(["rpc", "call", port, text, "--deadline", "60"]);
         if output.status.success() {
             return String::from_utf8(output.stdout).unwrap();
         }
@@ -99,11 +103,13 @@ fn patiently(port: &str, text: &str) -> String {
 #[test]
 fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
     let port = group("counter");
-    let member = |name: &str| Background::start(&["rpc", "counter", &port, "--name", name]);
-    let mut members: Vec<Background> = ["a", "b", "c"].map(member).into();
-    for member in &mut members {
+    let member = |name: &str, more: &[&str]| {
+        let mut member = Background::start(&[&["rpc", "counter", &port, "--name", name], more].concat());
         member.until("the service", |seen| !seen.is_empty());
-    }
+        member
+    };
+    // Nobody is to found a second group beside the first.
+    let mut members = vec![member("a", &[]), member("b", &LOOKS_LONG), member("c", &LOOKS_LONG)];
     for number in 1..=20 {
         assert_eq!(patiently(&port, "add"), number.to_string());
     }
@@ -111,8 +117,7 @@ fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
     for number in 21..=40 {
         assert_eq!(patiently(&port, "add"), number.to_string());
     }
-    let mut back = member("a");
-    back.until("the service", |seen| !seen.is_empty());
+    let back = member("a", &LOOKS_LONG);
     assert_eq!(back.seen[0]["value"], "40");
     for number in 41..=50 {
         assert_eq!(patiently(&port, "add"), number.to_string());

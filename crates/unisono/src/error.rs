@@ -82,9 +82,9 @@ pub enum OpenError {
         /// The address.
         address: SocketAddr,
     },
-    /// This process makes calls from this address under another key, or asks other seeds.
+    /// This process makes calls from this address under another key, with other seeds or settings.
     #[error(
-        "this process makes calls from {address} with another key or other seeds: give the second one another port"
+        "this process makes calls from {address} with another key, other seeds or settings: give the second one another port"
     )]
     OtherCalls {
         /// The address.

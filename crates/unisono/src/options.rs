@@ -3,6 +3,7 @@
 use crate::key::Key;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use unisono_core::rpc::CallSettings;
 use unisono_core::{Name, Settings};
 
 /// The UDP port of a seed that is given without one.
@@ -39,6 +40,8 @@ pub struct Options {
     pub spin: Duration,
     /// The protocol's own settings, [`Transport`](crate::Transport) among them.
     pub settings: Settings,
+    /// Those of [calls](crate::rpc).
+    pub calls: CallSettings,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             insecure: false,
             spin: Duration::ZERO,
             settings: Settings::default(),
+            calls: CallSettings::default(),
         }
     }
 }

@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use unisono::rpc::{Answer, CallFailure, Client, Port, PrivatePort, ServeOptions, Server, Withdrawn};
-use unisono::{Bytes, Options};
+use unisono::rpc::{
+    Answer, Asked, CallFailure, CallSettings, Client, OpenGroup, Outcome, Port, PrivatePort, ServeOptions,
+    Server, Service, Withdrawn,
+};
+use unisono::{Bytes, GroupConfig, Member, Name, Options};
 
 /// Longer than anything in a test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,13 +22,28 @@ fn port() -> PrivatePort {
 }
 
 fn serve(port: &PrivatePort) -> Server {
-    Server::new(port, ServeOptions::default(), &Options::default()).unwrap()
+    Server::new(port, ServeOptions::default(), &patient()).unwrap()
+}
+
+/// Options of those who give nobody up because the machine keeps it waiting.
+fn patient() -> Options {
+    let calls = CallSettings { silence: PATIENCE, locate: PATIENCE, ..CallSettings::default() };
+    Options { calls, ..Options::default() }
+}
+
+/// The same with a socket of their own.
+fn apart() -> Options {
+    Options { bind: Some(elsewhere()), ..patient() }
 }
 
 /// A client with a socket of its own.
 fn client() -> Client {
-    let options = Options { bind: Some(elsewhere()), ..Options::default() };
-    Client::new(&options).unwrap()
+    Client::new(&apart()).unwrap()
+}
+
+/// One that does not look for long.
+fn hasty_client() -> Client {
+    Client::new(&Options { bind: Some(elsewhere()), ..Options::default() }).unwrap()
 }
 
 /// Options that share no engine with the default ones.
@@ -47,7 +65,7 @@ fn a_call_is_answered_from_another_socket_and_from_the_same() {
     let port = port();
     let server = serve(&port);
     let serving = upper(&server);
-    for client in [client(), Client::new(&Options::default()).unwrap(), server.client()] {
+    for client in [client(), Client::new(&patient()).unwrap(), server.client()] {
         for text in ["hello", ""] {
             assert_eq!(client.call_within(port.public(), text, PATIENCE).unwrap(), text.to_uppercase());
         }
@@ -58,7 +76,7 @@ fn a_call_is_answered_from_another_socket_and_from_the_same() {
 
 #[test]
 fn nobody_serves_the_port() {
-    let failure = client().call(port().public(), "hello").unwrap_err();
+    let failure = hasty_client().call(port().public(), "hello").unwrap_err();
     assert_eq!(failure, CallFailure::NotFound);
     assert!(failure.did_not_happen());
 }
@@ -70,7 +88,7 @@ fn knowing_where_to_send_does_not_let_one_serve() {
     let thief = PrivatePort::parse(&private.public().to_string()).unwrap();
     let server = serve(&thief);
     let serving = upper(&server);
-    assert_eq!(client().call(private.public(), "hello"), Err(CallFailure::NotFound));
+    assert_eq!(hasty_client().call(private.public(), "hello"), Err(CallFailure::NotFound));
     server.drain(PATIENCE).unwrap();
     serving.join().unwrap();
 }
@@ -114,7 +132,7 @@ fn large_requests_and_replies_arrive_whole() {
 fn thousands_of_calls_are_under_way_at_once_each_with_its_own_answer() {
     let port = port();
     let options = ServeOptions { queue_max: 4000, ..ServeOptions::default() };
-    let server = Server::new(&port, options, &Options::default()).unwrap();
+    let server = Server::new(&port, options, &patient()).unwrap();
     let serving = {
         let server = server.clone();
         thread::spawn(move || server.serve(3, |request| request.payload().to_ascii_uppercase().into()))
@@ -157,7 +175,7 @@ fn a_server_calls_another_while_it_serves() {
 fn a_request_is_passed_on_to_another_server_and_the_call_stays_the_same() {
     let port = port();
     let server_at = |address| {
-        let options = Options { bind: Some(address), ..Options::default() };
+        let options = Options { bind: Some(address), ..patient() };
         Server::new(&port, ServeOptions::default(), &options).unwrap()
     };
     let (first, client) = (server_at(elsewhere()), client());
@@ -245,17 +263,14 @@ fn a_drained_server_answers_what_it_took_and_takes_no_more() {
 #[test]
 fn clients_of_another_key_find_nobody() {
     let port = port();
-    let keyed = |byte| Options {
-        key: Some(unisono::Key::from_bytes([byte; 32])),
-        bind: Some(elsewhere()),
-        ..Options::default()
-    };
-    let server = Server::new(&port, ServeOptions::default(), &keyed(1)).unwrap();
+    let keyed = |byte, options| Options { key: Some(unisono::Key::from_bytes([byte; 32])), ..options };
+    let server = Server::new(&port, ServeOptions::default(), &keyed(1, apart())).unwrap();
     let serving = upper(&server);
-    let call = |options: &Options| Client::new(options).unwrap().call(port.public(), "x");
-    assert_eq!(call(&keyed(1)).unwrap(), "X");
-    assert_eq!(call(&keyed(2)), Err(CallFailure::NotFound));
-    assert_eq!(call(&Options::default()), Err(CallFailure::NotFound));
+    let hasty = || Options { bind: Some(elsewhere()), ..Options::default() };
+    let call = |options: &Options| Client::new(options).unwrap().call_within(port.public(), "x", PATIENCE);
+    assert_eq!(call(&keyed(1, apart())).unwrap(), "X");
+    assert_eq!(call(&keyed(2, hasty())), Err(CallFailure::NotFound));
+    assert_eq!(call(&hasty()), Err(CallFailure::NotFound));
     server.drain(PATIENCE).unwrap();
     serving.join().unwrap();
 }
@@ -269,6 +284,102 @@ fn names_and_ports_lead_to_the_same_service() {
     assert_eq!(client().call_within(digits.parse().unwrap(), "x", PATIENCE).unwrap(), "X");
     server.drain(PATIENCE).unwrap();
     serving.join().unwrap();
+}
+
+#[test]
+fn several_servers_of_a_port_share_its_calls() {
+    let port = port();
+    let servers: Vec<Server> =
+        (0..4).map(|_| Server::new(&port, ServeOptions::default(), &apart()).unwrap()).collect();
+    let counts: Vec<AtomicU64> = servers.iter().map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for (server, count) in servers.iter().zip(&counts) {
+            scope.spawn(move || {
+                server.serve(1, |_| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    "done".into()
+                });
+            });
+        }
+        let client = client();
+        let total = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
+        // The first answer starts the waiting calls; the others are known a moment later.
+        while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
+            client.call_within(port.public(), "", PATIENCE).unwrap();
+        }
+        let before = total();
+        counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        assert!(before > 0);
+        for _ in 0..250 {
+            let calls: Vec<_> = (0..16).map(|_| client.start(port.public(), "", PATIENCE).unwrap()).collect();
+            calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), "done"));
+        }
+        assert_eq!(total(), 4000);
+        servers.iter().for_each(|server| server.drain(PATIENCE).unwrap());
+    });
+    // A quarter each, give or take; the first answer for ever would be all and nothing.
+    let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
+    assert!(counts.iter().all(|count| (250..=2000).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
+    struct Sum(u64);
+    impl Service for Sum {
+        fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
+            match &asked.payload[..] {
+                b"where" => {
+                    let by = asked.received_by.map_or("nobody", |member| member.name.as_str());
+                    return Outcome::Pass(by.to_owned().into());
+                }
+                b"no" => return Outcome::Refuse("no".into()),
+                _ => self.0 += 1,
+            }
+            Outcome::Reply(self.0.to_string().into())
+        }
+        fn snapshot(&self) -> Bytes {
+            self.0.to_be_bytes().to_vec().into()
+        }
+        fn restore(&mut self, snapshot: &[u8]) {
+            self.0 = u64::from_be_bytes(snapshot.try_into().unwrap());
+        }
+        fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
+            format!("{} {}", String::from_utf8_lossy(word), me.name).into()
+        }
+    }
+    let port = port();
+    let name = port.public().to_string();
+    let open = |member: &str| {
+        let mut options = Options { name: Name::new(member).unwrap(), ..apart() };
+        // Nobody is missed because the machine keeps it waiting.
+        options.settings.patience = PATIENCE;
+        OpenGroup::open(&name, &port, Sum(0), GroupConfig::default(), &options).unwrap()
+    };
+    let first = open("first");
+    let client = client();
+    let call = |text: &'static str| client.call_within(port.public(), text, PATIENCE);
+    assert_eq!(call("where").unwrap(), "first first");
+    for number in 1..=10 {
+        assert_eq!(call("add").unwrap(), number.to_string());
+    }
+    let second = open("second");
+    assert_eq!(second.look(|sum| sum.0), 10);
+    for number in 11..=30 {
+        assert_eq!(call("add").unwrap(), number.to_string());
+    }
+    assert_eq!(call("no"), Err(CallFailure::Refused("no".into())));
+    let met = String::from_utf8(call("where").unwrap().to_vec()).unwrap();
+    assert!(["first second", "second first"].contains(&met.as_str()), "{met}");
+    // Whoever has left is not asked any more, and the rest goes on from there.
+    first.close(PATIENCE);
+    let calls: Vec<_> = (0..50).map(|_| client.start(port.public(), "add", PATIENCE).unwrap()).collect();
+    let mut sums: Vec<u64> = calls
+        .into_iter()
+        .map(|call| String::from_utf8_lossy(&call.wait().unwrap()).parse().unwrap())
+        .collect();
+    sums.sort_unstable();
+    assert_eq!(sums, (31..=80).collect::<Vec<u64>>());
+    assert_eq!(second.look(|sum| sum.0), 80);
 }
 
 /// Runs a future on this thread.

@@ -21,8 +21,8 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use unisono_core::rpc::{
-    CALLS_TAG, CallDestination, CallError, CallFailure, CallNumber, Endpoint, PrivatePort as CorePrivatePort,
-    ServeOptions,
+    CALLS_TAG, CallDestination, CallError, CallFailure, CallNumber, CallSettings, Endpoint,
+    PrivatePort as CorePrivatePort, ServeOptions,
 };
 use unisono_core::{ConfigError, Port, Time};
 
@@ -62,18 +62,20 @@ pub(crate) struct Calls {
     out: bool,
 }
 
-/// Who shares an endpoint: those who reach the same others.
+/// Who shares an endpoint: those who reach the same others, in the same way.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) key: Option<Key>,
     pub(crate) seeds: Seeds,
+    pub(crate) settings: CallSettings,
 }
 
 impl Access {
-    /// Whether both reach the same others.
+    /// Whether both reach the same others in the same way.
     pub(crate) fn is_like(&self, other: &Access) -> bool {
         self.key.as_ref().map(Key::bytes) == other.key.as_ref().map(Key::bytes)
             && self.seeds.is_like(&other.seeds)
+            && self.settings == other.settings
     }
 }
 

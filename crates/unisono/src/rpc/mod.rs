@@ -96,7 +96,7 @@ pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, OpenGroupError, 
 pub use open_group::{Asked, OpenGroup, Outcome, Service};
 pub use port::{NotAPort, Port, PrivatePort};
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
-pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, ForwardError, ServeError};
+pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings, ForwardError, ServeError};
 
 use std::time::Duration;
 

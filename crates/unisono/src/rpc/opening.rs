@@ -7,7 +7,7 @@ use crate::group::Group;
 use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::{Place, Seeds};
-use unisono_core::rpc::{CallSettings, Endpoint};
+use unisono_core::rpc::Endpoint;
 use unisono_core::{ConfigError, Random, Time, Uid};
 
 /// An endpoint for whoever has these options: the one there is, or a new one.
@@ -30,12 +30,14 @@ pub(super) fn beside(group: &Group) -> Result<Shared<Calls>, OpenError> {
 }
 
 fn entrance(options: &Options, seeds: Seeds) -> Entrance {
-    Entrance { access: Access { key: options.key.clone(), seeds }, spin: options.spin }
+    let access = Access { key: options.key.clone(), seeds, settings: options.calls.clone() };
+    Entrance { access, spin: options.spin }
 }
 
 fn maker(options: &Options) -> Result<impl FnOnce(Time) -> Result<Endpoint, ConfigError>, OpenError> {
     let uid = Uid(u64::from_ne_bytes(random()?));
     let random = Random::from_seed(random()?);
     let protection = protection(options);
-    Ok(move |now| Endpoint::new(now, uid, CallSettings::default(), protection, Box::new(Signatures), random))
+    let settings = options.calls.clone();
+    Ok(move |now| Endpoint::new(now, uid, settings, protection, Box::new(Signatures), random))
 }
