@@ -2,7 +2,6 @@
 
 use super::proof::PortProof;
 use super::types::{CallCounters, CallDestination, CallSettings};
-use crate::allowance::Allowance;
 use crate::identity::Uid;
 use crate::planted::Planted;
 use crate::random::Random;
@@ -51,13 +50,6 @@ impl Common {
     pub(super) fn part_bytes(&self) -> usize {
         let head = FRAME_HEAD_BYTES + FrameKind::Part.body_bytes_min() - 1;
         self.settings.datagram_bytes_max - HEADER_BYTES - head
-    }
-
-    /// An answer of so many bytes is paid for by what came.
-    pub(super) fn pay(&mut self, budget: &mut Allowance, bytes: usize) -> bool {
-        let paid = budget.pay(bytes);
-        self.counters.unpaid += u64::from(!paid);
-        paid
     }
 
     /// A planted bug is switched on.

@@ -20,12 +20,11 @@ pub use proof::{PortProof, PrivatePort};
 pub use types::*;
 pub use watch::*;
 
-use crate::allowance::Allowance;
 use crate::error::ConfigError;
 use crate::identity::{EpochTag, GroupTag, Instance, Port, Uid};
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, open};
+use crate::wire::{Decoder, Frame, Header, KeyContext, Protection, ProtectionKind, open};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
@@ -119,7 +118,6 @@ impl Endpoint {
         if header.group != CALLS_TAG || header.epoch != EpochTag::OUTSIDE {
             return;
         }
-        let mut budget = Allowance::of(datagram.len() - HEADER_BYTES);
         let context = KeyContext { instance: Instance(0), sender: header.sender };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
             let same = header.protection == self.protection.kind();
@@ -130,10 +128,10 @@ impl Endpoint {
             return;
         };
         self.common.counters.datagrams_received += 1;
-        let mut sender = Sender { uid: header.sender, address: from, budget: &mut budget };
+        let sender = Sender { uid: header.sender, address: from };
         for frame in Decoder::new(payload) {
             match frame {
-                Ok(frame) => self.handle_frame(now, &mut sender, frame, multicast),
+                Ok(frame) => self.handle_frame(now, sender, frame, multicast),
                 Err(_) => {
                     self.common.counters.malformed += 1;
                     return;
@@ -142,7 +140,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, from: &mut Sender<'_>, frame: Frame, multicast: bool) {
+    fn handle_frame(&mut self, now: Time, from: Sender, frame: Frame, multicast: bool) {
         let (client, server, common) = (&mut self.client, &mut self.server, &mut self.common);
         let (uid, address) = (from.uid, from.address);
         match frame {

@@ -238,6 +238,4 @@ pub struct CallCounters {
     pub replies_dropped: u64,
     /// Sessions that were forgotten since nobody used them.
     pub sessions_evicted: u64,
-    /// Answers that were not sent, since they would have been longer than what came.
-    pub unpaid: u64,
 }

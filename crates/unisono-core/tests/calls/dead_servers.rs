@@ -35,7 +35,7 @@ fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same()
     // Nothing of the first server is left once it has been silent for two seconds.
     for _ in 0..10 {
         let call = world.call(2, port, b"hello", MS * 300);
-        world.wait(2, call);
+        let _ = world.wait(2, call);
     }
     assert_eq!(world.host(2).endpoint.account().servers_known, 1);
     let call = world.call(2, port, b"hello", MS * 300);

@@ -1,36 +1,35 @@
 //! What clients say: questions for a port, requests, parts of them, and that an answer has arrived.
 //!
-//! Only an address that a cookie proves is sent more than came from it: everybody else pays for an answer with the
-//! datagram that asked.
+//! Only an address that a cookie proves is sent more than came from it: everybody else is answered with a frame, and each
+//! of those is shorter than what it answers.
 
 use super::Server;
 use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
 use super::session::{Asked, Session, Slot, State};
-use crate::allowance::Allowance;
 use crate::identity::{Port, Uid};
 use crate::rpc::common::Common;
 use crate::rpc::proof::claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::time::Time;
-use crate::wire::{
-    Attempt, FRAME_HEAD_BYTES, Frame, FrameKind, Got, Part, Payload, PortHere, Rejection, Request,
-};
+use crate::wire::{Attempt, Frame, FrameKind, Got, Part, Payload, PortHere, Rejection, Request};
 use alloc::boxed::Box;
 use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Bytes of the longest rejection: with a cookie.
-const REJECT_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::Reject.body_bytes_min() + 16;
-const PORT_HERE_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::PortHere.body_bytes_min();
-const PORT_NOT_HERE_BYTES: usize = FRAME_HEAD_BYTES + FrameKind::PortNotHere.body_bytes_min();
+// What an address that is not proved may be sent is shorter than what it answers, heads included.
+const _: () = {
+    let cookie_bytes = 16;
+    assert!(FrameKind::Reject.body_bytes_min() + cookie_bytes < FrameKind::Request.body_bytes_min());
+    assert!(FrameKind::PortHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
+    assert!(FrameKind::PortNotHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
+};
 
-/// Who said something, and how much may be answered if its address is not proved.
-pub(in crate::rpc) struct Sender<'a> {
+/// Who said something: a life, and where.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::rpc) struct Sender {
     pub(in crate::rpc) uid: Uid,
     pub(in crate::rpc) address: SocketAddr,
-    /// Bytes of the datagram's frames that are not spent yet.
-    pub(in crate::rpc) budget: &'a mut Allowance,
 }
 
 impl Server {
@@ -40,19 +39,16 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: &mut Sender<'_>,
+        from: Sender,
         (nonce, port): (u64, Port),
         multicast: bool,
     ) {
         let Some(service) = self.services.get(&port) else {
-            if (!multicast || self.retired.contains(&port)) && common.pay(from.budget, PORT_NOT_HERE_BYTES) {
+            if !multicast || self.retired.contains(&port) {
                 common.post(from.address, Frame::PortNotHere { nonce, port });
             }
             return;
         };
-        if !common.pay(from.budget, PORT_HERE_BYTES) {
-            return;
-        }
         let cookie = self.cookies.issue(now, from.uid, from.address);
         let repeats = service.options.repeats;
         let claim = claim(nonce, from.uid, common.me, port, cookie, repeats);
@@ -68,7 +64,7 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: &mut Sender<'_>,
+        from: Sender,
         request: Request,
     ) {
         let attempt = request.attempt;
@@ -103,13 +99,7 @@ impl Server {
     }
 
     /// The request belongs to a session, or opens one; otherwise its sender is told what to show.
-    fn has_session(
-        &mut self,
-        now: Time,
-        common: &mut Common,
-        from: &mut Sender<'_>,
-        request: &Request,
-    ) -> bool {
+    fn has_session(&mut self, now: Time, common: &mut Common, from: Sender, request: &Request) -> bool {
         let attempt = request.attempt;
         let known = self.sessions.get_mut(&from.uid);
         if let Some(session) = &known
@@ -143,13 +133,11 @@ impl Server {
     }
 
     /// Answers somebody whose address is not proved.
-    fn reject(&mut self, common: &mut Common, from: &mut Sender<'_>, attempt: Attempt, reason: Rejection) {
-        if common.pay(from.budget, REJECT_BYTES) {
-            common.counters.rejected += 1;
-            let attempt = Attempt { to: from.uid, ..attempt };
-            let grant = self.grant(0);
-            common.post(from.address, Frame::Reject { attempt, grant, reason });
-        }
+    fn reject(&mut self, common: &mut Common, from: Sender, attempt: Attempt, reason: Rejection) {
+        common.counters.rejected += 1;
+        let attempt = Attempt { to: from.uid, ..attempt };
+        let grant = self.grant(0);
+        common.post(from.address, Frame::Reject { attempt, grant, reason });
     }
 
     /// A new attempt: whatever was in its slot is superseded.
