@@ -150,6 +150,50 @@ fn a_client_cannot_take_more_slots_than_there_are() {
     assert!(world.host(1).endpoint.counters().rejected >= 44);
 }
 
+#[test]
+fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let request = |slot, number, cookie| {
+        Frame::Request(unisono_core::wire::Request {
+            attempt: Attempt { to: LIVES[0], slot, number },
+            call: number,
+            port,
+            hops: 0,
+            left_ms: 1000,
+            cookie,
+            payload: Payload::Whole("x".into()),
+        })
+    };
+    let cookie_for = |world: &mut World, uid| {
+        ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
+            Frame::PortHere(here) => Some(here.cookie),
+            _ => None,
+        })
+    };
+    for uid in 10_000..10_256 {
+        let cookie = cookie_for(&mut world, uid);
+        ask(&mut world, uid, 2, &request(SLOTS_MAX as u16 - 1, 1, cookie)).count();
+    }
+    assert_eq!(world.host(1).endpoint.account().slots, 1 << 18);
+    let cookie = cookie_for(&mut world, 9);
+    let busy = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. });
+    assert!(ask(&mut world, 9, 2, &request(3, 5, cookie)).any(|frame| busy(&frame)));
+    // The others are forgotten, this client is not.
+    world.run(Duration::from_secs(50));
+    assert!(ask(&mut world, 9, 3, &request(3, 7, None)).any(|frame| busy(&frame)));
+    world.run(Duration::from_secs(30));
+    assert_eq!(world.host(1).endpoint.account().sessions, 1);
+    let executed = world.host(1).requests.len();
+    assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "on its way all the time");
+    assert!(ask(&mut world, 9, 5, &request(2, 6, None)).any(|frame| busy(&frame)), "sent before it");
+    assert_eq!(world.host(1).requests.len(), executed);
+    ask(&mut world, 9, 6, &request(3, 8, None)).count();
+    assert_eq!(world.host(1).requests.len(), executed + 1);
+    assert_eq!(ask(&mut world, 9, 7, &request(3, 7, None)).count(), 0);
+    assert_eq!(world.host(1).requests.len(), executed + 1, "not in a slot that is in use either");
+}
+
 /// What host 1 answers a client at host 5 at once.
 fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::IntoIter<Frame> {
     let now = world.now;

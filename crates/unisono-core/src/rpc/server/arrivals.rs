@@ -76,19 +76,10 @@ impl Server {
         if !self.has_session(now, common, from, &request) {
             return;
         }
-        let Some(session) = self.sessions.get_mut(&from.uid) else { return };
-        session.heard_at = now;
-        let place = usize::from(attempt.slot);
-        if place >= session.slots.len() {
-            let grows_by = place + 1 - session.slots.len();
-            if self.room.slots + grows_by > SLOTS_TOTAL_MAX {
-                return self.reject(common, from, attempt, Rejection::Busy);
-            }
-            self.room.slots += grows_by;
-            session.slots.resize_with(place + 1, Slot::default);
-        }
-        let slot = &session.slots[place];
-        match attempt.number.cmp(&slot.number) {
+        let Some(last) = self.last_in_slot(now, from.uid, attempt) else {
+            return self.reject(common, from, attempt, Rejection::Busy);
+        };
+        match attempt.number.cmp(&last) {
             Ordering::Less => common.counters.stale += 1,
             Ordering::Equal => {
                 common.counters.duplicates += 1;
@@ -130,6 +121,25 @@ impl Server {
             }
         }
         true
+    }
+
+    /// The number of the last attempt in this one's slot. Nothing if there is no room for the slot: what is rejected
+    /// for that is not written down in any, so neither it nor anything before it is taken in a slot that is new.
+    fn last_in_slot(&mut self, now: Time, client: Uid, attempt: Attempt) -> Option<u64> {
+        let session = self.sessions.get_mut(&client)?;
+        session.heard_at = now;
+        let place = usize::from(attempt.slot);
+        let last = session.slots.get(place).map_or(0, |slot| slot.number);
+        let grows_by = (place + 1).saturating_sub(session.slots.len());
+        if last == 0 && attempt.number <= session.rejected_through
+            || self.room.slots + grows_by > SLOTS_TOTAL_MAX
+        {
+            session.rejected_through = session.rejected_through.max(attempt.number);
+            return None;
+        }
+        self.room.slots += grows_by;
+        session.slots.resize_with(session.slots.len() + grows_by, Slot::default);
+        Some(last)
     }
 
     /// Answers somebody whose address is not proved.

@@ -22,6 +22,8 @@ pub(in crate::rpc) struct Session {
     /// Attempts below this one that are not known here must show a good cookie: they may belong to a session that was
     /// forgotten.
     pub(in crate::rpc) floor: u64,
+    /// The highest attempt that was rejected since there was no room for its slot.
+    pub(in crate::rpc) rejected_through: u64,
     pub(in crate::rpc) slots: Vec<Slot>,
     /// Slots whose request is here and not answered.
     pub(in crate::rpc) in_progress: u16,
@@ -83,6 +85,7 @@ impl Session {
             address,
             heard_at: now,
             floor,
+            rejected_through: 0,
             slots: Vec::new(),
             in_progress: 0,
             to_tell: VecDeque::new(),
