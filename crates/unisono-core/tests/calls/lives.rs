@@ -3,7 +3,7 @@
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::{Frame, Grant, PortHere};
+use unisono_core::wire::{Frame, Grant, PortHere, Rejection};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -154,6 +154,61 @@ fn an_attempt_that_may_have_been_forgotten_is_unknown() {
 }
 
 #[test]
+fn an_attempt_that_may_have_been_forgotten_shows_no_cookie_that_another_was_given() {
+    let mut world = World::new();
+    world.settings.silence = 1000 * SECONDS;
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    // It is executed, and the answer is lost; then nothing arrives at all.
+    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    let old = world.call(2, port, b"old", 300 * SECONDS);
+    world.run(MS);
+    assert_eq!(world.host(1).requests.len(), 2);
+    world.fate = Box::new(|_, _, _, _| vec![]);
+    world.run(150 * SECONDS);
+    assert_eq!(world.host(1).endpoint.account().sessions, 0);
+    // The server asks a new attempt for a cookie; its answers are lost until the old one is asked after again.
+    let mut asked = false;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        let arrives = from == 2 || asks_for_cookie(datagram) && !std::mem::replace(&mut asked, true);
+        if arrives { vec![Duration::ZERO] } else { vec![] }
+    });
+    let new = world.call(2, port, b"new", 300 * SECONDS);
+    world.run(SECONDS);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    assert_eq!(world.wait(2, new).1.unwrap(), "new");
+    assert_eq!(world.wait(2, old).1, Err(CallFailure::Unknown));
+    let executed: Vec<_> = world.host(1).requests.iter().map(|request| request.payload.clone()).collect();
+    assert_eq!(executed, ["known", "old", "new"]);
+}
+
+#[test]
+fn a_question_for_a_cookie_that_was_overtaken_is_about_nothing() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.reply(1, request.id, b"known").unwrap();
+    world.wait(2, call).1.unwrap();
+    world.run(200 * SECONDS);
+    // The question comes twice, and the second time when the server has said that it works.
+    world.fate = Box::new(|_, _, _, datagram| match asks_for_cookie(datagram) {
+        true => vec![Duration::ZERO, MS * 100],
+        false => vec![Duration::ZERO],
+    });
+    let call = world.call(2, port, b"slow", 10 * SECONDS);
+    world.run(MS * 500);
+    let request = world.take(1).unwrap();
+    world.reply(1, request.id, b"slow").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "slow");
+}
+
+#[test]
 fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
     let mut world = World::new();
     world.settings.silence = 1000 * SECONDS;
@@ -203,6 +258,10 @@ fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
     }
     claim.push(0);
     claim
+}
+
+fn asks_for_cookie(datagram: &[u8]) -> bool {
+    frames_of(datagram).any(|frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. }))
 }
 
 fn nonce_of(frame: Frame) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! One call, from its beginning to its outcome.
 
 use crate::identity::{Port, Uid};
+use crate::rpc::server::SESSION_IDLE;
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
@@ -80,6 +81,13 @@ pub(in crate::rpc) struct Sent {
     pub(in crate::rpc) request: Option<Box<Outgoing>>,
     /// A large reply on its way, and whether it says no.
     pub(in crate::rpc) reply: Option<Box<(bool, Incoming)>>,
+}
+
+impl Sent {
+    /// A session that had this attempt in it may have been forgotten by now.
+    pub(in crate::rpc) fn may_be_forgotten(&self, now: Time) -> bool {
+        self.is_there || self.first_at.is_some_and(|first| now.since(first) >= SESSION_IDLE / 2)
+    }
 }
 
 impl Call {

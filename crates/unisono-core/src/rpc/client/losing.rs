@@ -5,10 +5,9 @@
 //! except for a service that recognises repeats, which is asked again elsewhere, by the same number.
 
 use super::Client;
-use super::call::{Call, SoFar, Stage};
+use super::call::{Call, SoFar};
 use crate::identity::Uid;
 use crate::rpc::common::Common;
-use crate::rpc::server::SESSION_IDLE;
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie};
@@ -108,16 +107,19 @@ impl Client {
     /// The server knows no session with us. If it may have had one with this attempt in it, nobody can say what became
     /// of it; otherwise it is shown what it asks for.
     pub(super) fn show_cookie(&mut self, now: Time, common: &mut Common, number: CallNumber, cookie: Cookie) {
-        let Some(Stage::Sent(sent)) = self.get_mut(number).map(|call| &mut call.stage) else { return };
-        let may_be_forgotten = sent.first_at.is_some_and(|first| now.since(first) >= SESSION_IDLE / 2);
-        if sent.is_there || may_be_forgotten {
-            return self.lose_attempt(now, common, number, false);
-        }
-        let at_once = !core::mem::replace(&mut sent.has_shown_cookie, true);
+        let Some(sent) = self.calls.get_mut(super::index(number)).and_then(Call::sent) else { return };
         let (server, slot) = (sent.server, sent.slot);
         let Some(remote) = self.remotes.get_mut(server) else { return };
+        if cookie.issued <= remote.cookie.issued {
+            // Overtaken by another that was shown since.
+            common.counters.stale += 1;
+            return;
+        }
+        if sent.may_be_forgotten(now) {
+            return self.lose_attempt(now, common, number, false);
+        }
         (remote.cookie, remote.is_established) = (cookie, false);
-        if at_once {
+        if !core::mem::replace(&mut sent.has_shown_cookie, true) {
             self.send_slot(server, slot);
         }
     }

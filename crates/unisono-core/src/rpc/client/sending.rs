@@ -97,6 +97,8 @@ impl Client {
 /// Writes the request of a call that is at a server, or asks after it; false if it does not fit.
 fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, cookie: Option<Cookie>) -> bool {
     let Stage::Sent(sent) = &call.stage else { return true };
+    // It opens no session if one that had it may be gone, not by a cookie either that others were given since.
+    let cookie = cookie.filter(|_| !sent.may_be_forgotten(now));
     let payload = match &sent.request {
         _ if sent.is_there => Payload::Omitted,
         Some(transfer) => transfer.announced(),
