@@ -210,3 +210,21 @@ fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::Int
     }
     frames.into_iter()
 }
+
+#[test]
+fn a_session_belongs_to_the_address_that_was_proved() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let client = world.start(2).endpoint.uid();
+    let call = world.call(2, port, b"mine", Duration::from_secs(1));
+    world.wait(2, call).1.unwrap();
+    let attempt = Attempt { to: LIVES[0], slot: 0, number: 9 };
+    let payload = Payload::Whole("not mine".into());
+    let cookie = None;
+    let request =
+        unisono_core::wire::Request { attempt, call: 1, port, hops: 0, left_ms: 1000, cookie, payload };
+    let answers: Vec<_> = ask(&mut world, client.0, 50, &Frame::Request(request)).collect();
+    let shows = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. });
+    assert!(answers.len() == 1 && shows(&answers[0]), "{answers:?}");
+    assert_eq!(world.host(1).requests.len(), 1, "and nothing is executed");
+}
