@@ -12,8 +12,10 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Below so many members who hear it, a copy for each costs less than a multicast on the systems measured.
+/// Below so many members who hear it, a copy for each costs less than a multicast on the systems measured...
 const MULTICAST_FROM: usize = 3;
+/// ... or below so many, if all are on one machine: there a multicast costs little more than a copy.
+const MULTICAST_FROM_ON_ONE_MACHINE: usize = 2;
 /// Multicasts heard within this time count as hearing the path; longer in larger groups, where they are rarer.
 const MULTICAST_FRESH: Duration = Duration::from_millis(5000);
 
@@ -42,7 +44,7 @@ impl Group {
         let enough = match self.settings.transport {
             Transport::Unicast => false,
             Transport::Multicast => hearers > 0 || (!acting && all_hear),
-            Transport::Auto => hearers >= MULTICAST_FROM || (!acting && all_hear),
+            Transport::Auto => hearers >= self.multicast_from() || (!acting && all_hear),
         };
         self.audience.multicast = enough && (acting || all_hear);
         for peer in self.peers.iter() {
@@ -50,6 +52,15 @@ impl Group {
             if !reached {
                 self.audience.addresses.push(peer.member.address);
             }
+        }
+    }
+
+    /// So many members have to hear the multicast for it to be worth it.
+    fn multicast_from(&self) -> usize {
+        let here = self.me.address.ip();
+        match self.peers.iter().all(|peer| peer.member.address.ip() == here) {
+            true => MULTICAST_FROM_ON_ONE_MACHINE,
+            false => MULTICAST_FROM,
         }
     }
 

@@ -41,6 +41,17 @@ fn a_member_that_stops_hearing_the_multicast_is_reached_by_unicast() {
     assert_eq!(net.delivered(4), 200);
 }
 
+// All of these members are on one machine, where one multicast is cheaper than two copies, and not than one.
+#[test]
+fn on_one_machine_three_multicast_and_two_do_not() {
+    for members in [2, 3] {
+        let settings = Settings { transport: Transport::Auto, ..Settings::default() };
+        let mut net = group_with(members, GroupConfig::default(), settings);
+        net.run(3000 * MS);
+        assert_eq!(net.group(0).audience().multicast, members == 3);
+    }
+}
+
 // A member that receives nothing shuts everybody's window. By the group's rule it is excluded, whatever its rank
 // (hazard H29).
 #[test]
