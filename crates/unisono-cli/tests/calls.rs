@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, group, json, unisono};
+use common::{Background, LOOKS_LONG, WATCHFUL, group, json, unisono};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -104,7 +104,8 @@ fn patiently(port: &str, text: &str) -> String {
 fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
     let port = group("counter");
     let member = |name: &str, more: &[&str]| {
-        let mut member = Background::start(&[&["rpc", "counter", &port, "--name", name], more].concat());
+        let counter = ["rpc", "counter", &port, "--name", name];
+        let mut member = Background::start(&[&counter, &WATCHFUL[..], more].concat());
         member.until("the service", |seen| !seen.is_empty());
         member
     };
