@@ -194,6 +194,35 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     assert_eq!(world.host(1).requests.len(), executed + 1, "not in a slot that is in use either");
 }
 
+#[test]
+fn requests_that_supersede_each_other_do_not_fill_the_queue() {
+    let mut world = World::new();
+    let now = world.now;
+    let options = ServeOptions { queue_max: 4, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let cookie = ask(&mut world, 9, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
+        Frame::PortHere(here) => Some(here.cookie),
+        _ => None,
+    });
+    for number in 1..1000 {
+        let slot = (number % 3) as u16;
+        let request = Frame::Request(unisono_core::wire::Request {
+            attempt: Attempt { to: LIVES[0], slot, number },
+            call: number,
+            port,
+            hops: 0,
+            left_ms: 1000,
+            cookie,
+            payload: Payload::Whole("x".into()),
+        });
+        let datagram = sealed_frame(9, number + 1, &request);
+        world.host(1).endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
+        assert!(world.host(1).endpoint.requests_waiting(port) <= 8);
+    }
+    let taken: Vec<_> = std::iter::from_fn(|| world.take(1)).map(|request| request.call).collect();
+    assert_eq!(taken, [997, 998, 999], "the last of each slot");
+}
+
 /// What host 1 answers a client at host 5 at once.
 fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::IntoIter<Frame> {
     let now = world.now;

@@ -186,10 +186,19 @@ impl Server {
 
     fn queue(&mut self, client: Uid, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
         self.change(client, attempt.slot, State::Queued(asked, bytes));
-        if let Some(service) = self.services.get_mut(&asked.port) {
-            service.queue.push_back((client, attempt.slot, attempt.number));
-            self.room.queued += 1;
+        let Some(service) = self.services.get_mut(&asked.port) else { return };
+        if service.queue.len() >= 2 * usize::from(service.options.queue_max) {
+            // Half of it at least was superseded or cancelled meanwhile.
+            let sessions = &self.sessions;
+            let before = service.queue.len();
+            service.queue.retain(|(client, slot, number)| {
+                let last = sessions.get(client).and_then(|session| session.slots.get(usize::from(*slot)));
+                last.is_some_and(|last| last.number == *number && matches!(last.state, State::Queued(..)))
+            });
+            self.room.queued -= before - service.queue.len();
         }
+        service.queue.push_back((client, attempt.slot, attempt.number));
+        self.room.queued += 1;
     }
 
     // --- parts ---
