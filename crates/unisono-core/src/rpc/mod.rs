@@ -54,8 +54,8 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// An endpoint that calls nobody and serves nothing yet. `me` must be fresh: 64 random bits that never named
-    /// anybody before, and its socket must be no older: how long this life has been there may show that another's
-    /// calls were never executed.
+    /// anybody before. The socket must be bound by now, to this life alone: how long a life has been at an address may
+    /// show that another's calls were never executed.
     ///
     /// # Errors
     /// A parameter out of its range.

@@ -102,6 +102,62 @@ fn a_service_that_recognises_repeats_is_asked_again_elsewhere() {
 }
 
 #[test]
+fn an_address_that_moves_to_an_older_life_proves_nothing() {
+    let mut world = World::new();
+    world.start(3);
+    world.run(MS * 10);
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    world.run(10 * SECONDS);
+    // It is executed, and the answer is lost; then the address is another machine's.
+    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    world.run(MS);
+    assert_eq!(world.host(1).requests.len(), 2);
+    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    let older = world.hosts.remove(&3).unwrap();
+    world.hosts.insert(1, older);
+    assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
+}
+
+#[test]
+fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
+    for passed_on in [false, true] {
+        let mut world = World::new();
+        let now = world.now;
+        let options = ServeOptions { repeats: true, ..ServeOptions::default() };
+        let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+        world.start(3);
+        let call = world.call(3, port, b"hello", 10 * SECONDS);
+        world.run(MS);
+        assert!(world.take(1).is_some());
+        // It falls silent, and comes back as two: one that recognises repeats, and one that does not.
+        world.start_echo(2, PRIVATE);
+        if passed_on {
+            world.start(4).endpoint.serve(now, PRIVATE, options).unwrap();
+        }
+        world.hosts.remove(&1);
+        world.run(5 * SECONDS);
+        if passed_on {
+            let (request, now) = (world.take(4).unwrap(), world.now);
+            world.host(4).endpoint.forward(now, request.id, address(2)).unwrap();
+            world.drain(4);
+        }
+        let other = world.call(3, port, b"another", 10 * SECONDS);
+        world.run(SECONDS);
+        while passed_on && let Some(request) = world.take(4) {
+            world.reply(4, request.id, b"there").unwrap();
+        }
+        assert!(world.wait(3, other).1.is_ok(), "others may go to either");
+        let executed = &world.host(2).requests;
+        assert!(executed.iter().all(|request| request.call != call));
+        assert!(passed_on || world.wait(3, call).1 == Err(CallFailure::Unknown));
+    }
+}
+
+#[test]
 fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);

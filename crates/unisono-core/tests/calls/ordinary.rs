@@ -65,3 +65,18 @@ fn an_endpoint_tells_what_waits_and_what_is_owed() {
     world.run(Duration::from_secs(1));
     assert_eq!(owed(&mut world), (0, 0, 0, true));
 }
+
+#[test]
+fn a_call_whose_request_never_left_has_failed() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"to be known", Duration::from_secs(5));
+    world.wait(2, call).1.unwrap();
+    let now = world.now;
+    let endpoint = &mut world.host(2).endpoint;
+    let call = endpoint.call(now, port, "stays".into(), MS).unwrap();
+    // Nobody sends what there is to send.
+    endpoint.handle_timeout(now + MS);
+    assert_eq!(endpoint.poll_outcome(), Some((call, Err(CallFailure::Failed))));
+}

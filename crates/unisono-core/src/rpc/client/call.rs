@@ -93,9 +93,14 @@ impl Sent {
 impl Call {
     /// What keeps it waiting now. Once it may have been executed, nothing that comes can change that.
     pub(in crate::rpc) fn note(&mut self, so_far: SoFar) {
-        if self.so_far != SoFar::Unclear {
+        if !self.may_have_happened() {
             self.so_far = so_far;
         }
+    }
+
+    /// A server that fell silent may have executed it.
+    pub(in crate::rpc) fn may_have_happened(&self) -> bool {
+        self.so_far == SoFar::Unclear
     }
 
     pub(in crate::rpc) fn sent_ref(&self) -> Option<&Sent> {

@@ -60,7 +60,7 @@ impl Client {
                 && now.since(remote.heard_at) <= HEARD_LATELY
                 && usize::from(remote.under_way) < SLOTS_MAX
         });
-        match there.map(|(uid, _)| uid) {
+        match there.map(|(uid, _)| uid).filter(|uid| self.may_have(*uid, number)) {
             Some(uid) => self.start(now, common, number, uid),
             None => self.follow(now, common, number, (port, to)),
         }
@@ -125,7 +125,7 @@ impl Client {
             }
             let has_slot =
                 self.remotes.get(server).is_some_and(|remote| usize::from(remote.under_way) < SLOTS_MAX);
-            match has_slot {
+            match has_slot && self.may_have(server, number) {
                 true => self.start(now, common, number, server),
                 false => self.wait_for_server(now, common, number),
             }

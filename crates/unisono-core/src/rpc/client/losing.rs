@@ -98,10 +98,13 @@ impl Client {
                 && remote.address == address
                 && remote.slots.get(usize::from(attempt.slot)).is_some_and(is_meant)
         });
-        match dead.map(|(uid, _)| uid) {
-            Some(uid) => self.lose_server(now, common, uid, Some(age)),
-            None => common.counters.stale += 1,
-        }
+        let Some((uid, remote)) = dead else {
+            common.counters.stale += 1;
+            return;
+        };
+        // Who is older than the last word from the dead one was not at this address all its life: addresses move.
+        let dead_for = (age < now.since(remote.heard_at)).then_some(age);
+        self.lose_server(now, common, uid, dead_for);
     }
 
     /// The server knows no session with us. If it may have had one with this attempt in it, nobody can say what became

@@ -43,10 +43,15 @@ impl Client {
             let Some(call) = call else { continue };
             let avoided = call.avoids.filter(|(_, until)| *until > now);
             let avoided_server = avoided.map(|(uid, _)| uid);
-            let server = choose(now, known, &self.remotes, &mut common.random, avoided_server);
+            let repeats = call.may_have_happened();
+            let server = choose(now, known, &self.remotes, &mut common.random, avoided_server, repeats);
             match (server, avoided) {
                 (Some(server), _) => self.start(now, common, number, server),
-                // Others are not held up by what this one avoids.
+                // Others are not held up by what this one must not have, or avoids.
+                (None, _) if repeats => {
+                    known.waiting.push_back(number);
+                    self.wake_by(avoided.map_or(Time::NEVER, |(_, until)| until));
+                }
                 (None, Some((_, until))) => {
                     known.waiting.push_back(number);
                     self.wake_by(until);
@@ -81,6 +86,13 @@ impl Client {
         if let Some(at) = at {
             self.wake_by(at);
         }
+    }
+
+    /// The server may have this call: one that may have happened goes only to who recognises repeats.
+    pub(super) fn may_have(&self, server: Uid, number: CallNumber) -> bool {
+        let Some(call) = self.calls.get(super::index(number)) else { return false };
+        let servers = self.ports.get(&call.port).map_or(&[][..], |known| &known.servers);
+        !call.may_have_happened() || servers.iter().any(|serving| serving.uid == server && serving.repeats)
     }
 
     /// A new attempt, at this server.
@@ -126,10 +138,11 @@ fn choose(
     remotes: &Table<Remote>,
     random: &mut Random,
     avoided: Option<Uid>,
+    repeats: bool,
 ) -> Option<Uid> {
     let servers = &known.servers;
     let load = |index: usize| {
-        let uid = servers.get(index)?.uid;
+        let uid = servers.get(index).filter(|serving| serving.repeats || !repeats)?.uid;
         let remote = remotes.get(uid).filter(|remote| remote.has_room(now) && avoided != Some(uid))?;
         Some((remote.load(), uid))
     };

@@ -81,9 +81,13 @@ impl Client {
         for (number, what) in due {
             match what {
                 Due::End => {
-                    let failure = self.get_mut(number).map(|call| match &call.stage {
-                        Stage::Sent(sent) if sent.first_at.is_some() => SoFar::Unclear.failure(),
-                        _ => call.so_far.failure(),
+                    let failure = self.get_mut(number).map(|call| {
+                        match call.sent_ref().map(|sent| sent.first_at) {
+                            Some(Some(_)) => call.note(SoFar::Unclear),
+                            Some(None) if call.so_far == SoFar::NobodyFound => call.note(SoFar::NotTaken),
+                            _ => {}
+                        }
+                        call.so_far.failure()
                     });
                     if let Some(failure) = failure {
                         self.finish(now, common, number, Err(failure), false);
@@ -125,7 +129,7 @@ fn what_is_due(
         call.note(so_far);
         call.waits_since = now;
     }
-    let deadline = call.deadline;
+    let (deadline, may_have_happened) = (call.deadline, call.may_have_happened());
     if deadline <= now {
         return Due::End;
     }
@@ -143,7 +147,7 @@ fn what_is_due(
             Due::Nothing(earlier(transfer, Some(deadline.min(sent.ask_at))))
         }
         // Who may have been executed once tries to learn it until the end.
-        Stage::Waiting if call.so_far != SoFar::Unclear => match call.waits_since + common.settings.locate {
+        Stage::Waiting if !may_have_happened => match call.waits_since + common.settings.locate {
             until if until <= now => Due::End,
             until => Due::Nothing(Some(until.min(deadline))),
         },
