@@ -92,6 +92,8 @@ pub struct Request {
     pub client: Uid,
     /// Its call; the same if the call was passed on, or is repeated after a server's death.
     pub call: CallNumber,
+    /// Its client knows the outcomes of all its calls with lower numbers, and repeats none of them.
+    pub finished_below: CallNumber,
     /// How often the call was passed on.
     pub hops: u8,
     /// Nobody waits for an answer after this.

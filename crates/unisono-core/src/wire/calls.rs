@@ -84,6 +84,8 @@ pub struct Request {
     pub attempt: Attempt,
     /// The call's number, the same in all attempts.
     pub call: u64,
+    /// The client knows the outcome of all its calls with lower numbers. At most the call's number.
+    pub finished_below: u64,
     /// Which service.
     pub port: Port,
     /// How often the call was passed on.
@@ -196,6 +198,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
         Frame::Request(request) => {
             write_attempt(out, request.attempt);
             out.u64(request.call);
+            out.u64(request.finished_below);
             out.u128(request.port.0);
             out.u8(request.hops);
             out.u32(request.left_ms);
@@ -272,6 +275,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Request => Frame::Request(Request {
             attempt: read_attempt(from)?,
             call: from.place("call")?,
+            finished_below: from.place("finished below")?,
             port: read_port(from)?,
             hops: match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,

@@ -414,9 +414,10 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} of {:032x} after {} hops, {} ms left{}: {}",
+                "{}: call {} (done below {}) of {:032x} after {} hops, {} ms left{}: {}",
                 In(request.attempt),
                 request.call,
+                request.finished_below,
                 request.port.0,
                 request.hops,
                 request.left_ms,

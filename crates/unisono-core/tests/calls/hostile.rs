@@ -136,6 +136,7 @@ fn a_client_cannot_take_more_slots_than_there_are() {
         let request = Frame::Request(unisono_core::wire::Request {
             attempt: Attempt { to: LIVES[0], slot: SLOTS_MAX as u16 - 1, number: 1 },
             call: 1,
+            finished_below: 1,
             port,
             hops: 0,
             left_ms: 1000,
@@ -158,6 +159,7 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
         Frame::Request(unisono_core::wire::Request {
             attempt: Attempt { to: LIVES[0], slot, number },
             call: number,
+            finished_below: 1,
             port,
             hops: 0,
             left_ms: 1000,
@@ -209,6 +211,7 @@ fn requests_that_supersede_each_other_do_not_fill_the_queue() {
         let request = Frame::Request(unisono_core::wire::Request {
             attempt: Attempt { to: LIVES[0], slot, number },
             call: number,
+            finished_below: number,
             port,
             hops: 0,
             left_ms: 1000,
@@ -250,8 +253,16 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let attempt = Attempt { to: LIVES[0], slot: 0, number: 9 };
     let payload = Payload::Whole("not mine".into());
     let cookie = None;
-    let request =
-        unisono_core::wire::Request { attempt, call: 1, port, hops: 0, left_ms: 1000, cookie, payload };
+    let request = unisono_core::wire::Request {
+        attempt,
+        call: 1,
+        finished_below: 1,
+        port,
+        hops: 0,
+        left_ms: 1000,
+        cookie,
+        payload,
+    };
     let answers: Vec<_> = ask(&mut world, client.0, 50, &Frame::Request(request)).collect();
     let shows = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. });
     assert!(answers.len() == 1 && shows(&answers[0]), "{answers:?}");

@@ -80,3 +80,28 @@ fn a_call_whose_request_never_left_has_failed() {
     endpoint.handle_timeout(now + MS);
     assert_eq!(endpoint.poll_outcome(), Some((call, Err(CallFailure::Failed))));
 }
+
+#[test]
+fn a_request_says_which_calls_are_finished() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let call = |world: &mut World| {
+        let call = world.call(2, port, b"", Duration::from_secs(5));
+        world.run(MS * 10);
+        (call, world.take(1).unwrap())
+    };
+    let (first, request) = call(&mut world);
+    assert_eq!((request.call, request.finished_below), (first, first));
+    let (second, next) = call(&mut world);
+    assert_eq!((next.call, next.finished_below), (second, first));
+    world.reply(1, request.id, b"").unwrap();
+    world.wait(2, first).1.unwrap();
+    let (_, next) = call(&mut world);
+    assert_eq!(next.finished_below, second);
+    let now = world.now;
+    world.host(2).endpoint.cancel(now, second);
+    let (_, last) = call(&mut world);
+    assert_eq!(last.finished_below, next.call);
+}

@@ -178,13 +178,28 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::PortNotHere => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
         }
-        FrameKind::Request => {
-            (attempt(), place(), port(), 0..=HOPS_MAX, any::<u32>(), option::of(cookie()), payload())
-                .prop_map(|(attempt, call, port, hops, left_ms, cookie, payload)| {
-                    Frame::Request(Request { attempt, call, port, hops, left_ms, cookie, payload })
+        FrameKind::Request => (
+            attempt(),
+            [place(), place()],
+            port(),
+            0..=HOPS_MAX,
+            any::<u32>(),
+            option::of(cookie()),
+            payload(),
+        )
+            .prop_map(|(attempt, [call, finished_below], port, hops, left_ms, cookie, payload)| {
+                Frame::Request(Request {
+                    attempt,
+                    call,
+                    finished_below,
+                    port,
+                    hops,
+                    left_ms,
+                    cookie,
+                    payload,
                 })
-                .boxed()
-        }
+            })
+            .boxed(),
         FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())
             .prop_map(|(attempt, grant, refused, payload)| {
                 Frame::Reply(Reply { attempt, grant, refused, payload })

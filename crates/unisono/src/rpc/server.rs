@@ -270,7 +270,7 @@ impl Request {
 
     /// Its client knows the outcomes of all its calls with lower numbers, and repeats none of them.
     pub fn finished_below(&self) -> CallNumber {
-        0
+        self.asked.finished_below
     }
 
     /// How often it was passed on.

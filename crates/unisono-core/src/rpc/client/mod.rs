@@ -41,6 +41,8 @@ pub(super) struct Client {
     begun: u64,
     /// Attempts made.
     attempts: u64,
+    /// Calls in the order of their numbers, among them all that are under way.
+    in_order: VecDeque<CallNumber>,
     outcomes: VecDeque<(CallNumber, Result<Bytes, CallFailure>)>,
     ports: BTreeMap<Port, Known>,
     pub(super) remotes: Table<Remote>,
@@ -86,6 +88,7 @@ impl Client {
             so_far: SoFar::NobodyFound,
             avoids: None,
         });
+        self.note_order(number);
         self.wake_by(deadline);
         self.wait_for_server(now, common, number);
         Ok(number)
@@ -104,6 +107,28 @@ impl Client {
     /// The call of this number, if it is under way.
     pub(super) fn get_mut(&mut self, number: CallNumber) -> Option<&mut Call> {
         self.calls.get_mut(index(number)).filter(|call| call.number == number)
+    }
+
+    fn note_order(&mut self, number: CallNumber) {
+        if self.in_order.len() >= 2 * CALLS_MAX {
+            // One of them takes long.
+            let calls = &self.calls;
+            let is_under_way =
+                |number: CallNumber| calls.get(index(number)).is_some_and(|call| call.number == number);
+            self.in_order.retain(|number| is_under_way(*number));
+        }
+        self.in_order.push_back(number);
+    }
+
+    /// The lowest number of a call that is under way; above all numbers if none is.
+    fn first_unfinished(&mut self) -> CallNumber {
+        while let Some(&number) = self.in_order.front() {
+            if self.get_mut(number).is_some() {
+                return number;
+            }
+            self.in_order.pop_front();
+        }
+        CallNumber::MAX
     }
 
     /// The call ends; `answered`, and its server keeps the answer until it knows.

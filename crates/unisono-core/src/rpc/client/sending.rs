@@ -5,6 +5,7 @@ use super::call::{Call, Stage};
 use crate::identity::Uid;
 use crate::rpc::common::Common;
 use crate::rpc::round_trip::PATIENCE_MAX;
+use crate::rpc::types::CallNumber;
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Frame, Payload, Request, Writer};
 use core::net::SocketAddr;
@@ -28,6 +29,7 @@ impl Client {
     ) -> Option<SocketAddr> {
         loop {
             let server = *self.due.front()?;
+            let unfinished = self.first_unfinished();
             let Some(remote) = self.remotes.get_mut(server) else {
                 self.due.pop_front();
                 continue;
@@ -39,7 +41,7 @@ impl Client {
                 let number = remote.slots.get(usize::from(slot)).and_then(|slot| slot.call);
                 let call = number.and_then(|number| self.calls.get_mut(super::index(number)));
                 if let Some(call) = call {
-                    if !write_request(now, writer, call, cookie) && written {
+                    if !write_request(now, writer, call, unfinished, cookie) && written {
                         break;
                     }
                     written = true;
@@ -95,7 +97,13 @@ impl Client {
 }
 
 /// Writes the request of a call that is at a server, or asks after it; false if it does not fit.
-fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, cookie: Option<Cookie>) -> bool {
+fn write_request(
+    now: Time,
+    writer: &mut Writer<'_>,
+    call: &mut Call,
+    unfinished: CallNumber,
+    cookie: Option<Cookie>,
+) -> bool {
     let Stage::Sent(sent) = &call.stage else { return true };
     // It opens no session if one that had it may be gone, not by a cookie either that others were given since.
     let cookie = cookie.filter(|_| !sent.may_be_forgotten(now));
@@ -109,6 +117,7 @@ fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, cookie: Op
     let frame = Frame::Request(Request {
         attempt: Attempt { to: sent.server, slot: sent.slot, number: sent.number },
         call: call.number,
+        finished_below: unfinished,
         port: call.port,
         hops: call.hops,
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),

@@ -152,9 +152,9 @@ impl Server {
 
     /// A new attempt: whatever was in its slot is superseded.
     fn take_request(&mut self, now: Time, common: &mut Common, client: Uid, request: Request) {
-        let Request { attempt, call, port, hops, left_ms, payload, .. } = request;
+        let Request { attempt, call, finished_below, port, hops, left_ms, payload, .. } = request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
-        let asked = Asked { port, call, hops, deadline };
+        let asked = Asked { port, call, finished_below, hops, deadline };
         let Some(session) = self.sessions.get_mut(&client) else { return };
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;

@@ -185,6 +185,7 @@ impl Server {
                 port,
                 client,
                 call: asked.call,
+                finished_below: asked.finished_below,
                 hops,
                 deadline: asked.deadline,
                 payload,

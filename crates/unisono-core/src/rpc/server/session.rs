@@ -65,6 +65,7 @@ pub(in crate::rpc) enum State {
 pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) port: Port,
     pub(in crate::rpc) call: CallNumber,
+    pub(in crate::rpc) finished_below: CallNumber,
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) deadline: Time,
 }
