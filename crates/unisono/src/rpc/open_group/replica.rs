@@ -77,6 +77,7 @@ impl<S: Service> Replica<S> {
             self.informed = view.members.iter().map(|member| member.uid).filter(|_| *seqno == 0).collect();
             self.view = Some(view.clone());
             self.at = *seqno;
+            self.kept.clear();
             return;
         }
         if let Some(view) = &mut self.view {
@@ -191,4 +192,149 @@ fn read_head(from: &mut Bytes) -> Option<(BTreeSet<Uid>, Memory)> {
         informed.insert(Uid(from.try_get_u64().ok()?));
     }
     Some((informed, Memory::read(from)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::{EpochId, Name};
+
+    /// Everything that was asked.
+    #[derive(Default)]
+    struct Log(Vec<u8>);
+
+    impl Service for Log {
+        fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
+            self.0.extend_from_slice(asked.payload);
+            Outcome::Reply(Bytes::copy_from_slice(&self.0))
+        }
+
+        fn snapshot(&self) -> Bytes {
+            Bytes::copy_from_slice(&self.0)
+        }
+
+        fn restore(&mut self, snapshot: &[u8]) {
+            self.0 = snapshot.to_vec();
+        }
+    }
+
+    const A: Uid = Uid(1);
+    const B: Uid = Uid(2);
+    const C: Uid = Uid(3);
+
+    fn member(uid: Uid) -> Member {
+        Member { uid, name: Name::default(), address: ([127, 0, 0, 1], uid.0 as u16).into() }
+    }
+
+    fn view(members: &[Uid]) -> View {
+        let members = members.iter().copied().map(member).collect();
+        View { epoch: EpochId::default(), members, orderer: A, resilience: 1, resilience_founded: 1 }
+    }
+
+    fn founder(uid: Uid) -> Replica<Log> {
+        let mut replica = Replica::new(uid, Log::default());
+        replica.take(Event::Entered { seqno: 0, view: view(&[uid]) }, &mut Vec::new());
+        replica
+    }
+
+    fn joiner(uid: Uid, seqno: Seqno, members: &[Uid]) -> Replica<Log> {
+        let mut replica = Replica::new(uid, Log::default());
+        replica.take(Event::Entered { seqno, view: view(members) }, &mut Vec::new());
+        replica
+    }
+
+    fn joined(seqno: Seqno, uid: Uid, members: usize) -> Event {
+        Event::Joined { seqno, member: member(uid), hello: Bytes::new(), members }
+    }
+
+    fn said(seqno: Seqno, sender: Uid, word: &Word) -> Event {
+        Event::Message { seqno, sender, number: seqno, payload: word.write() }
+    }
+
+    fn command(call: CallNumber, text: &'static str) -> Word {
+        Word::Command(Command {
+            client: Uid(77),
+            call,
+            finished_below: 1,
+            left_ms: 5000,
+            stamp_ms: 10 * call,
+            payload: text.into(),
+        })
+    }
+
+    fn take(replica: &mut Replica<Log>, event: Event) -> Vec<Applied> {
+        let mut applied = Vec::new();
+        replica.take(event, &mut applied);
+        applied
+    }
+
+    #[test]
+    fn a_call_takes_effect_once_however_often_it_is_said() {
+        let mut replica = founder(A);
+        let first = take(&mut replica, said(1, A, &command(1, "x")));
+        let again = take(&mut replica, said(2, A, &command(1, "x")));
+        assert_eq!(first, again);
+        assert_eq!(first[0].outcome, Some(Outcome::Reply("x".into())));
+        assert_eq!(replica.service().0, b"x");
+    }
+
+    #[test]
+    fn a_newcomer_gets_the_state_and_what_was_said_meanwhile_and_knows_old_calls() {
+        let mut old = founder(A);
+        take(&mut old, said(1, A, &command(1, "a")));
+        take(&mut old, joined(2, B, 2));
+        assert_eq!(old.newcomers(), [B]);
+        let state = old.state_for(B);
+        old.note_told(B);
+        assert!(old.newcomers().is_empty());
+
+        let mut new = joiner(B, 2, &[A, B]);
+        assert!(!new.is_informed() && new.newcomers().is_empty());
+        let events = [
+            said(3, A, &command(2, "b")),
+            said(4, A, &state),
+            said(5, A, &command(1, "a")),
+            said(6, B, &command(3, "c")),
+        ];
+        for event in events {
+            take(&mut old, event.clone());
+            take(&mut new, event);
+        }
+        assert_eq!((&old.service().0[..], &new.service().0[..]), (&b"abc"[..], &b"abc"[..]));
+        assert_eq!(old.memory, new.memory);
+        assert_eq!(old.informed, new.informed);
+    }
+
+    #[test]
+    fn if_the_one_that_gives_the_state_dies_the_next_one_that_has_it_does() {
+        let (mut a, mut b) = (founder(A), joiner(B, 1, &[A, B]));
+        take(&mut a, joined(1, B, 2));
+        let state = said(2, A, &a.state_for(B));
+        let third = joined(3, C, 3);
+        for replica in [&mut a, &mut b] {
+            take(replica, state.clone());
+            take(replica, third.clone());
+        }
+        assert_eq!((a.newcomers(), b.newcomers()), (vec![C], Vec::new()));
+        let reset =
+            Event::Reset { seqno: 4, view: view(&[B, C]), excluded: vec![member(A)], degraded: false };
+        take(&mut b, reset.clone());
+        assert_eq!(b.newcomers(), [C]);
+        let mut c = joiner(C, 3, &[A, B, C]);
+        take(&mut c, reset);
+        take(&mut c, said(5, B, &command(1, "x")));
+        assert!(!c.is_informed());
+        take(&mut b, said(5, B, &command(1, "x")));
+        take(&mut c, said(6, B, &b.state_for(C)));
+        assert!(c.is_informed());
+        assert_eq!(c.service().0, b"x");
+    }
+
+    #[test]
+    fn a_founder_that_gives_way_waits_for_the_state_of_the_others() {
+        let mut replica = founder(B);
+        assert!(replica.is_informed());
+        take(&mut replica, Event::Entered { seqno: 7, view: view(&[A, B]) });
+        assert!(!replica.is_informed());
+    }
 }
