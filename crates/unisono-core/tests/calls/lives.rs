@@ -158,6 +158,48 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
 }
 
 #[test]
+fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.recorded = Some(1);
+    // Several at once, so that slots are left over.
+    let known: Vec<_> = (0..4).map(|_| world.call(2, port, b"known", 100 * SECONDS)).collect();
+    known.into_iter().for_each(|call| world.wait(2, call).1.map(drop).unwrap());
+    world.host(1).answers = None;
+    let call = world.call(2, port, b"hello", 100 * SECONDS);
+    world.run(MS);
+    world.hosts.remove(&1);
+    let begun = world.now;
+    while world.outcome(2, call).is_none() {
+        assert!(world.now.since(begun) < 8 * SECONDS, "a server is taken for alive");
+        for datagram in world.recording.clone() {
+            world.put(1, 2, false, datagram, WAY);
+        }
+        world.run(MS * 500);
+    }
+    assert_eq!(world.outcome(2, call), Some(Err(CallFailure::Unknown)));
+}
+
+#[test]
+fn a_server_that_answers_too_late_lives() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    for _ in 0..10 {
+        let call = world.call(2, port, b"hello", MS);
+        world.run(MS);
+        let request = world.take(1).unwrap();
+        world.run(MS * 500);
+        assert_eq!(world.outcome(2, call), Some(Err(CallFailure::Unknown)));
+        world.reply(1, request.id, b"late").unwrap();
+        world.run(MS * 10);
+    }
+    assert_eq!(world.host(2).endpoint.counters().given_up, 0);
+}
+
+#[test]
 fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);

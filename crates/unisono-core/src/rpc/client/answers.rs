@@ -149,11 +149,7 @@ impl Client {
         grant: Option<Grant>,
     ) -> Option<CallNumber> {
         let remote = self.remotes.get_mut(from).filter(|_| attempt.to == common.me);
-        let slot = remote.and_then(|remote| {
-            remote.note_heard(now, grant.unwrap_or(remote.grant));
-            remote.slots.get(usize::from(attempt.slot)).copied()
-        });
-        let number = slot.filter(|slot| slot.number == attempt.number).and_then(|slot| slot.call);
+        let number = remote.and_then(|remote| remote.hear(now, attempt, grant));
         common.counters.stale += u64::from(number.is_none());
         number
     }

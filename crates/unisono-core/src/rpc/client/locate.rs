@@ -60,8 +60,12 @@ struct Question {
 impl Known {
     /// It was asked for long ago, and nobody asks now.
     pub(super) fn is_stale(&self, now: Time) -> bool {
-        self.question.again_at.is_none()
-            && self.question.asked_at.is_none_or(|asked| now.since(asked) >= REFRESH_EVERY)
+        self.question.again_at.is_none() && !self.was_asked_lately(now)
+    }
+
+    /// What answers its question may be new.
+    fn was_asked_lately(&self, now: Time) -> bool {
+        self.question.asked_at.is_some_and(|asked| now.since(asked) < REFRESH_EVERY)
     }
 }
 
@@ -116,8 +120,8 @@ impl Client {
     ) {
         let target = self.targets.get(&(here.port, from)).filter(|target| target.nonce == here.nonce);
         let known = self.ports.get(&here.port);
-        let is_wanted = known
-            .is_some_and(|known| known.question.asked_at.is_some() && known.question.nonce == here.nonce);
+        let is_wanted =
+            known.is_some_and(|known| known.was_asked_lately(now) && known.question.nonce == here.nonce);
         if target.is_none() && !is_wanted {
             common.counters.stale += 1;
             return;

@@ -4,7 +4,7 @@ use crate::identity::Port;
 use crate::rpc::round_trip::RoundTrip;
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
-use crate::wire::{Cookie, Grant};
+use crate::wire::{Attempt, Cookie, Grant};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -53,6 +53,8 @@ pub(in crate::rpc) struct Slot {
     pub(in crate::rpc) call: Option<CallNumber>,
     /// The answer has come, and the server does not know.
     unacknowledged: bool,
+    /// The call ended without it: nothing has been heard of the attempt since.
+    given_up: bool,
 }
 
 impl Remote {
@@ -87,6 +89,20 @@ impl Remote {
         u32::from(self.under_way) + u32::from(self.grant.load)
     }
 
+    /// It speaks of an attempt. That shows that it lives if it could not have said so before: of an attempt under way, or
+    /// for the first time of one that was given up. Anything else may be a recording. Returns the call, if it is under way.
+    pub(super) fn hear(&mut self, now: Time, attempt: Attempt, grant: Option<Grant>) -> Option<CallNumber> {
+        let slot = self.slots.get_mut(usize::from(attempt.slot))?;
+        if slot.number != attempt.number {
+            return None;
+        }
+        let call = slot.call;
+        if core::mem::take(&mut slot.given_up) || call.is_some() {
+            self.note_heard(now, grant.unwrap_or(self.grant));
+        }
+        call
+    }
+
     /// Something came from it.
     pub(super) fn note_heard(&mut self, now: Time, grant: Grant) {
         self.heard_at = now;
@@ -112,7 +128,8 @@ impl Remote {
             self.slots.push(Slot::default());
             self.slots.len() as u16 - 1
         });
-        self.slots[usize::from(slot)] = Slot { number, call: Some(call), unacknowledged: false };
+        self.slots[usize::from(slot)] =
+            Slot { number, call: Some(call), unacknowledged: false, given_up: false };
         self.under_way += 1;
         slot
     }
@@ -123,7 +140,7 @@ impl Remote {
         if place.call.take().is_none() {
             return;
         }
-        place.unacknowledged = answered;
+        (place.unacknowledged, place.given_up) = (answered, !answered);
         self.free.push(slot);
         self.under_way -= 1;
         if answered {
