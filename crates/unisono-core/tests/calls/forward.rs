@@ -3,6 +3,7 @@
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
+use unisono_core::wire::{Frame, Grant, PortHere};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -156,4 +157,25 @@ fn a_call_that_leaves_a_server_to_others_holds_up_nobody() {
     assert_eq!(request.call, next);
     world.run(SECONDS);
     assert_eq!(world.take(1).unwrap().call, call);
+}
+
+#[test]
+fn an_old_answer_of_whom_a_call_was_passed_on_to_is_not_believed() {
+    let (mut world, port) = servers(&[1]);
+    let call = world.call(9, port, b"hello", 5 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    pass_on(&mut world, 1, request.id, 5).unwrap();
+    world.run(MS);
+    let cookie = Cookie { issued: 0, seal: 0 };
+    let (nonce, grant, proof) = (3, Grant { slots: 1, load: 0 }, Proof([0; 96]));
+    let here = PortHere { nonce, port, cookie, grant, repeats: false, proof };
+    world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here)), WAY);
+    world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port }), WAY);
+    world.run(MS * 10);
+    assert_eq!(world.host(9).endpoint.counters().malformed, 0, "its proof is not even looked at");
+    // It is still asked, and serves the port when it is asked again.
+    world.start_echo(5, PRIVATE);
+    assert_eq!(world.wait(9, call).1.unwrap(), "hello");
+    assert_eq!(world.host(5).requests[0].hops, 1);
 }

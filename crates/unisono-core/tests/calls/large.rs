@@ -4,6 +4,7 @@ use crate::world::*;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 use unisono_core::rpc::*;
+use unisono_core::wire::{Attempt, Frame, Grant, Payload, Reply};
 
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
@@ -197,4 +198,26 @@ fn a_transfer_that_nothing_came_through_of_gains_speed_again() {
     let (took, outcome) = world.wait(2, call);
     assert!(outcome.unwrap() == request);
     assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
+#[test]
+fn replies_that_are_incomplete_are_bounded() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    for _ in 0..5 {
+        world.call(2, port, b"much", 10 * SECONDS);
+    }
+    world.run(MS);
+    let (server, to) = (world.host(1).endpoint.uid(), world.host(2).endpoint.uid());
+    for slot in 0..5 {
+        let attempt = Attempt { to, slot, number: u64::from(slot) + 1 };
+        let payload = Payload::Parts { total: 16 << 20, part: 1400 };
+        let reply = Reply { attempt, grant: Grant { slots: 5, load: 0 }, refused: false, payload };
+        world.put(1, 2, false, sealed_frame(server.0, 1000, &Frame::Reply(reply)), WAY);
+        world.run(MS);
+    }
+    assert_eq!(world.host(2).endpoint.account().receiving_bytes, 64 * MIB);
+    assert_eq!(world.host(2).endpoint.account().calls, 5);
 }

@@ -3,7 +3,7 @@
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::{Frame, Grant, PortHere, Rejection};
+use unisono_core::wire::{Attempt, Frame, Grant, PortHere, Rejection};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -200,6 +200,98 @@ fn a_server_that_answers_too_late_lives() {
 }
 
 #[test]
+fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
+    for (age_ms, from, outcome) in [
+        (1011, 1, Some(CallFailure::Unknown)),
+        (1013, 1, None),
+        // Whoever lives elsewhere says nothing of this.
+        (1011, 4, None),
+    ] {
+        let mut world = World::new();
+        let port = world.start_echo(1, PRIVATE);
+        world.start(2);
+        let call = world.call(2, port, b"known", 10 * SECONDS);
+        world.wait(2, call).1.unwrap();
+        world.run(3 * SECONDS);
+        world.hosts.remove(&1);
+        let call = world.call(2, port, b"hello", 10 * SECONDS);
+        world.run(SECONDS - WAY);
+        let attempt = Attempt { to: world.host(2).endpoint.uid(), slot: 0, number: 2 };
+        let reason = Rejection::OtherLife { age_ms };
+        let frame = Frame::Reject { attempt, grant: Grant { slots: 1, load: 0 }, reason };
+        world.put(from, 2, false, sealed_frame(7, 1, &frame), WAY);
+        world.run(MS);
+        assert_eq!(world.outcome(2, call).map(Result::unwrap_err), outcome, "{age_ms} ms, from {from}");
+        let given_up = world.host(2).endpoint.counters().given_up;
+        assert_eq!(given_up, u64::from(from == 1));
+    }
+}
+
+#[test]
+fn what_waits_for_a_server_that_is_given_up_goes_elsewhere() {
+    let mut world = World::new();
+    let now = world.now;
+    let options = ServeOptions { queue_max: 1, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    world.start(2);
+    let at_server = world.call(2, port, b"at the server", 10 * SECONDS);
+    world.run(MS);
+    let waits = world.call(2, port, b"waits", 10 * SECONDS);
+    world.run(MS * 10);
+    world.hosts.remove(&1);
+    world.start_echo(3, PRIVATE);
+    assert_eq!(world.wait(2, at_server).1, Err(CallFailure::Unknown));
+    let (took, outcome) = world.wait(2, waits);
+    assert_eq!(outcome.unwrap(), "waits");
+    assert!(took < MS * 100, "{took:?}");
+}
+
+#[test]
+fn a_server_that_is_asked_is_not_followed_to_another_address() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    world.recorded = Some(2);
+    let call = world.call(2, port, b"slow", 10 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    // The same life answers the same question from another address.
+    let nonce = world.recording.iter().find_map(|datagram| frames_of(datagram).find_map(nonce_of)).unwrap();
+    let (client, server) = (world.host(2).endpoint.uid(), world.host(1).endpoint.uid());
+    let (cookie, grant) = (Cookie { issued: 0, seal: 0 }, Grant { slots: 1, load: 0 });
+    let proof = PlainProof.prove(&PRIVATE, &claim(nonce, client, server, port));
+    let here = PortHere { nonce, port, cookie, grant, repeats: false, proof };
+    world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here)), WAY);
+    world.fate = Box::new(|_, to, _, _| {
+        assert_ne!(to, 4, "all of an attempt goes to one address");
+        vec![Duration::ZERO]
+    });
+    world.run(SECONDS);
+    world.reply(1, request.id, b"there").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "there");
+}
+
+#[test]
+fn what_did_not_leave_before_its_server_was_given_up_goes_elsewhere() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let call = world.call(2, port, b"known", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    world.hosts.remove(&1);
+    let left = world.call(2, port, b"left", 10 * SECONDS);
+    world.run(world.settings.silence - MS);
+    let now = world.now;
+    let endpoint = &mut world.host(2).endpoint;
+    let stayed = endpoint.call(now, port, "stayed".into(), 10 * SECONDS).unwrap();
+    endpoint.handle_timeout(now + MS);
+    assert_eq!(endpoint.poll_outcome(), Some((left, Err(CallFailure::Unknown))));
+    world.start_echo(3, PRIVATE);
+    assert_eq!(world.wait(2, stayed).1.unwrap(), "stayed");
+}
+
+#[test]
 fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
@@ -338,8 +430,12 @@ fn who_has_not_the_private_port_is_not_believed() {
     let here = |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, proof };
     let client = world.host(2).endpoint.uid();
     let answer = |private| here(PlainProof.prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
-    for (private, known) in [(PrivatePort(5), 0), (PRIVATE, 1)] {
-        world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(answer(private))), WAY);
+    let other = nonce.unwrap() + 1;
+    let proof = PlainProof.prove(&PRIVATE, &claim(other, client, Uid(4), port));
+    let to_another_question = PortHere { nonce: other, ..here(proof) };
+    let answers = [(answer(PrivatePort(5)), 0), (to_another_question, 0), (answer(PRIVATE), 1)];
+    for (here, known) in answers {
+        world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(here)), WAY);
         world.run(MS);
         assert_eq!(world.host(2).endpoint.account().servers_known, known);
     }

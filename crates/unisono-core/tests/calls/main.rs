@@ -10,6 +10,7 @@ mod large;
 mod lives;
 mod ordinary;
 mod push_back;
+mod slots;
 #[path = "../wire/strategies.rs"]
 #[allow(dead_code)]
 mod strategies;
