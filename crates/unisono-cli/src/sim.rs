@@ -61,7 +61,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf
+    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -81,7 +81,7 @@ struct Replay {
     /// Which seed
     seed: u64,
 
-    /// What kind of world: swarm, lossy, partition, crash, reset, perf
+    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -198,14 +198,13 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         "{} {seeds} ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
         summary.seeds, summary.profile, summary.simulated_s, summary.wall_s, summary.speedup
     ))?;
+    let done = match summary.profile {
+        Profile::Calls => format!("{} calls answered", summary.calls),
+        _ => format!("{} messages, {} resets", summary.messages, summary.resets),
+    };
     output.say(format_args!(
-        "{} messages, {} resets, {} crashes, {} partitions; {} of {} rare states met",
-        summary.messages,
-        summary.resets,
-        summary.crashes,
-        summary.partitions,
-        summary.probes_hit,
-        summary.probes
+        "{done}, {} crashes, {} partitions; {} of {} rare states met",
+        summary.crashes, summary.partitions, summary.probes_hit, summary.probes
     ))?;
     for (property, kept) in &summary.properties {
         output.say(format_args!("  {property:32} held {kept} times"))?;

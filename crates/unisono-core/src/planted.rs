@@ -88,6 +88,42 @@ named! {
         RoleMovesOverChange,
         /// The role goes to whoever sent last, however lately it moved.
         RoleFlaps,
+        /// A request that comes again is taken for a new one.
+        RepeatRunsAgain,
+        /// So is one that a later one in its slot has superseded.
+        LowerAttemptRuns,
+        /// Any cookie, or none, opens a session.
+        CookieUnchecked,
+        /// Sessions are forgotten, and cookies from before still open new ones.
+        HorizonForgotten,
+        /// A client goes elsewhere when a server falls silent, whether the service recognises repeats or not.
+        ElsewhereOnSilence,
+        /// Another life at a server's address shows that the call was not executed, however young it is.
+        OtherLifeBelieved,
+        /// A server that pushed a request back takes a copy of it later.
+        BusyForgotten,
+        /// A server that passed a request on takes a copy of it later.
+        PassedOnForgotten,
+        /// Calls are passed on without end.
+        ForwardsWithoutEnd,
+        /// A client does not count how often its call was passed on.
+        HopsUncounted,
+        /// What a server says of an attempt is taken for the call that has the slot now.
+        AnswerToAnyAttempt,
+        /// Deadlines pass unnoticed at a client.
+        DeadlineForgotten,
+        /// Requests are handed out though nobody waits for them any longer.
+        ExpiredHandedOut,
+        /// Nothing comes of a cancellation.
+        CancelIgnored,
+        /// Whoever says that it serves a port is believed.
+        ProofUnchecked,
+        /// A call whose time is over has failed, wherever it was sent.
+        LateIsFailed,
+        /// A port that was withdrawn is served on.
+        WithdrawalForgotten,
+        /// A queue takes whatever comes.
+        QueueUnbounded,
     }
 }
 
@@ -200,5 +236,59 @@ named! {
         StaleRefused,
         /// A frame travelled in parcels.
         ParcelUsed,
+        /// A client asked again for want of an answer.
+        RequestRepeated,
+        /// A request came again that was answered.
+        ReplyRepeated,
+        /// A request came that a later one in its slot had superseded.
+        LowerAttemptDropped,
+        /// A session was forgotten.
+        SessionForgotten,
+        /// Somebody had to show a cookie.
+        CookieAsked,
+        /// Somebody showed a cookie from before a session was forgotten.
+        OldCookieShown,
+        /// A request came to another life than it was meant for.
+        MeantForAnotherLife,
+        /// A server's life was over before the request was sent.
+        DeadBefore,
+        /// A call went elsewhere since its server fell silent.
+        RepeatedElsewhere,
+        /// A server was given up.
+        ServerGivenUp,
+        /// A server pushed a call back.
+        PushedBack,
+        /// A call was passed on to somebody who had to be asked first.
+        ForwardFollowed,
+        /// Nobody was where a call was passed on to, or it did not serve the port.
+        ForwardAstray,
+        /// A call was passed on as often as any.
+        ForwardRefused,
+        /// A request's time was over when its turn came.
+        RequestExpired,
+        /// A request was cancelled before its turn came.
+        RequestCancelled,
+        /// A large request came together.
+        RequestPutTogether,
+        /// A large reply came together.
+        ReplyPutTogether,
+        /// Somebody said that it serves a port, and could not prove it.
+        ImpostorRefused,
+        /// A request waited when its port was withdrawn.
+        WithdrawnWaiting,
+    }
+}
+
+impl Planted {
+    /// Breaks a rule of calls, not one of groups.
+    pub fn is_of_calls(self) -> bool {
+        self >= Planted::RepeatRunsAgain
+    }
+}
+
+impl Probe {
+    /// A state of calls, not one of groups.
+    pub fn is_of_calls(self) -> bool {
+        self >= Probe::RequestRepeated
     }
 }

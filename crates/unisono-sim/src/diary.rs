@@ -1,6 +1,8 @@
 //! What each application was told, as lines of text: what scenarios are compared with.
 
+use bytes::Bytes;
 use std::fmt::Write;
+use unisono_core::rpc::{CallFailure, CallNumber, Request};
 use unisono_core::{Event, MessageNumber, Outcome, Uid, View};
 
 /// One list of lines for each process.
@@ -12,6 +14,11 @@ pub(crate) struct Diary {
 
 /// Longer payloads are given by their length.
 const TEXT_BYTES_MAX: usize = 40;
+
+fn text(payload: &[u8]) -> String {
+    let text = std::str::from_utf8(payload).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
+    text.map_or_else(|| format!("({} bytes)", payload.len()), |text| format!("{text:?}"))
+}
 
 impl Diary {
     /// This life lives there.
@@ -42,10 +49,7 @@ impl Diary {
         let line = match event {
             Event::Entered { seqno, view } => format!("{seqno} entered {}", self.view(view)),
             Event::Message { seqno, sender, payload, .. } => {
-                let text = std::str::from_utf8(payload).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
-                let words =
-                    text.map_or_else(|| format!("({} bytes)", payload.len()), |text| format!("{text:?}"));
-                format!("{seqno} message {} {words}", self.home(*sender))
+                format!("{seqno} message {} {}", self.home(*sender), text(payload))
             }
             Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.home(member.uid)),
             Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.home(member.uid)),
@@ -65,6 +69,29 @@ impl Diary {
             Event::Conflict { .. } => "conflict".to_string(),
         };
         self.add(process, line);
+    }
+
+    pub(crate) fn call_ended(
+        &mut self,
+        process: usize,
+        call: CallNumber,
+        result: &Result<Bytes, CallFailure>,
+    ) {
+        let line = match result {
+            Ok(reply) => format!("call {call} answered {}", text(reply)),
+            Err(CallFailure::Refused(reason)) => format!("call {call} refused {}", text(reason)),
+            Err(CallFailure::NotFound) => format!("call {call} not found"),
+            Err(CallFailure::Failed) => format!("call {call} failed"),
+            Err(CallFailure::Busy) => format!("call {call} busy"),
+            Err(CallFailure::Unknown) => format!("call {call} unknown"),
+        };
+        self.add(process, line);
+    }
+
+    pub(crate) fn request(&mut self, process: usize, request: &Request) {
+        let (client, call) = (self.home(request.client), request.call);
+        let hops = if request.hops > 0 { format!(" hop {}", request.hops) } else { String::new() };
+        self.add(process, format!("request {client}.{call}{hops} {}", text(&request.payload)));
     }
 
     fn add(&mut self, process: usize, line: String) {

@@ -13,7 +13,7 @@ use crate::plan::{Beginning, Plan, Profile, name};
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
-use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, World};
+use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, Side, World};
 use std::io::Write;
 use unisono_core::{Entry, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
@@ -30,6 +30,20 @@ pub(crate) struct Finding {
     pub(crate) fingerprint: u64,
     /// Nanoseconds of the world's time.
     pub(crate) simulated: u64,
+}
+
+impl Finding {
+    /// What there is to find when the judges have spoken.
+    pub(crate) fn of<S: Side>(world: &World<S>) -> Finding {
+        Finding {
+            violation: world.recorder.violation().cloned(),
+            totals: world.recorder.totals,
+            checked: world.recorder.checked(),
+            probes: world.probes,
+            fingerprint: world.recorder.fingerprint(),
+            simulated: world.now,
+        }
+    }
 }
 
 /// The parts of a run, as cues name them.
@@ -102,14 +116,7 @@ impl Director {
         }
         let end = self.world.end();
         self.world.recorder.finish(&end);
-        Finding {
-            violation: self.world.recorder.violation().cloned(),
-            totals: self.world.recorder.totals,
-            checked: self.world.recorder.checked(),
-            probes: self.world.probes,
-            fingerprint: self.world.recorder.fingerprint(),
-            simulated: self.world.now,
-        }
+        Finding::of(&self.world)
     }
 
     fn begin(&mut self) {
@@ -159,7 +166,7 @@ impl Director {
                 part::HEALED => self.demand_convergence(),
                 _ => self.is_busy = false,
             },
-            Cue::Line(_) => {}
+            Cue::Work { .. } | Cue::Cancel { .. } | Cue::Withdraw { .. } | Cue::Line(_) => {}
         }
     }
 

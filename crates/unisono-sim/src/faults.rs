@@ -15,8 +15,10 @@ use unisono_core::wire::FrameKind;
 use unisono_core::{Entry, Quorum};
 
 /// Where a group is worth striking.
-pub(crate) const TARGETS: Targets =
-    Targets { steps: STEPS, may_drop: |kind| !matches!(kind, FrameKind::Ask | FrameKind::Tell) };
+pub(crate) const TARGETS: Targets = Targets {
+    steps: STEPS,
+    may_drop: |kind| !kind.is_of_calls() && !matches!(kind, FrameKind::Ask | FrameKind::Tell),
+};
 
 const STEPS: &[(u32, (FrameKind, u64))] = &[
     (3, (FrameKind::Ordered, 60)),
@@ -166,9 +168,7 @@ impl Director {
             self.world.crash(victim);
             self.start_later(victim);
         } else {
-            // In the middle of what one of its next inputs sets off.
-            let doom =
-                Doom { inputs: self.havoc.fates.below(20) as u32, copies: self.havoc.fates.below(6) as u32 };
+            let doom = Doom::draw(&mut self.havoc.fates);
             self.world.doom(victim, Some(doom));
         }
     }

@@ -15,9 +15,10 @@
 //!
 //! Below: `world` moves processes and datagrams (`process`, `network`, `seal`,
 //! `queue`, `clock`, `trap`); `plan` says what a
-//! seed decides; `director` runs a plan (`workload`, `faults`, `havoc`); `recorder` writes down what happens.
+//! seed decides; `calls` has runs of calls; `director` runs a plan (`workload`, `faults`, `havoc`); `recorder` writes down what happens.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod clock;
 mod diary;
 mod director;

@@ -37,8 +37,9 @@ pub struct Mutant {
     pub replay: Option<String>,
 }
 
-const TURNS: [Profile; 5] =
-    [Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
+const OF_GROUPS: &[Profile] =
+    &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
+const OF_CALLS: &[Profile] = &[Profile::Calls];
 
 /// Plants each bug in turn. `progress` is told of each when its fate is known, and how many there are.
 pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> Report {
@@ -57,7 +58,8 @@ pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, us
 
 /// Plants one bug and looks for the first seed that shows it, on so many threads.
 pub fn hunt(bug: Planted, threads: usize) -> Mutant {
-    let world = |turn: u64| (TURNS[turn as usize % TURNS.len()], turn / TURNS.len() as u64 + 1);
+    let turns = if bug.is_of_calls() { OF_CALLS } else { OF_GROUPS };
+    let world = |turn: u64| (turns[turn as usize % turns.len()], turn / turns.len() as u64 + 1);
     let found = find_first(SEEDS_MAX, threads, |turn| {
         let (profile, seed) = world(turn);
         let violation = run_seed(seed, profile, Some(bug)).violation?;

@@ -5,9 +5,11 @@
 //! belong to single links and processes.
 
 use crate::queue::Queue;
+use crate::words;
 use crate::world::Happening;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use unisono_core::Random;
+use unisono_core::wire::FrameKind;
 
 /// What every datagram meets.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,8 @@ pub(crate) struct Weather {
     pub(crate) duplication: f64,
     /// The part that arrives damaged.
     pub(crate) corruption: f64,
+    /// The part that seems to come from somewhere else: see [`Network::forge_from`].
+    pub(crate) forgery: f64,
     /// The part that is recorded, to be replayed whenever a fault says so.
     pub(crate) recording: f64,
     /// Most copies on one link at a time; what comes on top is lost.
@@ -45,6 +49,7 @@ impl Weather {
             loss_at_sender: 0.0,
             duplication: 0.0,
             corruption: 0.0,
+            forgery: 0.0,
             recording: 0.0,
             in_flight_max: 10_000,
             echo: false,
@@ -71,6 +76,8 @@ pub(crate) enum Fate {
     Sent,
     /// It is under way, but damaged.
     Damaged,
+    /// It is under way, and seems to come from somebody else.
+    Forged,
     /// It is gone, for this reason.
     Lost(&'static str),
 }
@@ -145,6 +152,7 @@ pub(crate) struct Network {
     datagrams: Vec<Datagram>,
     free: Vec<DatagramId>,
     recordings: Vec<Recording>,
+    forger: u16,
     random: Random,
 }
 
@@ -160,6 +168,7 @@ impl Network {
             datagrams: Vec::new(),
             free: Vec::new(),
             recordings: Vec::new(),
+            forger: 0,
             random,
         }
     }
@@ -176,6 +185,11 @@ impl Network {
         let [ten, a, b, c] = ip.octets();
         let process = (u32::from_be_bytes([0, a, b, c]) as usize).checked_sub(1)?;
         (ten == 10 && process < self.size).then_some(process)
+    }
+
+    /// Forged datagrams seem to come from this process.
+    pub(crate) fn forge_from(&mut self, process: usize) {
+        self.forger = process as u16;
     }
 
     pub(crate) fn reach_mut(&mut self, process: usize) -> &mut Reach {
@@ -258,6 +272,14 @@ impl Network {
             self.launch(queue, now, damaged, from, to, path);
             self.release(damaged);
             return Fate::Damaged;
+        }
+        if self.random.chance(self.weather.forgery) && !answers_a_question(&self.datagrams[id as usize].bytes)
+        {
+            let (mut bytes, forger) = (self.datagrams[id as usize].bytes.clone(), self.forger as usize);
+            let forged = self.store(forger, &mut bytes);
+            self.launch(queue, now, forged, forger, to, path);
+            self.release(forged);
+            return Fate::Forged;
         }
         if self.random.chance(self.weather.duplication) {
             self.launch(queue, now, id, from, to, path);
@@ -365,6 +387,11 @@ impl Network {
         }
         self.store(from, &mut bytes)
     }
+}
+
+/// Whoever sees an answer with the nonce that was asked with can lead the asker anywhere: it is not forged.
+fn answers_a_question(datagram: &[u8]) -> bool {
+    words::frames(datagram).contains(FrameKind::PortHere)
 }
 
 /// A draw from the exponential distribution of this mean. Only the four basic operations, so that every machine

@@ -28,12 +28,21 @@ pub enum Profile {
     Reset,
     /// No faults: five members, 500 messages a second.
     Perf,
+    /// Calls instead of a group: clients and servers, any faults, in any combination.
+    Calls,
 }
 
 impl Profile {
     /// All profiles.
-    pub const ALL: &'static [Profile] =
-        &[Profile::Swarm, Profile::Lossy, Profile::Partition, Profile::Crash, Profile::Reset, Profile::Perf];
+    pub const ALL: &'static [Profile] = &[
+        Profile::Swarm,
+        Profile::Lossy,
+        Profile::Partition,
+        Profile::Crash,
+        Profile::Reset,
+        Profile::Perf,
+        Profile::Calls,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -44,6 +53,7 @@ impl Profile {
             Profile::Crash => "crash",
             Profile::Reset => "reset",
             Profile::Perf => "perf",
+            Profile::Calls => "calls",
         }
     }
 }
@@ -222,6 +232,8 @@ impl Plan {
             Profile::Crash => plan.crash(random),
             Profile::Reset => plan.reset(random),
             Profile::Swarm => plan.swarm(random),
+            // No group at all.
+            Profile::Calls => {}
         }
         if profile != Profile::Perf {
             match random.weigh(&[(70, 0), (15, 1), (15, 2)]) {

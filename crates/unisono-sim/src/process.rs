@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::network::{DatagramId, Path};
 use crate::record::Life;
 use bytes::BytesMut;
-use unisono_core::{Time, Uid};
+use unisono_core::{Random, Time, Uid};
 
 /// One place, for lives of one kind.
 pub(crate) struct Process<S> {
@@ -63,6 +63,13 @@ pub(crate) struct Doom {
     pub(crate) inputs: u32,
     /// So many copies of datagrams leave after the input that is the last.
     pub(crate) copies: u32,
+}
+
+impl Doom {
+    /// In the middle of what one of the next inputs sets off.
+    pub(crate) fn draw(random: &mut Random) -> Doom {
+        Doom { inputs: random.below(20) as u32, copies: random.below(6) as u32 }
+    }
 }
 
 /// Hands out byte buffers that share large blocks, as sockets that receive many datagrams in one go do.

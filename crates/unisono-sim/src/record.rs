@@ -99,6 +99,11 @@ impl Names {
         }
     }
 
+    /// How many lives were named so far.
+    pub fn lives(&self) -> usize {
+        self.lives.len()
+    }
+
     /// The uid of a life; nothing for [`Life::NOBODY`].
     pub fn uid(&self, life: Life) -> Option<Uid> {
         self.lives.get(life.index()).copied()
@@ -367,6 +372,113 @@ pub enum What {
         preparation: Box<Preparation>,
     },
 
+    // --- calls: what applications did and were told ---
+    /// The application called a service.
+    Called {
+        /// The call's number.
+        call: u64,
+        /// Which service, as the run counts them.
+        port: u16,
+        /// It waits for so many microseconds.
+        limit_us: u32,
+        /// Of the request.
+        hash: u64,
+    },
+    /// What became of a call.
+    CallEnded {
+        /// Its number.
+        call: u64,
+        /// What.
+        outcome: CallOutcome,
+    },
+    /// The application does not want to know any more what becomes of a call.
+    CallCancelled {
+        /// Its number.
+        call: u64,
+    },
+    /// The application serves a port from here on.
+    Serving {
+        /// Which, as the run counts them.
+        port: u16,
+        /// It has the private port. Otherwise it only says so.
+        owns: bool,
+        /// The service recognises repeats.
+        repeats: bool,
+    },
+    /// It serves the port no more.
+    Withdrawn {
+        /// Which.
+        port: u16,
+    },
+    /// An application was handed a request.
+    Handed {
+        /// Whose.
+        client: Life,
+        /// Which call of it.
+        call: u64,
+        /// The port that it came to.
+        port: u16,
+        /// How often it was passed on.
+        hops: u8,
+        /// By what the server knows, the client does not wait for it any more.
+        is_late: bool,
+        /// Of the request.
+        hash: u64,
+    },
+    /// The application that was handed a request did what it asks for. In a service that recognises repeats, it was
+    /// the first to do so.
+    Executed {
+        /// Whose.
+        client: Life,
+        /// Which.
+        call: u64,
+    },
+    /// It answered.
+    Replied {
+        /// Whose call.
+        client: Life,
+        /// Which.
+        call: u64,
+        /// Of the reply.
+        hash: u64,
+    },
+    /// It said no, and has not done what was asked for.
+    RefusedCall {
+        /// Whose call.
+        client: Life,
+        /// Which.
+        call: u64,
+        /// Of the reason.
+        hash: u64,
+    },
+    /// It passed the request on, and has not done what was asked for.
+    PassedOn {
+        /// Whose call.
+        client: Life,
+        /// Which.
+        call: u64,
+        /// How often it had been passed on before.
+        hops: u8,
+    },
+
+    // --- calls: what endpoints hold and send (white box) ---
+    /// An endpoint holds more of something than ever in this life.
+    Held {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        used: u32,
+        /// How much it may be.
+        max: u32,
+    },
+    /// Datagrams came to a life from an address where nobody lives, or left for there: so many bytes in all so far.
+    Strayed {
+        /// That came.
+        came: u64,
+        /// That left.
+        left: u64,
+    },
+
     // --- what the world did ---
     /// This life ended without a word.
     Crashed,
@@ -427,7 +539,32 @@ kinds! {
     Started, Sent, LeaveAsked, ResetAsked, HandOverAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
+    Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
+    Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOutcome {
+    /// It was answered.
+    Replied {
+        /// Of the reply.
+        hash: u64,
+    },
+    /// The application said no: not executed.
+    Refused {
+        /// Of the reason.
+        hash: u64,
+    },
+    /// Nobody serves the port: not executed.
+    NotFound,
+    /// Nobody took it: not executed.
+    Failed,
+    /// It was pushed back: not executed.
+    Busy,
+    /// It may have been executed.
+    Unknown,
 }
 
 /// The member list at a place in the order.

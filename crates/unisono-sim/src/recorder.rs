@@ -2,7 +2,7 @@
 //! words when somebody reads along.
 
 use crate::properties::{Judge, Violation};
-use crate::record::{End, Life, Names, Record, Reset, What, hash, mix};
+use crate::record::{CallOutcome, End, Life, Names, Record, Reset, What, hash, mix};
 use std::io::Write;
 use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
 
@@ -11,6 +11,8 @@ use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
 pub(crate) struct Totals {
     /// Messages whose senders learned their place.
     pub(crate) messages: u64,
+    /// Calls that were answered.
+    pub(crate) calls: u64,
     /// Epochs that began with a reset.
     pub(crate) resets: u64,
     /// Members and joiners that ended without a word.
@@ -24,6 +26,7 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn add(&mut self, other: &Totals) {
         self.messages += other.messages;
+        self.calls += other.calls;
         self.resets += other.resets;
         self.crashes += other.crashes;
         self.partitions += other.partitions;
@@ -100,6 +103,7 @@ impl Recorder {
         self.fold(&record);
         match &record.what {
             What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
+            What::CallEnded { outcome: CallOutcome::Replied { .. }, .. } => self.totals.calls += 1,
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
@@ -205,6 +209,12 @@ impl Recorder {
             | What::Accepted { through, .. }
             | What::Purged { through, .. } => *through,
             What::HistoryUsed { entries } => u64::from(*entries),
+            What::Called { call, hash, .. } => call ^ hash,
+            What::Handed { client, call, hash, .. } | What::Replied { client, call, hash } => {
+                (call ^ hash).wrapping_add(u64::from(client.0) << 32)
+            }
+            What::Executed { client, call } => call ^ u64::from(client.0) << 32,
+            What::CallEnded { call, outcome: CallOutcome::Replied { hash } } => call ^ hash,
             rare => fold_words(rare),
         };
         self.fingerprint = mix(self.fingerprint, when_and_who ^ what.wrapping_mul(SPREAD));

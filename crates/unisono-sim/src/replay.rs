@@ -1,8 +1,8 @@
 //! One seed, told line by line: simulated microseconds, who, what. The same lines on every run and every machine.
 
-use crate::director::Director;
 use crate::plan::Profile;
 use crate::properties::Violation;
+use crate::run::direct;
 use std::io::Write;
 use unisono_core::Planted;
 
@@ -14,5 +14,5 @@ pub fn replay(
     planted: Option<Planted>,
     out: Box<dyn Write>,
 ) -> Option<Violation> {
-    Director::new(seed, profile, planted, Some(out)).run().violation
+    direct(seed, profile, planted, Some(out)).violation
 }

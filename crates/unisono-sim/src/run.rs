@@ -3,12 +3,14 @@
 //! Each seed runs on one thread and depends on nothing but itself, so how many threads there are changes the time and
 //! nothing else. One seed in ten runs twice: a run that cannot be repeated would make every failure worthless.
 
+use crate::calls;
 use crate::director::{Director, Finding};
 use crate::plan::Profile;
 use crate::properties::Violation;
 use crate::recorder::Totals;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -62,6 +64,8 @@ pub struct Summary {
     pub threads: usize,
     /// Messages whose senders learned their place.
     pub messages: u64,
+    /// Calls that were answered.
+    pub calls: u64,
     /// Epochs that began with a reset.
     pub resets: u64,
     /// Members and joiners that crashed.
@@ -149,8 +153,7 @@ fn judge_seed(seed: u64, profile: Profile) -> Finding {
 
 /// Runs a seed once. A panic is a broken promise like any other.
 pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
-    let run = || Director::new(seed, profile, planted, None).run();
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+    catch_unwind(AssertUnwindSafe(|| direct(seed, profile, planted, None))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().cloned();
         let what = words.or_else(|| panic.downcast_ref::<&str>().map(|words| words.to_string()));
         Finding {
@@ -166,6 +169,19 @@ pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) ->
             simulated: 0,
         }
     })
+}
+
+/// Runs a seed in the kind of world that the profile asks for.
+pub(crate) fn direct(
+    seed: u64,
+    profile: Profile,
+    planted: Option<Planted>,
+    trace: Option<Box<dyn Write>>,
+) -> Finding {
+    match profile {
+        Profile::Calls => calls::Director::new(seed, profile, planted, trace).run(),
+        _ => Director::new(seed, profile, planted, trace).run(),
+    }
 }
 
 #[derive(Default)]
@@ -204,9 +220,12 @@ impl Tally {
 
     fn sum_up(mut self, profile: Profile, threads: usize, wall: Duration) -> Summary {
         self.failures.sort_by_key(|failure| failure.seed);
-        let missed = |probe: &&Probe| self.probes & (1 << **probe as u32) == 0;
-        let probes_missed: Vec<String> =
-            Probe::ALL.iter().filter(missed).map(|probe| format!("{probe:?}")).collect();
+        // A world of groups has none of the rare states of calls, and the other way round.
+        let is_of_calls = profile == Profile::Calls;
+        let probes = Probe::ALL.iter().filter(|probe| probe.is_of_calls() == is_of_calls);
+        let missed = probes.clone().filter(|probe| self.probes & (1 << **probe as u32) == 0);
+        let (probes, probes_missed) = (probes.count(), missed.map(|probe| format!("{probe:?}")));
+        let probes_missed: Vec<String> = probes_missed.collect();
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         Summary {
             command: "sim",
@@ -218,13 +237,14 @@ impl Tally {
             speedup: seconds(self.simulated + self.repeated) / (wall.as_secs_f64() * threads as f64),
             threads,
             messages: self.totals.messages,
+            calls: self.totals.calls,
             resets: self.totals.resets,
             crashes: self.totals.crashes,
             partitions: self.totals.partitions,
             datagrams: self.totals.datagrams,
             properties: self.properties,
-            probes_hit: Probe::ALL.len() - probes_missed.len(),
-            probes: Probe::ALL.len(),
+            probes_hit: probes - probes_missed.len(),
+            probes,
             probes_missed,
             failures: self.failures,
         }

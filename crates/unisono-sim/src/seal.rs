@@ -4,6 +4,9 @@
 //! are long.
 
 use crate::record::mix;
+use unisono_core::Port;
+use unisono_core::rpc::{PortProof, PrivatePort};
+use unisono_core::wire::Proof;
 use unisono_core::wire::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
 
 /// Datagrams look as if they bore the core's checksum.
@@ -15,6 +18,45 @@ impl Seal {
         let mut tag = [0; TAG_BYTES];
         tag[..8].copy_from_slice(&fold(fold(0, header), payload).to_be_bytes());
         tag
+    }
+}
+
+/// Shows who may serve a port, without cryptography: a proof has the private port in it, and nobody looks there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheapProof {
+    /// Serves a port as if it were its own: what it takes for the private one is the public one.
+    pub(crate) forges: bool,
+}
+
+impl CheapProof {
+    pub(crate) const HONEST: CheapProof = CheapProof { forges: false };
+
+    fn sign(private: u128, claim: &[u8]) -> u64 {
+        fold(private as u64 ^ (private >> 64) as u64, claim)
+    }
+}
+
+impl PortProof for CheapProof {
+    fn public(&self, private: &PrivatePort) -> Port {
+        if self.forges {
+            return Port(private.0);
+        }
+        let (high, low) = ((private.0 >> 64) as u64, private.0 as u64);
+        Port(u128::from(mix(high, low)) << 64 | u128::from(mix(low, !high)))
+    }
+
+    fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof {
+        let mut proof = [0; 96];
+        proof[..16].copy_from_slice(&private.0.to_be_bytes());
+        proof[16..24].copy_from_slice(&CheapProof::sign(private.0, claim).to_be_bytes());
+        Proof(proof)
+    }
+
+    fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool {
+        let (private, rest) = proof.0.split_at(16);
+        let private = private.iter().fold(0, |private, byte| private << 8 | u128::from(*byte));
+        CheapProof::HONEST.public(&PrivatePort(private)) == port
+            && rest[..8] == CheapProof::sign(private, claim).to_be_bytes()
     }
 }
 
@@ -68,6 +110,18 @@ mod tests {
     use super::*;
     use unisono_core::Uid;
     use unisono_core::wire::KeyContext;
+
+    #[test]
+    fn only_the_private_port_proves() {
+        let (private, honest) = (PrivatePort(77), CheapProof::HONEST);
+        let port = honest.public(&private);
+        let proof = honest.prove(&private, b"mine");
+        assert!(honest.verify(port, b"mine", &proof));
+        assert!(!honest.verify(port, b"yours", &proof));
+        let forger = CheapProof { forges: true };
+        assert_eq!(forger.public(&PrivatePort(port.0)), port);
+        assert!(!honest.verify(port, b"mine", &forger.prove(&PrivatePort(port.0), b"mine")));
+    }
 
     #[test]
     fn any_bit_that_turns_is_found() {

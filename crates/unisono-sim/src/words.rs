@@ -5,8 +5,10 @@ use crate::record::{Life, Names};
 use crate::trap::FrameSet;
 use bytes::Bytes;
 use std::fmt::{self, Write};
-use unisono_core::wire::{Change, Decoder, Frame, FrameKind, HEADER_BYTES, Header, Proposal};
-use unisono_core::{Ballot, Uid};
+use unisono_core::wire::{
+    Attempt, Change, Decoder, Frame, FrameKind, Grant, HEADER_BYTES, Header, Payload, Proposal,
+};
+use unisono_core::{Ballot, Port, Uid};
 
 /// The kinds of frames in a datagram, as far as they can be read.
 pub(crate) fn frames(datagram: &[u8]) -> FrameSet {
@@ -43,6 +45,26 @@ pub(crate) fn datagram(datagram: &[u8], names: &Names) -> String {
     words
 }
 
+fn short(port: Port) -> String {
+    format!("{:04x}", port.0 as u16)
+}
+
+fn grant(grant: Grant) -> String {
+    format!("grants {} load {}", grant.slots, grant.load)
+}
+
+fn side(is_reply: bool) -> &'static str {
+    if is_reply { "reply" } else { "request" }
+}
+
+fn payload(payload: &Payload) -> String {
+    match payload {
+        Payload::Whole(bytes) => format!("({} bytes)", bytes.len()),
+        Payload::Parts { total, part } => format!("({total} bytes in parts of {part})"),
+        Payload::Omitted => "(again)".to_string(),
+    }
+}
+
 struct Brief<'a> {
     frame: &'a Frame,
     names: &'a Names,
@@ -52,6 +74,11 @@ impl Brief<'_> {
     fn life(&self, uid: Uid) -> String {
         let mut known = (0..).map_while(|life| self.names.uid(Life(life)));
         known.position(|one| one == uid).map_or_else(|| "?".to_string(), |life| format!("L{life}"))
+    }
+
+    /// The slot and number of an attempt, and whose word it is for.
+    fn attempt(&self, attempt: &Attempt) -> String {
+        format!("{}:{}.{}", self.life(attempt.to), attempt.slot, attempt.number)
     }
 
     fn lives(&self, uids: &[Uid]) -> String {
@@ -142,6 +169,46 @@ impl fmt::Display for Brief<'_> {
                     self.lives(&members)
                 )
             }
+            Frame::LocatePort { port, nonce } => write!(f, "LocatePort {} nonce {nonce:x}", short(*port)),
+            Frame::PortHere(here) => {
+                let grant = grant(here.grant);
+                write!(
+                    f,
+                    "PortHere {} nonce {:x} {grant} cookie {:x}",
+                    short(here.port),
+                    here.nonce,
+                    here.cookie.seal
+                )
+            }
+            Frame::PortNotHere { port, nonce } => write!(f, "PortNotHere {} nonce {nonce:x}", short(*port)),
+            Frame::Request(request) => {
+                let (attempt, port) = (self.attempt(&request.attempt), short(request.port));
+                write!(f, "Request {attempt} call {:x} port {port} hops {} ", request.call, request.hops)?;
+                write!(f, "left {} ms {}", request.left_ms, payload(&request.payload))?;
+                request.cookie.map_or(Ok(()), |cookie| write!(f, " cookie {:x}", cookie.seal))
+            }
+            Frame::Reply(reply) => {
+                let (attempt, grant) = (self.attempt(&reply.attempt), grant(reply.grant));
+                let refused = if reply.refused { "refused " } else { "" };
+                write!(f, "Reply {attempt} {grant} {refused}{}", payload(&reply.payload))
+            }
+            Frame::Reject { attempt, grant: granted, reason } => {
+                write!(f, "Reject {} {} {reason:?}", self.attempt(attempt), grant(*granted))
+            }
+            Frame::Forward { attempt, grant: granted, to } => {
+                write!(f, "Forward {} {} to {to}", self.attempt(attempt), grant(*granted))
+            }
+            Frame::Working { attempt, grant: granted } => {
+                write!(f, "Working {} {}", self.attempt(attempt), grant(*granted))
+            }
+            Frame::Part(part) => {
+                write!(f, "Part {} {} of the {}", self.attempt(&part.attempt), part.index, side(part.reply))
+            }
+            Frame::Got(got) => {
+                write!(f, "Got {} {} of the {}", self.attempt(&got.attempt), got.through, side(got.reply))
+            }
+            Frame::Done { to, attempts } => write!(f, "Done {} {attempts:?}", self.life(*to)),
+            Frame::Cancel { attempt } => write!(f, "Cancel {}", self.attempt(attempt)),
             Frame::Parcel { id, index, count, .. } => write!(f, "Parcel {id} {}/{count}", index + 1),
             other => write!(f, "{other:?}"),
         }

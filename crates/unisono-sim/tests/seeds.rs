@@ -37,11 +37,18 @@ fn a_few_seeds_of_every_profile_hold() {
         let summary = run(&options, &|_| {});
         assert_eq!(summary.failures, [], "{profile}");
         assert_eq!(summary.seeds, seeds.count() as u64);
-        assert!(summary.messages >= 200 * summary.seeds, "{profile}: {} messages", summary.messages);
+        let (done, least, properties) = match profile {
+            Profile::Calls => (summary.calls, 100, 11),
+            _ => (summary.messages, 200, 15),
+        };
+        assert!(done >= least * summary.seeds, "{profile}: {done} messages or calls");
         let unchecked: Vec<_> = summary.properties.iter().filter(|(_, times)| **times == 0).collect();
         // Where nothing goes wrong, some promises are never put to the test.
         let is_tested = *profile == Profile::Perf || unchecked.is_empty();
-        assert!(summary.properties.len() >= 15 && is_tested, "{profile}: never checked: {unchecked:?}");
+        assert!(
+            summary.properties.len() >= properties && is_tested,
+            "{profile}: never checked: {unchecked:?}"
+        );
     }
 }
 
@@ -77,10 +84,11 @@ fn planted_bugs_are_caught() {
 fn every_property_and_every_planted_bug_stands_in_the_guarantees() {
     const PAGE: &str = include_str!("../../../docs/guarantees.md");
     let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('|')).collect();
-    let summary =
-        run(&RunOptions { seeds: 1..=1, profile: Profile::Swarm, threads: Some(1), time_max: None }, &|_| {});
-    for property in summary.properties.keys() {
-        assert!(PAGE.contains(&format!("**`{property}`**")), "{property} is not explained");
+    for profile in [Profile::Swarm, Profile::Calls] {
+        let summary = run(&RunOptions { seeds: 1..=1, profile, threads: Some(1), time_max: None }, &|_| {});
+        for property in summary.properties.keys() {
+            assert!(PAGE.contains(&format!("**`{property}`**")), "{property} is not explained");
+        }
     }
     for bug in Planted::ALL {
         let name = format!("{bug:?}");

@@ -3,7 +3,7 @@
 use super::proof::PortProof;
 use super::types::{CallCounters, CallDestination, CallSettings};
 use crate::identity::Uid;
-use crate::planted::Planted;
+use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
@@ -27,6 +27,8 @@ pub(super) struct Common {
     pub(super) mail: VecDeque<(CallDestination, Frame)>,
     pub(super) counters: CallCounters,
     pub(super) planted: Option<Planted>,
+    /// Rare states met.
+    pub(super) probes: u128,
 }
 
 impl Common {
@@ -52,9 +54,14 @@ impl Common {
         self.settings.datagram_bytes_max - HEADER_BYTES - head
     }
 
+    /// A rare state was met.
+    #[inline]
+    pub(super) fn probe(&mut self, probe: Probe) {
+        self.probes |= 1 << (probe as u32);
+    }
+
     /// A planted bug is switched on.
     #[inline]
-    #[allow(dead_code)]
     pub(super) fn broken(&self, bug: Planted) -> bool {
         cfg!(feature = "planted") && self.planted == Some(bug)
     }

@@ -77,6 +77,7 @@ impl Endpoint {
             mail: VecDeque::new(),
             counters: CallCounters::default(),
             planted: None,
+            probes: 0,
         };
         let server = Server::new(&mut common);
         Ok(Endpoint { common, client: Client::default(), server, protection, packet_number: 0 })
@@ -215,7 +216,7 @@ impl Endpoint {
     /// Serves a port no longer. Requests that wait are rejected, and clients go elsewhere; those that the application
     /// has may still be answered.
     pub fn withdraw(&mut self, _now: Time, port: Port) {
-        self.server.withdraw(port);
+        self.server.withdraw(&mut self.common, port);
     }
 
     /// The next request, of all ports in turn. What is not taken presses back on clients.
@@ -274,7 +275,7 @@ impl Endpoint {
     /// # Errors
     /// Passed on too often: it must be answered. Over: nobody waits for it.
     pub fn forward(&mut self, _now: Time, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
-        self.server.forward(id, to)
+        self.server.forward(&mut self.common, id, to)
     }
 
     // --- outputs ---

@@ -42,6 +42,11 @@ impl Endpoint {
         account
     }
 
+    /// The rare states met so far: bit `n` stands for the `n`th of [`Probe::ALL`](crate::Probe::ALL).
+    pub fn probes(&self) -> u128 {
+        self.common.probes
+    }
+
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.
     pub fn plant(&mut self, bug: Planted) {
         self.common.planted = Some(bug);

@@ -26,6 +26,11 @@ macro_rules! kinds {
                 }
             }
 
+            /// Clients and servers say it, not members of groups.
+            pub fn is_of_calls(self) -> bool {
+                self >= FrameKind::LocatePort
+            }
+
             /// The variant's name.
             pub fn name(self) -> &'static str {
                 match self {

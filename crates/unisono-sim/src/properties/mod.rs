@@ -9,6 +9,7 @@
 //! vectors indexed by life, epoch, place or number.
 
 mod acknowledged_durable;
+mod calls;
 mod causal_order;
 mod change_quorum;
 mod consensus;
@@ -50,6 +51,9 @@ mod watermarks;
 use crate::record::{End, Kind, Record};
 use std::fmt;
 use unisono_core::{GroupConfig, Time};
+
+pub(crate) use calls::ENOUGH;
+pub use calls::all as calls;
 
 /// A promise, and the means to see it broken.
 pub trait Property {
@@ -113,7 +117,7 @@ pub struct Terms {
     pub config: GroupConfig,
 }
 
-/// Every property there is.
+/// Every property of groups there is.
 pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
     vec![
         Box::<integrity::Integrity>::default(),

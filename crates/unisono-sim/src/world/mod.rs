@@ -1,13 +1,16 @@
 //! The simulated world: processes, the network between them, and one queue of what happens next.
 //!
-//! What lives in a world's processes is a [`Side`] of a protocol: a member's side of a group (`group`), say. The world
+//! What lives in a world's processes is a [`Side`] of a protocol: a member's side of a group (`group`), or
+//! a process's side of all its calls (`calls`). The world
 //! moves sides and datagrams by itself. Everything that somebody decides (an application, a fault, a script) is a
 //! [`Cue`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After each input of a
 //! side the world takes what it has to say, as its driver would, and records what changed (`output`).
 
+mod calls;
 mod group;
 mod output;
 
+pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Service, Verdict};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 
 use crate::clock::Clock;
@@ -93,6 +96,12 @@ pub(crate) enum Cue {
     Start { process: u16 },
     /// An application was told something that it may answer.
     Told { process: u16, life: Life, tidings: Tidings },
+    /// An application may go on with a request that it was handed.
+    Work { process: u16, life: Life, job: u32 },
+    /// A client changes its mind.
+    Cancel { process: u16, life: Life, index: u32 },
+    /// A server withdraws, or serves again.
+    Withdraw { process: u16, life: Life },
     /// Manual policy: an application that was told of a suspicion may ask for a reset.
     ResetAgain { process: u16, life: Life },
     /// A fault begins or ends; the director knows which.

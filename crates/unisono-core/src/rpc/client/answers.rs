@@ -3,6 +3,7 @@
 use super::Client;
 use super::call::{Call, SoFar};
 use crate::identity::Uid;
+use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::rpc::types::{CallFailure, CallNumber};
@@ -70,6 +71,7 @@ impl Client {
             Rejection::ShowCookie(cookie) => self.show_cookie(now, common, number, cookie),
             Rejection::Busy => {
                 common.counters.pushed_back += 1;
+                common.probe(Probe::PushedBack);
                 // What is large may have found no room where small calls do.
                 let sent = self.get_mut(number).and_then(Call::sent);
                 let avoids = sent.filter(|sent| sent.request.is_some()).map(|_| from);
@@ -122,6 +124,7 @@ impl Client {
         {
             let (refused, reply) = *whole;
             self.receiving_bytes -= reply.total();
+            common.probe(Probe::ReplyPutTogether);
             let bytes = reply.into_bytes();
             let outcome = if refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
             self.finish(now, common, number, outcome, true);
@@ -149,7 +152,12 @@ impl Client {
         grant: Option<Grant>,
     ) -> Option<CallNumber> {
         let remote = self.remotes.get_mut(from).filter(|_| attempt.to == common.me);
-        let number = remote.and_then(|remote| remote.hear(now, attempt, grant));
+        let number = remote.and_then(|remote| {
+            if common.broken(Planted::AnswerToAnyAttempt) {
+                return remote.slots.get(usize::from(attempt.slot))?.call;
+            }
+            remote.hear(now, attempt, grant)
+        });
         common.counters.stale += u64::from(number.is_none());
         number
     }

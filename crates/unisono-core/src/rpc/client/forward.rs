@@ -9,6 +9,7 @@ use super::Client;
 use super::call::{SoFar, Stage};
 use super::losing::AVOIDS_FOR;
 use crate::identity::{Port, Uid};
+use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
@@ -50,7 +51,9 @@ impl Client {
         self.leave_server(now, common, number, true);
         common.counters.forwards += 1;
         let Some(call) = self.get_mut(number) else { return };
-        call.hops = (call.hops + 1).min(HOPS_MAX);
+        if !common.broken(Planted::HopsUncounted) {
+            call.hops = (call.hops + 1).min(HOPS_MAX);
+        }
         call.note(SoFar::NotTaken);
         call.avoids = Some((from, now + ASK_FOR + AVOIDS_FOR));
         let port = call.port;
@@ -72,6 +75,7 @@ impl Client {
     fn follow(&mut self, now: Time, common: &mut Common, number: CallNumber, (port, to): (Port, SocketAddr)) {
         let Some(call) = self.get_mut(number) else { return };
         call.stage = Stage::Following(to);
+        common.probe(Probe::ForwardFollowed);
         let nonce = common.random.next_u64();
         let target = self.targets.entry((port, to)).or_insert_with(|| Target {
             nonce,
@@ -135,6 +139,7 @@ impl Client {
     /// The port is not served there: any other server will do.
     pub(super) fn give_up_target(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
         let Some(target) = self.targets.remove(&(port, to)) else { return };
+        common.probe(Probe::ForwardAstray);
         for number in target.calls {
             if self.follows(number, to) {
                 self.wait_for_server(now, common, number);

@@ -7,6 +7,7 @@
 use super::Client;
 use super::call::{Call, SoFar};
 use crate::identity::Uid;
+use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
@@ -17,7 +18,7 @@ use core::time::Duration;
 /// For so long a call is left to others than the server that did not take it, if there are any.
 pub(super) const AVOIDS_FOR: Duration = Duration::from_millis(100);
 /// By such a part two clocks may differ in what they take for a second, and by so much besides.
-const DRIFT_PART: u32 = 1000;
+const DRIFT_PART: u32 = 40;
 const DRIFT_MARGIN: Duration = Duration::from_millis(10);
 
 impl Client {
@@ -45,8 +46,11 @@ impl Client {
             .ports
             .get(&port)
             .and_then(|known| known.servers.iter().find(|serving| Some(serving.uid) == server));
-        if serving.is_some_and(|serving| serving.repeats) {
-            self.go_elsewhere(now, common, number, SoFar::Unclear, server.filter(|_| silent));
+        let repeats = serving.is_some_and(|serving| serving.repeats);
+        if repeats || common.broken(Planted::ElsewhereOnSilence) {
+            common.probe(Probe::RepeatedElsewhere);
+            let so_far = if repeats { SoFar::Unclear } else { SoFar::NotTaken };
+            self.go_elsewhere(now, common, number, so_far, server.filter(|_| silent));
         } else {
             self.finish(now, common, number, Err(CallFailure::Unknown), true);
         }
@@ -63,6 +67,7 @@ impl Client {
     ) {
         let Some(remote) = self.remotes.get(server) else { return };
         common.counters.given_up += 1;
+        common.probe(Probe::ServerGivenUp);
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
         // First the calls, which still have to know whether it recognises repeats; none may be placed there again.
         if let Some(remote) = self.remotes.get_mut(server) {
@@ -70,8 +75,11 @@ impl Client {
         }
         for number in calls {
             let Some(sent) = self.get_mut(number).and_then(Call::sent) else { continue };
-            let was_dead = |first: Time| dead_for.is_some_and(|age| certainly_before(age, now.since(first)));
+            let believes = common.broken(Planted::OtherLifeBelieved);
+            let was_dead =
+                |first: Time| dead_for.is_some_and(|age| certainly_before(age, now.since(first)) || believes);
             if sent.first_at.is_none_or(was_dead) {
+                common.probe(Probe::DeadBefore);
                 self.go_elsewhere(now, common, number, SoFar::NotTaken, Some(server));
             } else {
                 self.lose_attempt(now, common, number, true);

@@ -3,6 +3,7 @@
 use super::Client;
 use super::call::{Call, Stage};
 use crate::identity::Uid;
+use crate::planted::Probe;
 use crate::rpc::common::Common;
 use crate::rpc::round_trip::PATIENCE_MAX;
 use crate::rpc::types::CallNumber;
@@ -46,7 +47,10 @@ impl Client {
                     }
                     written = true;
                     let repeated = note_sent(now, call);
-                    common.counters.resends += u64::from(repeated);
+                    if repeated {
+                        common.counters.resends += 1;
+                        common.probe(Probe::RequestRepeated);
+                    }
                     wake = wake.min(call.sent().map_or(Time::NEVER, |sent| sent.ask_at));
                 }
                 remote.to_send.pop_front();

@@ -7,6 +7,7 @@ use super::Client;
 use super::call::{Call, SoFar, Stage};
 use super::placing::why_it_waits;
 use crate::identity::{Port, Uid};
+use crate::planted::Planted;
 use crate::rpc::common::Common;
 use crate::rpc::types::CallNumber;
 use crate::time::{Time, earlier};
@@ -81,9 +82,10 @@ impl Client {
         for (number, what) in due {
             match what {
                 Due::End => {
+                    let denies = common.broken(Planted::LateIsFailed);
                     let failure = self.get_mut(number).map(|call| {
                         match call.sent_ref().map(|sent| sent.first_at) {
-                            Some(Some(_)) => call.note(SoFar::Unclear),
+                            Some(Some(_)) if !denies => call.note(SoFar::Unclear),
                             Some(None) if call.so_far == SoFar::NobodyFound => call.note(SoFar::NotTaken),
                             _ => {}
                         }
@@ -130,7 +132,7 @@ fn what_is_due(
         call.waits_since = now;
     }
     let (deadline, may_have_happened) = (call.deadline, call.may_have_happened());
-    if deadline <= now {
+    if deadline <= now && !common.broken(Planted::DeadlineForgotten) {
         return Due::End;
     }
     match &mut call.stage {

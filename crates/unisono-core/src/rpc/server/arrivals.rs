@@ -7,6 +7,7 @@ use super::Server;
 use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
 use super::session::{Asked, Session, Slot, State};
 use crate::identity::{Port, Uid};
+use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::proof::claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
@@ -71,21 +72,28 @@ impl Server {
         if attempt.to != common.me {
             let age = now.since(common.born).as_millis();
             let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
+            common.probe(Probe::MeantForAnotherLife);
             return self.reject(common, from, attempt, Rejection::OtherLife { age_ms });
         }
         if !self.has_session(now, common, from, &request) {
             return;
         }
-        let Some(last) = self.last_in_slot(now, from.uid, attempt) else {
+        let Some(slot) = self.slot_of(now, from.uid, attempt) else {
             return self.reject(common, from, attempt, Rejection::Busy);
         };
-        match attempt.number.cmp(&last) {
-            Ordering::Less => common.counters.stale += 1,
-            Ordering::Equal => {
+        match attempt.number.cmp(&slot.number) {
+            Ordering::Less if !common.broken(Planted::LowerAttemptRuns) => {
+                common.counters.stale += 1;
+                common.probe(Probe::LowerAttemptDropped);
+            }
+            Ordering::Equal if !is_forgotten(common, &slot.state) => {
                 common.counters.duplicates += 1;
+                if matches!(slot.state, State::Replied(_)) {
+                    common.probe(Probe::ReplyRepeated);
+                }
                 self.tell(from.uid, attempt.slot);
             }
-            Ordering::Greater => self.take_request(now, common, from.uid, request),
+            _ => self.take_request(now, common, from.uid, request),
         }
     }
 
@@ -101,7 +109,14 @@ impl Server {
         }
         let shows_good =
             request.cookie.is_some_and(|cookie| self.cookies.is_good(now, from.uid, from.address, cookie));
-        if !shows_good {
+        if !shows_good && !common.broken(Planted::CookieUnchecked) {
+            common.probe(Probe::CookieAsked);
+            if request
+                .cookie
+                .is_some_and(|cookie| !self.cookies.is_beyond_horizon(Time::from_nanos(cookie.issued)))
+            {
+                common.probe(Probe::OldCookieShown);
+            }
             let cookie = self.cookies.issue(now, from.uid, from.address);
             self.reject(common, from, attempt, Rejection::ShowCookie(cookie));
             return false;
@@ -123,9 +138,9 @@ impl Server {
         true
     }
 
-    /// The number of the last attempt in this one's slot. Nothing if there is no room for the slot: what is rejected
+    /// The slot of this attempt. Nothing if there is no room for it: what is rejected
     /// for that is not written down in any, so neither it nor anything before it is taken in a slot that is new.
-    fn last_in_slot(&mut self, now: Time, client: Uid, attempt: Attempt) -> Option<u64> {
+    fn slot_of(&mut self, now: Time, client: Uid, attempt: Attempt) -> Option<&Slot> {
         let session = self.sessions.get_mut(&client)?;
         session.heard_at = now;
         let place = usize::from(attempt.slot);
@@ -139,7 +154,7 @@ impl Server {
         }
         self.room.slots += grows_by;
         session.slots.resize_with(session.slots.len() + grows_by, Slot::default);
-        Some(last)
+        session.slots.get(place)
     }
 
     /// Answers somebody whose address is not proved.
@@ -162,7 +177,8 @@ impl Server {
             // What it took up is free before anybody asks whether there is room.
             self.change(client, attempt.slot, State::Done);
         }
-        let is_full = self.services.get(&port).map(|service| service.is_full());
+        let unbounded = common.broken(Planted::QueueUnbounded);
+        let is_full = self.services.get(&port).map(|service| service.is_full() && !unbounded);
         let state = match (is_full, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(true), _) if !self.drops_expired(now, common, port) => State::Rejected(Rejection::Busy),
@@ -223,6 +239,7 @@ impl Server {
                 return;
             };
             let (asked, request) = *received;
+            common.probe(Probe::RequestPutTogether);
             self.queue(from, attempt, asked, request.into_bytes());
             self.tell(from, attempt.slot);
         } else if tells {
@@ -273,8 +290,10 @@ impl Server {
         let session = self.session_of(now, common, from, attempt);
         if let Some(slot) = session.and_then(|session| session.attempt(attempt.slot, attempt.number))
             && matches!(slot.state, State::Queued(..) | State::Receiving(_))
+            && !common.broken(Planted::CancelIgnored)
         {
             common.counters.rejected += 1;
+            common.probe(Probe::RequestCancelled);
             self.change(from, attempt.slot, State::Rejected(Rejection::Cancelled));
         }
     }
@@ -315,4 +334,11 @@ impl Server {
         }
         dropped
     }
+}
+
+/// A planted bug: what became of a request is not remembered, and it is taken for a new one when it comes again.
+fn is_forgotten(common: &Common, state: &State) -> bool {
+    common.broken(Planted::RepeatRunsAgain)
+        || (matches!(state, State::Rejected(Rejection::Busy)) && common.broken(Planted::BusyForgotten))
+        || (matches!(state, State::Forwarded(_)) && common.broken(Planted::PassedOnForgotten))
 }

@@ -19,6 +19,7 @@ use super::slab::Slab;
 use super::types::{AnswerError, ForwardError, Request, RequestId, ServeError, ServeOptions};
 use super::watch::CallAccount;
 use crate::identity::{Port, Uid};
+use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -118,7 +119,10 @@ impl Server {
     }
 
     /// Serves a port no longer. What waits is rejected; what the application has it may still answer.
-    pub(super) fn withdraw(&mut self, port: Port) {
+    pub(super) fn withdraw(&mut self, common: &mut Common, port: Port) {
+        if common.broken(Planted::WithdrawalForgotten) {
+            return;
+        }
         let Some(service) = self.services.remove(&port) else { return };
         self.room.queues_max -= usize::from(service.options.queue_max);
         self.room.queued -= service.queue.len();
@@ -137,6 +141,7 @@ impl Server {
             rejected.extend(slots.map(|(slot, _)| (client, slot as u16)));
         }
         for (client, slot) in rejected {
+            common.probe(Probe::WithdrawnWaiting);
             self.settle(client, slot, State::Rejected(Rejection::NotServed));
         }
     }
@@ -169,8 +174,9 @@ impl Server {
             let session = self.sessions.get_mut(&client);
             let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
             let State::Queued(asked, payload) = &mut attempt.state else { continue };
-            if asked.deadline <= now {
+            if asked.deadline <= now && !common.broken(Planted::ExpiredHandedOut) {
                 common.counters.rejected += 1;
+                common.probe(Probe::RequestExpired);
                 self.settle(client, slot, State::Rejected(Rejection::Expired));
                 continue;
             }
@@ -233,12 +239,19 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn forward(&mut self, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
+    pub(super) fn forward(
+        &mut self,
+        common: &mut Common,
+        id: RequestId,
+        to: SocketAddr,
+    ) -> Result<(), ForwardError> {
         let hops =
             self.in_hand.get(id.index).filter(|held| held.generation == id.generation).map(|held| held.hops);
         if let Some(hops) = hops
             && hops >= HOPS_MAX
+            && !common.broken(Planted::ForwardsWithoutEnd)
         {
+            common.probe(Probe::ForwardRefused);
             return Err(ForwardError::TooFar { hops });
         }
         let in_hand = self.take_in_hand(id).ok_or(ForwardError::Over)?;

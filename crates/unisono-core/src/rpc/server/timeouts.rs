@@ -5,6 +5,7 @@
 use super::session::State;
 use super::{Server, session::Session};
 use crate::identity::Uid;
+use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::time::{Time, earlier};
 use crate::wire::Rejection;
@@ -65,7 +66,10 @@ impl Server {
         }
         if !idle.is_empty() {
             common.counters.sessions_evicted += idle.len() as u64;
-            self.cookies.raise_horizon(now);
+            common.probe(Probe::SessionForgotten);
+            if !common.broken(Planted::HorizonForgotten) {
+                self.cookies.raise_horizon(now);
+            }
         }
     }
 

@@ -1,0 +1,80 @@
+//! What those do who call: now one call and now many, small ones and large ones; some wait long and some hardly at
+//! all, and some change their minds.
+
+use super::director::Director;
+use super::plan::limit;
+use crate::draw::{Draw, MILLISECOND};
+use crate::network::exponential;
+use crate::properties::ENOUGH;
+use crate::record::Life;
+use crate::world::Cue;
+use std::time::Duration;
+
+/// A queue of so many takes all that comes when all is well.
+const QUEUE_ENOUGH: u16 = 8;
+/// When all is well, no server has more to do than it can.
+const CALM_PAUSE: u64 = 50 * MILLISECOND;
+
+impl Director {
+    pub(super) fn await_act(&mut self, process: usize, life: Life) {
+        if self.plan.clients.contains(&process) {
+            let mut pause = exponential(&mut self.whims, self.plan.clientele.every);
+            if self.is_calm {
+                pause = pause.max(CALM_PAUSE);
+            }
+            self.world.cue(pause, Cue::Act { process: process as u16, life });
+        }
+    }
+
+    /// An application does something.
+    pub(super) fn act(&mut self, process: usize, life: Life) {
+        if !self.is_current(process, life) || !self.is_busy {
+            return;
+        }
+        let clientele = &self.plan.clientele;
+        let calls = if self.whims.chance(clientele.bursts) && !self.is_calm {
+            self.whims.between(2, clientele.burst_max)
+        } else {
+            1
+        };
+        (0..calls).for_each(|_| self.call(process, life));
+        self.await_act(process, life);
+    }
+
+    fn call(&mut self, process: usize, life: Life) {
+        let clientele = &self.plan.clientele;
+        let bytes = if self.whims.chance(clientele.large) {
+            self.whims.between(1_000, clientele.large_bytes_max)
+        } else {
+            self.whims.below(clientele.bytes_max + 1)
+        };
+        let cancels = self.whims.chance(clientele.cancels);
+        let limit = limit(&mut self.whims, clientele.hasty);
+        // What was begun under faults ends before calls must succeed, and everything before the run does.
+        let most = if self.is_calm {
+            ENOUGH + ENOUGH / 2
+        } else {
+            Duration::from_nanos(self.plan.parts.healed - self.world.now)
+        };
+        let mut limit = limit.min(most);
+        let service = self.whims.below(self.plan.services.len() as u64) as u16;
+        if self.is_calm && self.plan.services[usize::from(service)].queue_max < QUEUE_ENOUGH {
+            // Such a service pushes back, and owes an answer to nobody in particular.
+            limit = limit.min(ENOUGH / 2);
+        }
+        let Some(call) = self.world.call(process, service, bytes as usize, limit) else { return };
+        if cancels {
+            let delay = self.whims.spread(MILLISECOND, (limit.as_nanos() as u64).max(2 * MILLISECOND));
+            let index = self.unwanted.len() as u32;
+            self.unwanted.push(call);
+            self.world.cue(delay, Cue::Cancel { process: process as u16, life, index });
+        }
+    }
+
+    /// An application changes its mind about a call.
+    pub(super) fn cancel(&mut self, process: usize, life: Life, index: usize) {
+        if self.is_current(process, life) {
+            self.world.cancel(process, self.unwanted[index]);
+        }
+    }
+}

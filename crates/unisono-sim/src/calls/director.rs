@@ -1,0 +1,324 @@
+//! Runs one plan of calls: lets servers serve and clients call while faults strike, then ends all faults and demands
+//! that calls succeed.
+
+use super::plan::Plan;
+use crate::director::Finding;
+use crate::draw::{Draw, MILLISECOND};
+use crate::havoc::{Havoc, Targets};
+use crate::network::{Network, exponential};
+use crate::plan::{FaultKind, Profile, name};
+use crate::process::Doom;
+use crate::properties::{self, Judge};
+use crate::record::{Life, What};
+use crate::recorder::Recorder;
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Cue, Job, Service, World};
+use std::io::Write;
+use unisono_core::rpc::{CallNumber, PrivatePort};
+use unisono_core::wire::FrameKind;
+use unisono_core::{Planted, Random};
+
+/// Where calls are worth striking.
+const TARGETS: Targets = Targets {
+    steps: &[
+        (4, (FrameKind::Request, 30)),
+        (4, (FrameKind::Reply, 30)),
+        (2, (FrameKind::PortHere, 6)),
+        (1, (FrameKind::LocatePort, 6)),
+        (3, (FrameKind::Reject, 6)),
+        (3, (FrameKind::Forward, 6)),
+        (2, (FrameKind::Working, 10)),
+        (2, (FrameKind::Part, 30)),
+        (2, (FrameKind::Got, 10)),
+        (1, (FrameKind::Done, 10)),
+        (1, (FrameKind::Cancel, 3)),
+    ],
+    may_drop: FrameKind::is_of_calls,
+};
+
+/// In nanoseconds; nothing beside what clients wait for.
+const NOD: u64 = 500 * MILLISECOND;
+const QUEUE_FOR_A_NOD: u16 = 64;
+
+/// The parts of a run, as cues name them.
+mod part {
+    pub(super) const CHAOS: u32 = 0;
+    pub(super) const SETTLING: u32 = 1;
+    pub(super) const HEALED: u32 = 2;
+    pub(super) const QUIET: u32 = 3;
+}
+
+/// A run of one plan.
+pub(crate) struct Director {
+    pub(super) world: World<CallSide>,
+    pub(super) plan: Plan,
+    /// What applications draw from; faults draw apart.
+    pub(super) whims: Random,
+    pub(super) havoc: Havoc,
+    /// Requests that applications were handed and never answered.
+    pub(super) neglected: Vec<(usize, Life, Job)>,
+    /// Calls that are to be cancelled.
+    pub(super) unwanted: Vec<CallNumber>,
+    /// Clients call.
+    pub(super) is_busy: bool,
+    /// From here on applications do nothing that keeps calls from being answered.
+    pub(super) is_calm: bool,
+    planted: Option<Planted>,
+}
+
+impl Director {
+    pub(crate) fn new(
+        seed: u64,
+        profile: Profile,
+        planted: Option<Planted>,
+        trace: Option<Box<dyn Write>>,
+    ) -> Director {
+        let plan = Plan::draw(seed, profile as u64);
+        let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut fork = || Random::from_u64(random.next_u64());
+        // Nobody ever lives at the last place.
+        let size = plan.places + 1;
+        let mut network = Network::new(size, plan.weather.clone(), fork());
+        network.forge_from(plan.places);
+        let mut recorder = Recorder::new(Judge::new(properties::calls()), trace);
+        recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        let mut ports = fork();
+        let mut service = |options| {
+            let private = u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64());
+            Service::new(PrivatePort(private), options)
+        };
+        let common = CallCommon {
+            services: plan.services.iter().map(|options| service(*options)).collect(),
+            stray: Some(Network::address(plan.places)),
+            multicast: plan.multicast,
+            verdicts: Default::default(),
+        };
+        let (weather, faults) = (plan.weather.clone(), plan.faults.clone());
+        Director {
+            world: World::new(size, common, network, recorder, fork()),
+            whims: fork(),
+            havoc: Havoc::new(fork(), plan.places, weather, faults, plan.patience(), TARGETS),
+            neglected: Vec::new(),
+            unwanted: Vec::new(),
+            is_busy: true,
+            is_calm: false,
+            planted,
+            plan,
+        }
+    }
+
+    /// Runs to the end, or to where a promise is broken.
+    pub(crate) fn run(mut self) -> Finding {
+        self.begin();
+        while let Some(cue) = self.world.advance(self.plan.parts.end) {
+            self.answer(cue);
+        }
+        self.world.finish_calls();
+        Finding::of(&self.world)
+    }
+
+    fn begin(&mut self) {
+        let parts = self.plan.parts;
+        for (part, at) in [
+            (part::CHAOS, parts.chaos),
+            (part::SETTLING, parts.settling),
+            (part::HEALED, parts.healed),
+            (part::QUIET, parts.quiet),
+        ] {
+            self.world.cue(at, Cue::Part(part));
+        }
+        // Nothing disturbs the beginning.
+        self.havoc.clear_the_air(&mut self.world);
+        (0..self.plan.places).for_each(|process| self.give_life(process));
+    }
+
+    fn answer(&mut self, cue: Cue) {
+        match cue {
+            Cue::Act { process, life } => self.act(process as usize, life),
+            Cue::Work { process, life, job } => self.work(process as usize, life, job),
+            Cue::Cancel { process, life, index } => self.cancel(process as usize, life, index as usize),
+            Cue::Withdraw { process, life } => self.withdraw(process as usize, life),
+            Cue::Start { process } => self.start(process as usize),
+            Cue::Fault(code) => self.fault(code),
+            Cue::Part(part) => match part {
+                part::CHAOS => {
+                    self.havoc.begin(&mut self.world);
+                    self.havoc.await_faults(&mut self.world);
+                }
+                part::SETTLING => self.settle(),
+                part::HEALED => self.demand_success(),
+                _ => self.is_busy = false,
+            },
+            Cue::Told { .. } | Cue::ResetAgain { .. } | Cue::Line(_) => {}
+        }
+    }
+
+    // --- lives ---
+
+    fn start(&mut self, process: usize) {
+        if self.world.resident(process).is_some() {
+            return;
+        }
+        if self.whims.chance(self.plan.manners.moves) && self.plan.impostor != Some(process) {
+            self.move_roles(process);
+        }
+        self.give_life(process);
+    }
+
+    fn give_life(&mut self, process: usize) {
+        let birth = Birth {
+            name: name(process, false),
+            side: CallBirth {
+                settings: self.plan.settings.clone(),
+                workers: self.plan.workers,
+                forges: self.plan.impostor == Some(process),
+            },
+            gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            events_first: self.whims.chance(0.5),
+            planted: self.planted,
+        };
+        match self.world.start(process, birth) {
+            Err(error) => self.world.accuse("plans_are_valid", error.to_string()),
+            Ok(life) => {
+                for service in self.plan.roles[process].clone() {
+                    self.world.serve(process, service);
+                }
+                self.await_act(process, life);
+                self.await_withdrawal(process, life);
+            }
+        }
+    }
+
+    /// What was served at a place is served at another one from now on.
+    fn move_roles(&mut self, from: usize) {
+        let to = self.whims.below(self.plan.places as u64) as usize;
+        if to == from || self.plan.impostor == Some(to) {
+            return;
+        }
+        for service in std::mem::take(&mut self.plan.roles[from]) {
+            if !self.plan.roles[to].contains(&service) {
+                self.plan.roles[to].push(service);
+                self.world.serve(to, service);
+            }
+        }
+    }
+
+    fn start_later(&mut self, process: usize) {
+        let delay = self.whims.spread(MILLISECOND / 4, self.plan.manners.restart_max);
+        self.world.cue(delay, Cue::Start { process: process as u16 });
+    }
+
+    pub(super) fn is_current(&self, process: usize, life: Life) -> bool {
+        self.world.resident(process).is_some_and(|resident| resident.life == life)
+    }
+
+    // --- faults ---
+
+    fn fault(&mut self, code: u32) {
+        if let Some(kind) = self.havoc.due(&mut self.world, code) {
+            self.strike(kind);
+            self.havoc.await_fault(&mut self.world, code);
+        }
+    }
+
+    fn strike(&mut self, kind: FaultKind) {
+        match kind {
+            FaultKind::Crash => {
+                let Some(victim) = self.victim() else { return };
+                if self.havoc.fates.chance(0.5) {
+                    self.world.crash(victim);
+                    self.start_later(victim);
+                } else {
+                    let doom = Doom::draw(&mut self.havoc.fates);
+                    self.world.doom(victim, Some(doom));
+                }
+            }
+            FaultKind::FastRestart => {
+                if let Some(victim) = self.victim() {
+                    self.world.crash(victim);
+                    self.give_life(victim);
+                }
+            }
+            kind => {
+                let victim = if kind.has_victim() { self.victim() } else { None };
+                self.havoc.strike(&mut self.world, kind, victim);
+            }
+        }
+        // Whoever crashes at a step or in the middle of something is not missed at once.
+        for process in 0..self.plan.places {
+            if self.world.resident(process).is_none() {
+                self.start_later(process);
+            }
+        }
+    }
+
+    /// Somebody alive: a server more often than not.
+    fn victim(&mut self) -> Option<usize> {
+        let servers: Vec<usize> =
+            (0..self.plan.places).filter(|place| !self.plan.roles[*place].is_empty()).collect();
+        let victim = if self.havoc.fates.chance(0.5) && !servers.is_empty() {
+            self.havoc.fates.pick(&servers)
+        } else {
+            self.havoc.fates.below(self.plan.places as u64) as usize
+        };
+        self.world.resident(victim).is_some().then_some(victim)
+    }
+
+    // --- the parts of a run ---
+
+    /// Ends all faults. Who is down comes back, and who has withdrawn serves again.
+    fn settle(&mut self) {
+        self.is_calm = true;
+        self.havoc.end(&mut self.world);
+        for process in 0..self.plan.places {
+            self.world.resume(process);
+            self.world.rouse(process);
+            if self.world.resident(process).is_none() {
+                self.give_life(process);
+            }
+            for service in self.plan.roles[process].clone() {
+                self.world.serve(process, service);
+            }
+        }
+    }
+
+    fn demand_success(&mut self) {
+        self.clear_up();
+        let core = (0..self.plan.places)
+            .filter(|place| self.plan.impostor != Some(*place))
+            .filter_map(|place| self.world.resident(place))
+            .map(|resident| resident.life)
+            .collect();
+        self.world.recorder.note(self.world.now, 0, Life::NOBODY, What::Healed { core });
+        // Queues that can take it fill while applications nod: so it shows what becomes of calls that are cancelled.
+        let has_room = self.plan.services.iter().all(|options| options.queue_max >= QUEUE_FOR_A_NOD);
+        for process in 0..self.plan.places {
+            if has_room && self.whims.chance(0.7) {
+                self.world.doze(process, NOD);
+            }
+        }
+    }
+
+    // --- withdrawals ---
+
+    fn await_withdrawal(&mut self, process: usize, life: Life) {
+        if let Some(every) = self.plan.manners.withdraws_every {
+            let pause = exponential(&mut self.whims, every);
+            self.world.cue(pause, Cue::Withdraw { process: process as u16, life });
+        }
+    }
+
+    /// A place withdraws what it serves, or serves it again.
+    fn withdraw(&mut self, process: usize, life: Life) {
+        if !self.is_current(process, life) || self.is_calm {
+            return;
+        }
+        for service in self.plan.roles[process].clone() {
+            if self.whims.chance(0.5) {
+                self.world.withdraw(process, service);
+            } else {
+                self.world.serve(process, service);
+            }
+        }
+        self.await_withdrawal(process, life);
+    }
+}

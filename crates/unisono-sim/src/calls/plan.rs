@@ -1,0 +1,226 @@
+//! What a seed decides of calls before anything happens: who serves and who calls, what they do, and which faults
+//! there will be, how often and how bad.
+
+use crate::draw::{Draw, MILLISECOND, SECOND};
+use crate::network::Weather;
+use crate::plan::{FaultKind, Parts, Recurring, add, spoil};
+use std::time::Duration;
+use unisono_core::Random;
+use unisono_core::rpc::{CallSettings, ServeOptions};
+
+/// All that a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) places: usize,
+    pub(crate) services: Vec<ServeOptions>,
+    /// Which services each place serves.
+    pub(crate) roles: Vec<Vec<u16>>,
+    /// Who calls.
+    pub(crate) clients: Vec<usize>,
+    /// A place that says it serves a port that is not its own.
+    pub(crate) impostor: Option<usize>,
+    /// Each application works on so many requests at a time.
+    pub(crate) workers: usize,
+    pub(crate) settings: CallSettings,
+    /// Services are looked for by multicast.
+    pub(crate) multicast: bool,
+    /// Clocks run up to one percent too fast or too slow.
+    pub(crate) drift: bool,
+    pub(crate) clientele: Clientele,
+    pub(crate) manners: Manners,
+    pub(crate) weather: Weather,
+    pub(crate) faults: Vec<Recurring>,
+    pub(crate) parts: Parts,
+}
+
+/// What those who call do.
+#[derive(Clone, Debug)]
+pub(crate) struct Clientele {
+    /// Nanoseconds between two things that one application does, on average.
+    pub(crate) every: u64,
+    /// The part of them that are many calls at once, and how many at most.
+    pub(crate) bursts: f64,
+    pub(crate) burst_max: u64,
+    /// Most bytes of ordinary requests; the part of large ones, and their most.
+    pub(crate) bytes_max: u64,
+    pub(crate) large: f64,
+    pub(crate) large_bytes_max: u64,
+    /// The part of calls whose clients wait for some milliseconds only.
+    pub(crate) hasty: f64,
+    /// The part of calls that are cancelled.
+    pub(crate) cancels: f64,
+}
+
+/// What those who serve do.
+#[derive(Clone, Debug)]
+pub(crate) struct Manners {
+    /// The part of requests that are refused, passed on, never answered.
+    pub(crate) refusals: f64,
+    pub(crate) forwards: f64,
+    pub(crate) neglect: f64,
+    /// The part of requests for which the application calls somebody else.
+    pub(crate) nested: f64,
+    /// The part of requests that take time, and the most milliseconds.
+    pub(crate) slow: f64,
+    pub(crate) slow_max_ms: u64,
+    /// Most bytes of ordinary replies; the part of large ones, and their most.
+    pub(crate) bytes_max: u64,
+    pub(crate) large: f64,
+    pub(crate) large_bytes_max: u64,
+    /// Nanoseconds between two withdrawals at one place, on average.
+    pub(crate) withdraws_every: Option<u64>,
+    /// The part of restarts after which another place serves.
+    pub(crate) moves: f64,
+    /// Most nanoseconds before a process whose life ended starts another.
+    pub(crate) restart_max: u64,
+}
+
+impl Plan {
+    /// What `seed` decides.
+    pub(crate) fn draw(seed: u64, profile: u64) -> Plan {
+        let random = &mut Random::from_u64(seed ^ (profile + 1) << 56);
+        let mut plan = Plan::quiet(random);
+        plan.draw_faults(random);
+        if random.chance(0.15) {
+            plan.stretch(random);
+        }
+        plan
+    }
+
+    /// Servers and clients at work, and no faults.
+    fn quiet(random: &mut Random) -> Plan {
+        let places = random.between(2, 6) as usize;
+        let services: Vec<ServeOptions> = (0..random.between(1, 3))
+            .map(|_| ServeOptions {
+                queue_max: random.pick(&[1, 2, 8, 64, 1024]),
+                repeats: random.chance(0.3),
+            })
+            .collect();
+        let mut roles = vec![Vec::new(); places];
+        for service in 0..services.len() as u16 {
+            for _ in 0..random.between(1, 3) {
+                let place = random.below(places as u64) as usize;
+                if !roles[place].contains(&service) {
+                    roles[place].push(service);
+                }
+            }
+        }
+        let mut clients: Vec<usize> = (0..places).filter(|_| random.chance(0.6)).collect();
+        if clients.is_empty() {
+            clients.push(places - 1);
+        }
+        Plan {
+            places,
+            roles,
+            clients,
+            impostor: None,
+            workers: random.pick(&[1, 1, 2, 4, 64]),
+            settings: CallSettings {
+                datagram_bytes_max: random.pick(&[1472, 1472, 1472, 700, 4000]),
+                silence: random.duration(500, 3_000),
+                locate: random.duration(300, 3_000),
+                ..CallSettings::default()
+            },
+            multicast: random.chance(0.5),
+            drift: random.chance(0.5),
+            clientele: Clientele {
+                every: random.millis(10, 400),
+                bursts: random.pick(&[0.0, 0.03, 0.1]),
+                burst_max: random.spread(2, 40),
+                bytes_max: random.spread(1, 1200),
+                large: random.pick(&[0.0, 0.0, 0.03, 0.1]),
+                large_bytes_max: random.spread(1 << 11, 1 << 17),
+                hasty: random.pick(&[0.0, 0.1, 0.3]),
+                cancels: random.pick(&[0.0, 0.05, 0.2]),
+            },
+            manners: Manners {
+                refusals: random.pick(&[0.0, 0.05]),
+                forwards: random.pick(&[0.0, 0.1, 0.4]),
+                neglect: random.pick(&[0.0, 0.0, 0.01]),
+                nested: random.pick(&[0.0, 0.0, 0.2]),
+                slow: random.pick(&[0.0, 0.1, 0.5]),
+                slow_max_ms: random.spread(2, 3_000),
+                bytes_max: random.spread(1, 1200),
+                large: random.pick(&[0.0, 0.0, 0.03, 0.1]),
+                large_bytes_max: random.spread(1 << 11, 1 << 17),
+                withdraws_every: random.chance(0.3).then(|| random.millis(500, 5_000)),
+                moves: random.pick(&[0.0, 0.3]),
+                restart_max: random.millis(1, 3_000),
+            },
+            services,
+            weather: Weather {
+                delay_min: random.spread(20_000, 500_000),
+                delay_mean: random.spread(5_000, 500_000),
+                echo: random.chance(0.3),
+                ..Weather::calm()
+            },
+            faults: Vec::new(),
+            parts: Parts {
+                chaos: random.between(50, 1_000) * MILLISECOND,
+                settling: 8 * SECOND,
+                healed: 12 * SECOND,
+                quiet: 14 * SECOND,
+                end: 18 * SECOND,
+            },
+        }
+    }
+
+    fn draw_faults(&mut self, random: &mut Random) {
+        let faults = &mut self.faults;
+        if random.chance(0.6) {
+            add(faults, random, 0.6, FaultKind::Crash, 500, 6_000);
+            add(faults, random, 0.6, FaultKind::CrashAtStep, 500, 6_000);
+            add(faults, random, 0.4, FaultKind::FastRestart, 500, 6_000);
+        }
+        add(faults, random, 0.3, FaultKind::Pause, 300, 5_000);
+        add(faults, random, 0.3, FaultKind::PauseAtStep, 300, 5_000);
+        add(faults, random, 0.2, FaultKind::Doze, 300, 5_000);
+        add(faults, random, 0.4, FaultKind::DropFrames, 100, 3_000);
+        add(faults, random, 0.3, FaultKind::Partition, 1_000, 6_000);
+        add(faults, random, 0.1, FaultKind::Flapping, 2_000, 8_000);
+        add(faults, random, 0.3, FaultKind::Clog, 500, 5_000);
+        add(faults, random, 0.2, FaultKind::HalfDead, 1_000, 6_000);
+        add(faults, random, 0.5, FaultKind::Replay, 5, 500);
+        add(faults, random, 0.2, FaultKind::Storm, 1_000, 6_000);
+        if random.chance(0.6) {
+            spoil(&mut self.weather, random, 0.3);
+        }
+        if random.chance(0.2) {
+            self.weather.forgery = random.part(0.1);
+        }
+        if random.chance(0.15) {
+            self.impostor = Some(self.places);
+            self.places += 1;
+            self.roles.push(vec![random.below(self.services.len() as u64) as u16]);
+        }
+    }
+
+    /// Minutes in which little happens, so that sessions are forgotten, and old datagrams come to those who have.
+    fn stretch(&mut self, random: &mut Random) {
+        let parts = &mut self.parts;
+        parts.settling = 600 * SECOND;
+        (parts.healed, parts.quiet, parts.end) = (604 * SECOND, 606 * SECOND, 610 * SECOND);
+        self.clientele.every = random.millis(20_000, 200_000);
+        (self.clientele.bursts, self.clientele.burst_max) = (0.5, random.between(2, 6));
+        self.weather.recording = 0.2 + random.part(0.8);
+        self.faults.retain(|fault| fault.kind != FaultKind::Replay);
+        self.faults.iter_mut().for_each(|fault| fault.every *= 40);
+        // Whatever comes from a client keeps its session: copies are rarer than that takes to be forgotten.
+        self.faults.push(Recurring { kind: FaultKind::Replay, every: random.millis(10_000, 80_000) });
+        if random.chance(0.5) {
+            // Servers live on, with clients of theirs forgotten.
+            let kills = [FaultKind::Crash, FaultKind::CrashAtStep, FaultKind::FastRestart];
+            self.faults.retain(|fault| !kills.contains(&fault.kind));
+        }
+    }
+
+    /// For how long those who ask for something near others' limits wait: nanoseconds.
+    pub(crate) fn patience(&self) -> u64 {
+        self.settings.silence.as_nanos() as u64
+    }
+}
+
+/// Who waits, waits so long.
+pub(crate) fn limit(random: &mut Random, hasty: f64) -> Duration {
+    if random.chance(hasty) { random.duration(1, 200) } else { random.duration(300, 8_000) }
+}

@@ -1,0 +1,51 @@
+//! Amplification: an address from which datagrams seem to come, but where nobody has ever shown that it hears
+//! anything, is sent no more bytes than came from it.
+
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Amplification {
+    checked: u64,
+}
+
+impl Property for Amplification {
+    fn name(&self) -> &'static str {
+        "amplification"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Strayed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let What::Strayed { came, left } = record.what {
+            self.checked += 1;
+            if left > came {
+                return broken(self, record, || "more left than came".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{SERVER, Story};
+    use super::*;
+
+    #[test]
+    fn takes_as_much_as_came_and_no_more() {
+        let mut story = Story::of_calls();
+        story.tell(SERVER, What::Strayed { came: 600, left: 0 });
+        story.tell(SERVER, What::Strayed { came: 600, left: 600 });
+        story.good(Amplification::default());
+        story.tell(SERVER, What::Strayed { came: 600, left: 601 });
+        story.bad(Amplification::default());
+    }
+}

@@ -1,0 +1,124 @@
+//! At most once: a call is handed to one application once, whatever dies and is born again, unless whoever was handed
+//! it has passed it on. Where a service recognises repeats it may be handed again, but takes effect once.
+
+use super::{Calls, Repeating};
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Life, Record, What};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Course {
+    /// The last to be handed it, unless it was passed on.
+    at: Option<Life>,
+    executed: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct AtMostOnce {
+    courses: Calls<Course>,
+    repeating: Repeating,
+    checked: u64,
+}
+
+impl Property for AtMostOnce {
+    fn name(&self) -> &'static str {
+        "at_most_once"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Serving.bit() | Kind::Handed.bit() | Kind::PassedOn.bit() | Kind::Executed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Handed { client, call, port, .. } => {
+                self.checked += 1;
+                let before = self.courses.at(client, call).at.replace(record.life);
+                if let Some(before) = before
+                    && !self.repeating.contains(port)
+                {
+                    return broken(self, record, || format!("{before:?} was handed it before"));
+                }
+            }
+            What::PassedOn { client, call, .. } => {
+                let course = self.courses.at(client, call);
+                course.at = course.at.filter(|life| *life != record.life);
+            }
+            What::Executed { client, call } => {
+                if std::mem::replace(&mut self.courses.at(client, call).executed, true) {
+                    return broken(self, record, || "it took effect before".into());
+                }
+            }
+            _ => self.repeating.follow(&record.what),
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{OTHER, REPEATING, SERVER, Story, handing};
+    use super::*;
+
+    #[test]
+    fn takes_each_call_once() {
+        Story::of_calls().good(AtMostOnce::default());
+    }
+
+    #[test]
+    fn takes_a_call_that_is_passed_on_and_comes_back() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.hand(SERVER, call, 0);
+        story.pass_on(SERVER, call, 0);
+        story.hand(OTHER, call, 1);
+        story.pass_on(OTHER, call, 1);
+        story.answer(SERVER, call, 2);
+        story.good(AtMostOnce::default());
+    }
+
+    #[test]
+    fn rejects_a_call_handed_out_again() {
+        let mut story = Story::default();
+        story.complete();
+        let again = story.last(handing).clone();
+        story.records.push(again);
+        story.bad(AtMostOnce::default());
+    }
+
+    #[test]
+    fn rejects_a_call_handed_to_another_life_that_nobody_passed_on() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.hand(SERVER, call, 0);
+        story.hand(OTHER, call, 0);
+        story.bad(AtMostOnce::default());
+    }
+
+    #[test]
+    fn rejects_a_forwarder_that_runs_it_too() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.hand(SERVER, call, 0);
+        story.pass_on(SERVER, call, 0);
+        story.hand(OTHER, call, 1);
+        story.hand(SERVER, call, 0);
+        story.bad(AtMostOnce::default());
+    }
+
+    #[test]
+    fn a_service_that_recognises_repeats_is_handed_them_and_runs_them_once() {
+        let mut story = Story::default();
+        let call = story.call(REPEATING);
+        story.answer(SERVER, call, 0);
+        story.hand(OTHER, call, 0);
+        story.reply(OTHER, call);
+        story.good(AtMostOnce::default());
+        story.execute(OTHER, call);
+        story.bad(AtMostOnce::default());
+    }
+}

@@ -1,0 +1,49 @@
+//! Bounds: whatever clients do, an endpoint holds no more than its named bounds allow.
+
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct CallBounds {
+    checked: u64,
+}
+
+impl Property for CallBounds {
+    fn name(&self) -> &'static str {
+        "call_bounds"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Held.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        if let What::Held { used, max, .. } = record.what {
+            self.checked += 1;
+            if used > max {
+                return broken(self, record, || "more than it may hold".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{SERVER, Story};
+    use super::*;
+
+    #[test]
+    fn takes_what_fits_and_no_more() {
+        let mut story = Story::of_calls();
+        story.tell(SERVER, What::Held { what: "requests", used: 8, max: 8 });
+        story.good(CallBounds::default());
+        story.tell(SERVER, What::Held { what: "requests", used: 9, max: 8 });
+        story.bad(CallBounds::default());
+    }
+}

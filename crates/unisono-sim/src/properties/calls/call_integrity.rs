@@ -1,0 +1,95 @@
+//! What an application is handed was called: by that client, under that number, at that port, with these bytes.
+
+use super::Calls;
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct CallIntegrity {
+    /// Port and hash of each call.
+    made: Calls<Option<(u16, u64)>>,
+    checked: u64,
+}
+
+impl Property for CallIntegrity {
+    fn name(&self) -> &'static str {
+        "call_integrity"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Called.bit() | Kind::Handed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Called { call, port, hash, .. } => {
+                let before = self.made.at(record.life, call).replace((port, hash));
+                if let Some(before) = before {
+                    return broken(self, record, || {
+                        format!("the number names another call too: {before:x?}")
+                    });
+                }
+            }
+            What::Handed { client, call, port, hash, .. } => {
+                self.checked += 1;
+                match self.made.get(client, call).copied().flatten() {
+                    None => return broken(self, record, || "nobody made this call".into()),
+                    Some(made) if made != (port, hash) => {
+                        return broken(self, record, || format!("the call was another: {made:x?}"));
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{CLIENT, Story, handing};
+    use super::*;
+
+    #[test]
+    fn takes_what_was_called() {
+        Story::of_calls().good(CallIntegrity::default());
+    }
+
+    #[test]
+    fn rejects_other_bytes_and_another_port() {
+        let mut story = Story::of_calls();
+        if let What::Handed { hash, .. } = &mut story.last(handing).what {
+            *hash += 1;
+        }
+        story.bad(CallIntegrity::default());
+        let mut story = Story::of_calls();
+        if let What::Handed { port, .. } = &mut story.last(handing).what {
+            *port += 1;
+        }
+        story.bad(CallIntegrity::default());
+    }
+
+    #[test]
+    fn rejects_a_call_that_nobody_made() {
+        let mut story = Story::of_calls();
+        if let What::Handed { call, .. } = &mut story.last(handing).what {
+            *call += 100;
+        }
+        story.bad(CallIntegrity::default());
+    }
+
+    #[test]
+    fn rejects_a_number_given_twice() {
+        let mut story = Story::of_calls();
+        let again = story.last(|what| matches!(what, What::Called { .. })).clone();
+        assert_eq!(again.life, CLIENT);
+        story.records.push(again);
+        story.bad(CallIntegrity::default());
+    }
+}

@@ -1,0 +1,164 @@
+//! Every call ends: with one outcome, by its deadline or a little later, as long as its client lives and is awake; a
+//! cancelled one with none.
+
+use super::Calls;
+use crate::properties::tables::Table;
+use crate::properties::{Property, Violation, broken, found_in_the_end};
+use crate::record::{End, Kind, Life, Record, What};
+use std::time::Duration;
+use unisono_core::Time;
+
+/// An outcome comes at most so long after the deadline.
+const LATE_MAX: Duration = Duration::from_millis(10);
+/// Clocks lose at most one part in so many.
+const DRIFT: u32 = 99;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Client {
+    is_paused: bool,
+    is_over: bool,
+    /// When it went on.
+    resumed: Time,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct CallsEnd {
+    clients: Table<Client>,
+    /// By when each call that is under way must have ended.
+    due: Calls<Option<Time>>,
+    under_way: Vec<(Life, u64)>,
+    checked: u64,
+}
+
+impl CallsEnd {
+    /// The call that should have ended before this moment and had not.
+    fn latest(&self, client: Client, due: Time) -> Time {
+        due.max(client.resumed + LATE_MAX)
+    }
+
+    fn close(&mut self, client: Life, call: u64) -> Option<Time> {
+        let due = self.due.at(client, call).take();
+        self.under_way.retain(|one| *one != (client, call));
+        due
+    }
+
+    fn overdue(&mut self, at: Time) -> Option<String> {
+        let mut left = std::mem::take(&mut self.under_way);
+        left.retain(|(life, call)| {
+            let client = *self.clients.at(*life);
+            let due = self.due.get(*life, *call).copied().flatten();
+            !client.is_paused && !client.is_over && due.is_some_and(|due| self.latest(client, due) < at)
+        });
+        left.first().map(|(life, call)| format!("call {call} of {life:?} never ends"))
+    }
+}
+
+impl Property for CallsEnd {
+    fn name(&self) -> &'static str {
+        "calls_end"
+    }
+
+    fn interests(&self) -> u64 {
+        let lives = Kind::Paused.bit() | Kind::Resumed.bit() | Kind::Crashed.bit();
+        lives | Kind::Called.bit() | Kind::CallEnded.bit() | Kind::CallCancelled.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Paused => self.clients.at(record.life).is_paused = true,
+            What::Resumed => {
+                *self.clients.at(record.life) =
+                    Client { is_paused: false, resumed: record.at, ..Client::default() };
+            }
+            What::Crashed => self.clients.at(record.life).is_over = true,
+            What::Called { call, limit_us, .. } => {
+                let limit = Duration::from_micros(limit_us.into());
+                *self.due.at(record.life, call) = Some(record.at + limit + limit / DRIFT + LATE_MAX);
+                self.under_way.push((record.life, call));
+            }
+            What::CallCancelled { call } => {
+                self.close(record.life, call);
+            }
+            What::CallEnded { call, .. } => {
+                self.checked += 1;
+                let client = *self.clients.at(record.life);
+                match self.close(record.life, call) {
+                    None => return broken(self, record, || "it ended before, or was never made".into()),
+                    Some(due) if self.latest(client, due) < record.at => {
+                        return broken(self, record, || format!("it was due by {due:?}"));
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        let fault = self.overdue(end.at);
+        found_in_the_end(self, end, fault)
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{CLIENT, LIMIT, SERVER, Story, ending};
+    use super::*;
+    use crate::record::CallOutcome;
+
+    #[test]
+    fn takes_calls_that_end_in_time() {
+        let mut story = Story::of_calls();
+        let call = story.call(0);
+        story.wait(LIMIT);
+        story.end(call, CallOutcome::Unknown);
+        story.good(CallsEnd::default());
+    }
+
+    #[test]
+    fn takes_clients_that_slept_or_died() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.tell(CLIENT, What::Paused);
+        story.wait(2 * LIMIT);
+        story.good(CallsEnd::default());
+        story.tell(CLIENT, What::Resumed);
+        story.end(call, CallOutcome::Unknown);
+        story.call(0);
+        story.tell(CLIENT, What::Crashed);
+        story.wait(2 * LIMIT);
+        story.good(CallsEnd::default());
+    }
+
+    #[test]
+    fn rejects_what_ends_late_or_never() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.answer(SERVER, call, 0);
+        story.wait(2 * LIMIT);
+        story.bad(CallsEnd::default());
+        story.end(call, CallOutcome::Unknown);
+        story.bad(CallsEnd::default());
+    }
+
+    #[test]
+    fn rejects_a_second_outcome_and_one_of_a_cancelled_call() {
+        let mut story = Story::of_calls();
+        let again = story.last(ending).clone();
+        story.records.push(again);
+        story.bad(CallsEnd::default());
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.tell(CLIENT, What::CallCancelled { call });
+        story.wait(2 * LIMIT);
+        story.good(CallsEnd::default());
+        story.end(call, CallOutcome::Failed);
+        story.bad(CallsEnd::default());
+    }
+}

@@ -1,0 +1,108 @@
+//! Forwarding: a call is passed on a bounded number of times, counted truly; whoever passed it on is not handed it
+//! again but by a later step of the same way. (Where repeats are recognised, a client that heard nothing of it may ask
+//! again.)
+
+use super::{Calls, Repeating};
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Life, Record, What};
+use unisono_core::wire::HOPS_MAX;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Forwarding {
+    /// Who passed each call on, and how often it had been passed on before.
+    passed: Calls<Vec<(Life, u8)>>,
+    repeating: Repeating,
+    checked: u64,
+}
+
+impl Property for Forwarding {
+    fn name(&self) -> &'static str {
+        "forwarding"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Serving.bit() | Kind::Handed.bit() | Kind::PassedOn.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::PassedOn { client, call, hops } => {
+                self.checked += 1;
+                if hops >= HOPS_MAX {
+                    return broken(self, record, || format!("at most {HOPS_MAX} times"));
+                }
+                self.passed.at(client, call).push((record.life, hops));
+            }
+            What::Handed { client, call, port, hops, .. } => {
+                let passed = self.passed.get(client, call).map_or(&[][..], Vec::as_slice);
+                if hops > 0 && !passed.iter().any(|(_, before)| before + 1 == hops) {
+                    return broken(self, record, || "nobody passed it on so".into());
+                }
+                let passed_this = |(life, before): &(Life, u8)| *life == record.life && *before >= hops;
+                if !self.repeating.contains(port) && passed.iter().any(passed_this) {
+                    return broken(self, record, || "it passed this on before".into());
+                }
+            }
+            _ => self.repeating.follow(&record.what),
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{OTHER, REPEATING, SERVER, Story};
+    use super::*;
+
+    fn forwarded() -> (Story, u64) {
+        let mut story = Story::of_calls();
+        let call = story.call(0);
+        story.hand(SERVER, call, 0);
+        story.pass_on(SERVER, call, 0);
+        story.hand(OTHER, call, 1);
+        (story, call)
+    }
+
+    #[test]
+    fn takes_a_way_that_comes_back_and_ends() {
+        let (mut story, call) = forwarded();
+        for hops in 1..HOPS_MAX {
+            let (from, to) = if hops % 2 == 0 { (SERVER, OTHER) } else { (OTHER, SERVER) };
+            story.pass_on(from, call, hops);
+            story.hand(to, call, hops + 1);
+        }
+        story.good(Forwarding::default());
+        story.pass_on(SERVER, call, HOPS_MAX);
+        story.bad(Forwarding::default());
+    }
+
+    #[test]
+    fn rejects_a_forwarder_that_is_handed_it_again() {
+        let (mut story, call) = forwarded();
+        story.hand(SERVER, call, 0);
+        story.bad(Forwarding::default());
+    }
+
+    #[test]
+    fn takes_a_client_that_asks_again_where_repeats_are_recognised() {
+        let mut story = Story::default();
+        let call = story.call(REPEATING);
+        story.hand(SERVER, call, 0);
+        story.pass_on(SERVER, call, 0);
+        story.answer(SERVER, call, 0);
+        story.good(Forwarding::default());
+    }
+
+    #[test]
+    fn rejects_steps_that_nobody_took() {
+        let (mut story, call) = forwarded();
+        story.pass_on(OTHER, call, 1);
+        story.hand(SERVER, call, 3);
+        story.bad(Forwarding::default());
+    }
+}

@@ -1,0 +1,83 @@
+//! Knowing where to send does not let one serve: requests for a port come only to those who have its private port,
+//! and serve it at that moment.
+
+use crate::properties::tables::Table;
+use crate::properties::{Property, Violation, broken};
+use crate::record::{Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct PortOwnership {
+    /// The ports that each life serves, and whether it owns them.
+    served: Table<Vec<(u16, bool)>>,
+    checked: u64,
+}
+
+impl Property for PortOwnership {
+    fn name(&self) -> &'static str {
+        "port_ownership"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Serving.bit() | Kind::Withdrawn.bit() | Kind::Handed.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Serving { port, owns, .. } => self.served.at(record.life).push((port, owns)),
+            What::Withdrawn { port } => self.served.at(record.life).retain(|(one, _)| *one != port),
+            What::Handed { port, .. } => {
+                self.checked += 1;
+                let served = self.served.at(record.life).iter().find(|(one, _)| *one == port);
+                match served {
+                    Some((_, true)) => {}
+                    Some((_, false)) => return broken(self, record, || "the port is not its own".into()),
+                    None => return broken(self, record, || "it does not serve the port".into()),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{OTHER, SERVER, Story};
+    use super::*;
+    use crate::record::Life;
+
+    #[test]
+    fn takes_owners() {
+        Story::of_calls().good(PortOwnership::default());
+    }
+
+    #[test]
+    fn rejects_an_impostor() {
+        let (mut story, impostor) = (Story::default(), Life(7));
+        story.tell(impostor, What::Serving { port: 0, owns: false, repeats: false });
+        let call = story.call(0);
+        story.good(PortOwnership::default());
+        story.hand(impostor, call, 0);
+        story.bad(PortOwnership::default());
+    }
+
+    #[test]
+    fn rejects_whoever_has_withdrawn_or_never_served() {
+        let mut story = Story::default();
+        story.tell(SERVER, What::Withdrawn { port: 0 });
+        let call = story.call(0);
+        story.hand(OTHER, call, 0);
+        story.good(PortOwnership::default());
+        story.hand(SERVER, call, 0);
+        story.bad(PortOwnership::default());
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.hand(Life(7), call, 0);
+        story.bad(PortOwnership::default());
+    }
+}

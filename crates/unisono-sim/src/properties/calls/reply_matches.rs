@@ -1,0 +1,75 @@
+//! A reply is what an application gave to this very call: none is invented, damaged or another call's.
+
+use super::Calls;
+use crate::properties::{Property, Violation, broken};
+use crate::record::{CallOutcome, Kind, Record, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ReplyMatches {
+    /// Hashes of what was answered: one, or the same again where repeats are recognised.
+    given: Calls<Option<u64>>,
+    checked: u64,
+}
+
+impl Property for ReplyMatches {
+    fn name(&self) -> &'static str {
+        "reply_matches"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Replied.bit() | Kind::CallEnded.bit()
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        match record.what {
+            What::Replied { client, call, hash } => {
+                *self.given.at(client, call) = Some(hash);
+            }
+            What::CallEnded { call, outcome: CallOutcome::Replied { hash } } => {
+                self.checked += 1;
+                match self.given.get(record.life, call).copied().flatten() {
+                    Some(given) if given == hash => {}
+                    Some(_) => return broken(self, record, || "the reply to it was another".into()),
+                    None => return broken(self, record, || "nobody replied to it".into()),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::{SERVER, Story, hash_of};
+    use super::*;
+
+    #[test]
+    fn takes_the_reply_that_was_given() {
+        Story::of_calls().good(ReplyMatches::default());
+    }
+
+    #[test]
+    fn rejects_a_reply_that_nobody_gave() {
+        let mut story = Story::default();
+        let call = story.call(0);
+        story.hand(SERVER, call, 0);
+        story.end(call, CallOutcome::Replied { hash: hash_of(call) });
+        story.bad(ReplyMatches::default());
+    }
+
+    #[test]
+    fn rejects_the_reply_to_another_call() {
+        let mut story = Story::default();
+        let (call, other) = (story.call(0), story.call(0));
+        story.answer(SERVER, call, 0);
+        story.answer(SERVER, other, 0);
+        story.end(call, CallOutcome::Replied { hash: hash_of(other) });
+        story.bad(ReplyMatches::default());
+    }
+}

@@ -1,0 +1,180 @@
+//! Invented histories of calls for the properties' own tests: two servers and a client that make no mistakes. Each
+//! test takes a good story, which its property must accept, and breaks it, which its property must see.
+
+use crate::properties::{Judge, Property};
+use crate::record::{CallOutcome, End, Life, Record, What};
+use std::time::Duration;
+use unisono_core::Time;
+
+pub(super) const SERVER: Life = Life(0);
+pub(super) const OTHER: Life = Life(1);
+pub(super) const CLIENT: Life = Life(2);
+
+/// The port of a service that recognises repeats. That of port 0 does not.
+pub(super) const REPEATING: u16 = 1;
+
+/// How long each call waits.
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug)]
+pub(super) struct Story {
+    pub(super) records: Vec<Record>,
+    at: Time,
+    /// The ports of the calls made, which count from 1.
+    calls: Vec<u16>,
+}
+
+impl Default for Story {
+    /// Two servers of both ports; no calls yet.
+    fn default() -> Story {
+        let mut story = Story { records: Vec::new(), at: Time::ZERO, calls: Vec::new() };
+        for server in [SERVER, OTHER] {
+            story.tell(server, What::Serving { port: 0, owns: true, repeats: false });
+            story.tell(server, What::Serving { port: REPEATING, owns: true, repeats: true });
+        }
+        story
+    }
+}
+
+/// Of a call's request, reply and reason.
+pub(super) fn hash_of(call: u64) -> u64 {
+    call.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub(super) fn handing(what: &What) -> bool {
+    matches!(what, What::Handed { .. })
+}
+
+pub(super) fn ending(what: &What) -> bool {
+    matches!(what, What::CallEnded { .. })
+}
+
+impl Story {
+    /// A few calls: one answered, one refused, one passed on and answered.
+    pub(super) fn of_calls() -> Story {
+        let mut story = Story::default();
+        story.complete();
+        let call = story.call(0);
+        story.hand(OTHER, call, 0);
+        story.refuse(OTHER, call);
+        let call = story.call(REPEATING);
+        story.hand(OTHER, call, 0);
+        story.pass_on(OTHER, call, 0);
+        story.answer(SERVER, call, 1);
+        story.end(call, CallOutcome::Replied { hash: hash_of(call) });
+        story
+    }
+
+    pub(super) fn tell(&mut self, life: Life, what: What) {
+        self.at = self.at + Duration::from_micros(1);
+        self.records.push(Record { at: self.at, process: life.0, life, what });
+    }
+
+    pub(super) fn wait(&mut self, duration: Duration) {
+        self.at = self.at + duration;
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.tell(Life::NOBODY, What::Healed { core: [SERVER, OTHER, CLIENT].into() });
+    }
+
+    /// The client calls.
+    pub(super) fn call(&mut self, port: u16) -> u64 {
+        self.calls.push(port);
+        let call = self.calls.len() as u64;
+        let limit_us = LIMIT.as_micros() as u32;
+        self.tell(CLIENT, What::Called { call, port, limit_us, hash: hash_of(call) });
+        call
+    }
+
+    pub(super) fn hand(&mut self, server: Life, call: u64, hops: u8) {
+        let (port, hash) = (self.calls[call as usize - 1], hash_of(call));
+        self.tell(server, What::Handed { client: CLIENT, call, port, hops, is_late: false, hash });
+    }
+
+    pub(super) fn execute(&mut self, server: Life, call: u64) {
+        self.tell(server, What::Executed { client: CLIENT, call });
+    }
+
+    pub(super) fn reply(&mut self, server: Life, call: u64) {
+        self.tell(server, What::Replied { client: CLIENT, call, hash: hash_of(call) });
+    }
+
+    pub(super) fn pass_on(&mut self, server: Life, call: u64, hops: u8) {
+        self.tell(server, What::PassedOn { client: CLIENT, call, hops });
+    }
+
+    /// Handed out, executed, and replied to.
+    pub(super) fn answer(&mut self, server: Life, call: u64, hops: u8) {
+        self.hand(server, call, hops);
+        self.execute(server, call);
+        self.reply(server, call);
+    }
+
+    /// Refused, and its client told.
+    pub(super) fn refuse(&mut self, server: Life, call: u64) {
+        let hash = hash_of(call);
+        self.tell(server, What::RefusedCall { client: CLIENT, call, hash });
+        self.end(call, CallOutcome::Refused { hash });
+    }
+
+    /// The client is told.
+    pub(super) fn end(&mut self, call: u64, outcome: CallOutcome) {
+        self.tell(CLIENT, What::CallEnded { call, outcome });
+    }
+
+    /// A call from its beginning to its end.
+    pub(super) fn complete(&mut self) {
+        let call = self.call(0);
+        self.answer(SERVER, call, 0);
+        self.end(call, CallOutcome::Replied { hash: hash_of(call) });
+    }
+
+    /// The last record of some kind, and no others after it.
+    pub(super) fn last(&mut self, wanted: impl Fn(&What) -> bool) -> &mut Record {
+        let place = self.records.iter().rposition(|record| wanted(&record.what)).expect("there is one");
+        &mut self.records[place]
+    }
+
+    fn is_kept(&self, property: impl Property + 'static) -> bool {
+        let mut judge = Judge::new(vec![Box::new(property)]);
+        let kept = self.records.iter().try_for_each(|record| judge.observe(record.clone()));
+        let end = End { at: self.at, ..End::default() };
+        kept.and_then(|()| judge.finish(&end)).is_ok()
+    }
+
+    /// Asserts that a property accepts this story.
+    #[track_caller]
+    pub(super) fn good(&self, property: impl Property + 'static) {
+        assert!(self.is_kept(property), "a good story was rejected\n{}", self.text());
+    }
+
+    /// Asserts that a property rejects this story.
+    #[track_caller]
+    pub(super) fn bad(&self, property: impl Property + 'static) {
+        assert!(!self.is_kept(property), "a bad story was accepted\n{}", self.text());
+    }
+
+    fn text(&self) -> String {
+        self.records.iter().map(|record| format!("{:?} {:?}\n", record.life, record.what)).collect()
+    }
+}
+
+mod tests {
+    use super::*;
+
+    /// Of a story with something of everything, each property finds its promise kept at least once.
+    #[test]
+    fn every_property_has_something_to_check() {
+        let mut story = Story::of_calls();
+        story.heal();
+        story.complete();
+        story.tell(SERVER, What::Strayed { came: 1, left: 0 });
+        story.tell(SERVER, What::Held { what: "requests", used: 1, max: 8 });
+        let mut judge = Judge::new(super::super::all());
+        story.records.iter().for_each(|record| judge.observe(record.clone()).expect("all is well"));
+        judge.finish(&End { at: story.at, ..End::default() }).expect("all is well");
+        let idle: Vec<_> = judge.checked().filter(|(_, checked)| *checked == 0).collect();
+        assert!(idle.is_empty(), "{idle:?}");
+    }
+}
