@@ -202,10 +202,10 @@ fn a_server_that_answers_too_late_lives() {
 #[test]
 fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
     for (age_ms, from, outcome) in [
-        (1011, 1, Some(CallFailure::Unknown)),
-        (1013, 1, None),
+        (1035, 1, Some(CallFailure::Unknown)),
+        (1037, 1, None),
         // Whoever lives elsewhere says nothing of this.
-        (1011, 4, None),
+        (1035, 4, None),
     ] {
         let mut world = World::new();
         let port = world.start_echo(1, PRIVATE);
