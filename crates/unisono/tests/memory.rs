@@ -14,7 +14,7 @@ const WARM_UP: usize = 200_000;
 const MESSAGES: usize = 1_000_000;
 /// The receive buffers of each member are a store with a bound, and now and then a burst fills it further than any
 /// before. What is never given back grows with every million.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 20;
 /// A quarter of a byte for each message.
 const GROWTH_BYTES_MAX: i64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(300);
