@@ -182,6 +182,27 @@ fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
 }
 
 #[test]
+fn a_recorded_answer_of_a_dead_server_is_not_its_last_word() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.recorded = Some(1);
+    let call = world.call(2, port, b"known", SECONDS);
+    world.wait(2, call).1.unwrap();
+    let answers: Vec<Vec<u8>> =
+        world.recording.iter().filter(|datagram| frames_of(datagram).any(says_here)).cloned().collect();
+    assert_eq!(answers.len(), 1);
+    world.run(SECONDS);
+    world.start_echo(1, PRIVATE);
+    world.run(SECONDS);
+    world.put(1, 2, false, answers[0].clone(), WAY);
+    world.run(SECONDS);
+    // The life at the address was not there before: so it shows that the first cannot have had this.
+    let call = world.call(2, port, b"hello", 5 * SECONDS);
+    assert_eq!(world.wait(2, call).1.unwrap(), "hello");
+}
+
+#[test]
 fn a_server_that_answers_too_late_lives() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
@@ -463,4 +484,8 @@ fn nonce_of(frame: Frame) -> Option<u64> {
         Frame::LocatePort { nonce, .. } => Some(nonce),
         _ => None,
     }
+}
+
+fn says_here(frame: Frame) -> bool {
+    matches!(frame, Frame::PortHere(_))
 }

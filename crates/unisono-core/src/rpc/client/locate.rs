@@ -150,9 +150,13 @@ impl Client {
             return false;
         }
         remote.address = from;
-        remote.note_heard(now, here.grant);
-        if !remote.is_established {
-            remote.cookie = here.cookie;
+        // An answer that is no newer than the last may be a recording of it, and its server dead since.
+        if remote.last_answer.is_none_or(|last| here.cookie.issued > last) {
+            remote.last_answer = Some(here.cookie.issued);
+            remote.note_heard(now, here.grant);
+            if !remote.is_established {
+                remote.cookie = here.cookie;
+            }
         }
         if !remote.ports.contains(&here.port) {
             remote.ports.push(here.port);

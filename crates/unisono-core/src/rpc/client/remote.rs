@@ -21,6 +21,8 @@ pub(in crate::rpc) struct Remote {
     pub(in crate::rpc) address: SocketAddr,
     /// What it serves, as far as it is known here.
     pub(super) ports: Vec<Port>,
+    /// When it last said that it serves a port, by its own time.
+    pub(super) last_answer: Option<u64>,
     /// To be shown until it answers in this session.
     pub(super) cookie: Cookie,
     pub(super) is_established: bool,
@@ -62,6 +64,7 @@ impl Remote {
         Remote {
             address,
             ports: Vec::new(),
+            last_answer: None,
             cookie,
             is_established: false,
             grant: Grant { slots: 1, load: 0 },
