@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::fmt::Write;
-use unisono_core::rpc::{CallFailure, CallNumber, Request};
+use unisono_core::rpc::{CallFailure, Request};
 use unisono_core::{Event, MessageNumber, Outcome, Uid, View};
 
 /// One list of lines for each process.
@@ -71,27 +71,24 @@ impl Diary {
         self.add(process, line);
     }
 
-    pub(crate) fn call_ended(
-        &mut self,
-        process: usize,
-        call: CallNumber,
-        result: &Result<Bytes, CallFailure>,
-    ) {
+    /// What became of a call.
+    pub(crate) fn call_ended(&mut self, process: usize, result: &Result<Bytes, CallFailure>) {
         let line = match result {
-            Ok(reply) => format!("call {call} answered {}", text(reply)),
-            Err(CallFailure::Refused(reason)) => format!("call {call} refused {}", text(reason)),
-            Err(CallFailure::NotFound) => format!("call {call} not found"),
-            Err(CallFailure::Failed) => format!("call {call} failed"),
-            Err(CallFailure::Busy) => format!("call {call} busy"),
-            Err(CallFailure::Unknown) => format!("call {call} unknown"),
+            Ok(reply) => format!("answered {}", text(reply)),
+            Err(CallFailure::Refused(reason)) => format!("refused {}", text(reason)),
+            Err(CallFailure::NotFound) => "not found".to_string(),
+            Err(CallFailure::Failed) => "failed".to_string(),
+            Err(CallFailure::Busy) => "busy".to_string(),
+            Err(CallFailure::Unknown) => "unknown".to_string(),
         };
         self.add(process, line);
     }
 
+    /// A request that was handed out.
     pub(crate) fn request(&mut self, process: usize, request: &Request) {
-        let (client, call) = (self.home(request.client), request.call);
-        let hops = if request.hops > 0 { format!(" hop {}", request.hops) } else { String::new() };
-        self.add(process, format!("request {client}.{call}{hops} {}", text(&request.payload)));
+        let (client, payload) = (self.home(request.client), text(&request.payload));
+        let hops = if request.hops > 0 { format!(" hops {}", request.hops) } else { String::new() };
+        self.add(process, format!("request {client} {payload}{hops}"));
     }
 
     fn add(&mut self, process: usize, line: String) {

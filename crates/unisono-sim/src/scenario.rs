@@ -35,6 +35,17 @@
 //! until 2s                                  # the end
 //! ```
 //!
+//! With `servers` in place of `members` processes call each other instead of forming a group, and times count from the
+//! beginning. There is one port; who is handed a request says who it is.
+//!
+//! ```text
+//! places 4
+//! servers 1 2
+//! at 10ms call 0 "x" within 1s
+//! at 10ms next 1 to 2                       # 1 passes the next request that it is handed on to 2
+//! at 10ms withdraw 1
+//! ```
+//!
 //! And what processes must have been told since those times began: all lines, or `...` for any number of lines.
 //! `sent` says what became of the process's own messages.
 //!
@@ -46,6 +57,15 @@
 //!   ...
 //!   sent 2 ok 33
 //! ```
+//!
+//! ```text
+//! expect 2:
+//!   request 0 "x" hops 1
+//! expect 0:
+//!   answered "by 2"
+//! ```
+
+mod calls;
 
 use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Network, Weather, cut};
@@ -53,7 +73,7 @@ use crate::plan::name;
 use crate::properties::{self, Judge, Terms};
 use crate::recorder::Recorder;
 use crate::trap::{Deed, Trap};
-use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, World};
+use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, Side, World};
 use bytes::Bytes;
 use std::fmt;
 use std::io::Write;
@@ -85,6 +105,8 @@ pub struct Course {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     members: usize,
+    /// Processes that serve, if they call each other.
+    servers: Option<Vec<usize>>,
     places: usize,
     config: GroupConfig,
     transport: Transport,
@@ -106,6 +128,9 @@ enum Action {
     Leave { process: usize },
     HandOver { to: usize },
     Reset { process: usize, members_min: usize },
+    Call { process: usize, request: Bytes, limit: u64 },
+    PassNext { from: usize, to: usize },
+    Withdraw { process: usize },
     Crash { process: usize },
     Start { process: usize },
     Pause { process: usize, duration: u64 },
@@ -124,6 +149,7 @@ impl FromStr for Scenario {
     fn from_str(text: &str) -> Result<Scenario, ScriptError> {
         let mut scenario = Scenario {
             members: 3,
+            servers: None,
             places: 0,
             config: GroupConfig { resilience: 0, broadcast_above_bytes: u32::MAX, ..GroupConfig::default() },
             transport: Transport::Unicast,
@@ -136,7 +162,9 @@ impl FromStr for Scenario {
                 .read_line(index + 1, line)
                 .map_err(|problem| ScriptError { line: index + 1, problem })?;
         }
-        scenario.places = scenario.places.max(scenario.members);
+        if scenario.servers.is_none() {
+            scenario.places = scenario.places.max(scenario.members);
+        }
         Ok(scenario)
     }
 }
@@ -157,6 +185,12 @@ impl Scenario {
         match words.next()? {
             "members" => self.members = words.number()?,
             "places" => self.places = words.number()?,
+            "servers" => {
+                let servers = self.servers.insert(Vec::new());
+                while !words.is_done() {
+                    servers.push(words.number()?);
+                }
+            }
             "resilience" => self.config.resilience = words.number()?,
             "policy" => {
                 self.config.quorum = match words.next()? {
@@ -227,17 +261,14 @@ impl Scenario {
 
     /// Runs it; every line of the run goes to `trace`, if there is one.
     pub fn run(&self, trace: Option<Box<dyn Write>>) -> Course {
-        let mut random = Random::from_u64(1);
-        let mut fork = || Random::from_u64(random.next_u64());
+        if let Some(servers) = &self.servers {
+            return self.run_calls(servers, trace);
+        }
         let judge = Judge::new(properties::all(&Terms { config: self.config.clone() }));
-        let network = Network::new(self.places, Weather::calm(), fork());
         let common = GroupCommon::new(self.config.history_messages);
-        let recorder = Recorder::new(judge, trace);
-        let mut world = World::new(self.places, common, network, recorder, fork());
-        world.diary = Some(Default::default());
-        let mut stage = Stage { scenario: self, world, counted_from: 0, problems: Vec::new() };
+        let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(judge, trace));
         if stage.form_group() {
-            stage.play();
+            stage.play(Stage::act, |_, _| {});
         }
         stage.close()
     }
@@ -264,6 +295,19 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
             words.expect("to")?;
             Action::HandOver { to: words.number()? }
         }
+        "call" => {
+            let process = words.number()?;
+            let text = words.text().ok_or("a call has a text")?;
+            let request = Bytes::copy_from_slice(text.as_bytes());
+            words.expect("within")?;
+            Action::Call { process, request, limit: words.time()? }
+        }
+        "next" => {
+            let from = words.number()?;
+            words.expect("to")?;
+            Action::PassNext { from, to: words.number()? }
+        }
+        "withdraw" => Action::Withdraw { process: words.number()? },
         "reset" => {
             let process = words.number()?;
             let members_min = if words.skip("min") { words.number()? } else { 1 };
@@ -324,9 +368,9 @@ fn read_trap(words: &mut Words<'_>, deed: Deed) -> Result<Trap, String> {
 }
 
 /// A running scenario.
-struct Stage<'a> {
+struct Stage<'a, S: Side> {
     scenario: &'a Scenario,
-    world: World<GroupSide>,
+    world: World<S>,
     counted_from: u64,
     problems: Vec<String>,
 }
@@ -334,7 +378,99 @@ struct Stage<'a> {
 /// Longer than this, and the group will never form.
 const FORMATION_MAX: u64 = 20 * SECOND;
 
-impl Stage<'_> {
+impl<'a, S: Side> Stage<'a, S> {
+    fn new(scenario: &'a Scenario, common: S::Common, recorder: Recorder) -> Stage<'a, S> {
+        let mut random = Random::from_u64(1);
+        let mut fork = || Random::from_u64(random.next_u64());
+        let network = Network::new(scenario.places, Weather::calm(), fork());
+        let mut world = World::new(scenario.places, common, network, recorder, fork());
+        world.diary = Some(Default::default());
+        Stage { scenario, world, counted_from: 0, problems: Vec::new() }
+    }
+
+    /// Lets time pass; applications answer nothing by themselves.
+    fn pass(&mut self, duration: u64) {
+        let until = self.world.now + duration;
+        while self.world.advance(until).is_some() {}
+    }
+
+    /// Runs the script: `act` does what it says, `answer` what applications do by themselves.
+    fn play(
+        &mut self,
+        act: impl Fn(&mut Self, &Action) -> Result<(), String>,
+        answer: impl Fn(&mut Self, Cue),
+    ) {
+        let begin = self.world.now;
+        for (index, step) in self.scenario.steps.iter().enumerate() {
+            self.world.cue(step.at, Cue::Line(index as u32));
+        }
+        while let Some(cue) = self.world.advance(begin + self.scenario.until) {
+            if let Cue::Line(index) = cue {
+                let step = &self.scenario.steps[index as usize];
+                if let Err(problem) = act(self, &step.action) {
+                    self.problems.push(format!("line {}: {problem}", step.line));
+                }
+            } else {
+                answer(self, cue);
+            }
+        }
+    }
+
+    /// Does what can be done to anybody.
+    fn act_anywhere(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Crash { process } => self.world.crash(*process),
+            Action::Pause { process, duration } => self.world.pause(*process, *duration),
+            Action::Doze { process, duration } => self.world.doze(*process, *duration),
+            Action::Cut { from, to } => self.world.network.set_cut(*from, *to, cut::PARTITION, true),
+            Action::Partition { sides } => {
+                let side = |process: usize| sides.iter().position(|side| side.contains(&process));
+                for from in 0..self.scenario.places {
+                    for to in (0..self.scenario.places).filter(|to| side(*to) != side(from)) {
+                        self.world.network.set_cut(from, to, cut::PARTITION, true);
+                    }
+                }
+            }
+            Action::Heal => {
+                self.world.network.clear_cuts(cut::PARTITION);
+                self.world.traps.clear();
+            }
+            Action::Trap(trap) => self.world.traps.set(*trap),
+            Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
+            Action::ExpectDatagrams(expected) => {
+                let sent = self.world.recorder.totals.datagrams - self.counted_from;
+                if sent != *expected {
+                    return Err(format!("{sent} datagrams were sent, not {expected}"));
+                }
+            }
+            _ => return Err("that is not done in such a scenario".into()),
+        }
+        Ok(())
+    }
+
+    fn close(mut self) -> Course {
+        self.world.recorder.catch_up();
+        if let Some(violation) = self.world.recorder.violation() {
+            self.problems.push(violation.to_string());
+        }
+        let diary = self.world.diary.take().unwrap_or_default();
+        for (processes, expected) in &self.scenario.expected {
+            for process in processes {
+                if let Some(problem) = difference(expected, diary.lines(*process)) {
+                    self.problems.push(format!("{process}: {problem}"));
+                }
+            }
+        }
+        let mut told = String::new();
+        for process in 0..self.scenario.places {
+            told.push_str(&format!("expect {process}:\n"));
+            diary.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+        }
+        Course { problems: self.problems, told }
+    }
+}
+
+impl Stage<'_, GroupSide> {
     /// One member after the other enters; then the group falls silent.
     fn form_group(&mut self) -> bool {
         for process in 0..self.scenario.members {
@@ -359,27 +495,6 @@ impl Stage<'_> {
         self.world.resident(process).is_some_and(|resident| resident.side.group.phase() == Phase::Member)
     }
 
-    /// Lets time pass; applications answer nothing by themselves.
-    fn pass(&mut self, duration: u64) {
-        let until = self.world.now + duration;
-        while self.world.advance(until).is_some() {}
-    }
-
-    fn play(&mut self) {
-        let begin = self.world.now;
-        for (index, step) in self.scenario.steps.iter().enumerate() {
-            self.world.cue(step.at, Cue::Line(index as u32));
-        }
-        while let Some(cue) = self.world.advance(begin + self.scenario.until) {
-            if let Cue::Line(index) = cue {
-                let step = &self.scenario.steps[index as usize];
-                if let Err(problem) = self.act(&step.action) {
-                    self.problems.push(format!("line {}: {problem}", step.line));
-                }
-            }
-        }
-    }
-
     fn act(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Send { process, payload, times } => {
@@ -401,31 +516,8 @@ impl Stage<'_> {
                 self.world.hand_over(orderer, successor);
             }
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
-            Action::Crash { process } => self.world.crash(*process),
             Action::Start { process } => self.give_life(*process, Entry::Join),
-            Action::Pause { process, duration } => self.world.pause(*process, *duration),
-            Action::Doze { process, duration } => self.world.doze(*process, *duration),
-            Action::Cut { from, to } => self.world.network.set_cut(*from, *to, cut::PARTITION, true),
-            Action::Partition { sides } => {
-                let side = |process: usize| sides.iter().position(|side| side.contains(&process));
-                for from in 0..self.scenario.places {
-                    for to in (0..self.scenario.places).filter(|to| side(*to) != side(from)) {
-                        self.world.network.set_cut(from, to, cut::PARTITION, true);
-                    }
-                }
-            }
-            Action::Heal => {
-                self.world.network.clear_cuts(cut::PARTITION);
-                self.world.traps.clear();
-            }
-            Action::Trap(trap) => self.world.traps.set(*trap),
-            Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
-            Action::ExpectDatagrams(expected) => {
-                let sent = self.world.recorder.totals.datagrams - self.counted_from;
-                if sent != *expected {
-                    return Err(format!("{sent} datagrams were sent, not {expected}"));
-                }
-            }
+            other => return self.act_anywhere(other),
         }
         Ok(())
     }
@@ -442,27 +534,6 @@ impl Stage<'_> {
         if let Err(error) = self.world.start(process, birth) {
             self.problems.push(error.to_string());
         }
-    }
-
-    fn close(mut self) -> Course {
-        self.world.recorder.catch_up();
-        if let Some(violation) = self.world.recorder.violation() {
-            self.problems.push(violation.to_string());
-        }
-        let diary = self.world.diary.take().unwrap_or_default();
-        for (processes, expected) in &self.scenario.expected {
-            for process in processes {
-                if let Some(problem) = difference(expected, diary.lines(*process)) {
-                    self.problems.push(format!("{process}: {problem}"));
-                }
-            }
-        }
-        let mut told = String::new();
-        for process in 0..self.scenario.places {
-            told.push_str(&format!("expect {process}:\n"));
-            diary.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
-        }
-        Course { problems: self.problems, told }
     }
 }
 

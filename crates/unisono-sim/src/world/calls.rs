@@ -373,7 +373,7 @@ impl World<CallSide> {
                 self.queue.push(self.now, Happening::Cue(cue));
             }
             if let Some(diary) = &mut self.diary {
-                diary.call_ended(process, call, &result);
+                diary.call_ended(process, &result);
             }
             self.recorder.note(self.now, process, life, What::CallEnded { call, outcome });
         }

@@ -1,0 +1,87 @@
+//! Scripts in which processes call each other.
+
+use super::{Action, Course, Scenario, Stage};
+use crate::network::Network;
+use crate::plan::name;
+use crate::properties::{self, Judge};
+use crate::record::Life;
+use crate::recorder::Recorder;
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Cue, Service, Verdict};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+use unisono_core::rpc::{CallSettings, PrivatePort, ServeOptions};
+
+/// There is one service.
+const SERVICE: u16 = 0;
+
+impl Scenario {
+    pub(super) fn run_calls(&self, servers: &[usize], trace: Option<Box<dyn Write>>) -> Course {
+        let common = CallCommon {
+            services: vec![Service::new(PrivatePort(1), ServeOptions::default())],
+            stray: None,
+            multicast: true,
+            verdicts: BTreeMap::new(),
+        };
+        let recorder = Recorder::new(Judge::new(properties::calls()), trace);
+        let mut stage = Stage::<CallSide>::new(self, common, recorder);
+        (0..self.places).for_each(|process| stage.begin(process, servers));
+        // Whom the next request is passed on to, by who is handed it.
+        let passes = RefCell::new(BTreeMap::new());
+        stage.play(
+            |stage, action| {
+                match action {
+                    Action::Call { process, request, limit } => {
+                        let limit = Duration::from_nanos(*limit);
+                        let call = stage.world.call_with(*process, SERVICE, request.clone(), limit);
+                        call.ok_or("the call was not taken")?;
+                    }
+                    Action::PassNext { from, to } => _ = passes.borrow_mut().insert(*from, *to),
+                    Action::Withdraw { process } => stage.world.withdraw(*process, SERVICE),
+                    Action::Start { process } => stage.begin(*process, servers),
+                    other => return stage.act_anywhere(other),
+                }
+                Ok(())
+            },
+            |stage, cue| {
+                if let Cue::Work { process, life, job } = cue {
+                    let to = passes.borrow_mut().remove(&usize::from(process));
+                    stage.work(process.into(), life, job, to);
+                }
+            },
+        );
+        stage.close()
+    }
+}
+
+impl Stage<'_, CallSide> {
+    fn begin(&mut self, process: usize, servers: &[usize]) {
+        let birth = Birth {
+            name: name(process, false),
+            side: CallBirth { settings: CallSettings::default(), workers: usize::MAX, forges: false },
+            gain: 0,
+            events_first: false,
+            planted: None,
+        };
+        if let Err(error) = self.world.start(process, birth) {
+            self.problems.push(error.to_string());
+        } else if servers.contains(&process) {
+            self.world.serve(process, SERVICE);
+        }
+    }
+
+    /// An application passes a request on, or says who it is.
+    fn work(&mut self, process: usize, life: Life, index: u32, to: Option<usize>) {
+        let resident = self.world.resident(process).filter(|resident| resident.life == life);
+        let Some(job) = resident.and_then(|resident| resident.side.jobs.get(&index)).cloned() else { return };
+        match to {
+            Some(to) => _ = self.world.pass_on(process, &job, Network::address(to)),
+            None => {
+                self.world.execute(process, &job);
+                self.world.answer(process, &job, &Verdict::Reply(format!("by {process}").into()));
+            }
+        }
+        self.world.finish(process, index);
+    }
+}
