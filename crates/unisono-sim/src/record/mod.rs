@@ -7,10 +7,18 @@
 //! Lives and epochs are counted from 0 in the order in which the run first names them ([`Names`]), so that a
 //! property can keep what it knows of them in a `Vec`. The frequent records are small and own nothing.
 
-use unisono_core::{
-    Ballot, EpochId, EpochTag, Event, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase,
-};
-use unisono_core::{Seqno, Suspicion, Time, Uid};
+mod hash;
+mod kind;
+mod marks;
+mod names;
+
+pub use hash::hash;
+pub(crate) use hash::mix;
+pub use kind::Kind;
+pub(crate) use marks::{Listener, mark_changes};
+pub use names::Names;
+
+use unisono_core::{Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Seqno, Suspicion, Time};
 
 /// One life of one member, counted in the order in which the run names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,152 +43,6 @@ impl Epoch {
     pub fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// Who is which [`Life`], and what is which [`Epoch`]. One for a run, kept by the runner.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    lives: Vec<Uid>,
-    /// The same in the order of uids.
-    sorted: Vec<(Uid, Life)>,
-    /// Those asked for last, by their lowest bits.
-    recent: [Option<(Uid, Life)>; RECENT],
-    epochs: Vec<EpochId>,
-    tags: Vec<(EpochTag, Epoch)>,
-}
-
-const RECENT: usize = 16;
-
-impl Names {
-    /// The life of this uid.
-    #[inline]
-    pub fn life(&mut self, uid: Uid) -> Life {
-        let recent = uid.0 as usize % RECENT;
-        match self.recent[recent] {
-            Some((known, life)) if known == uid => life,
-            _ => {
-                let life = self.find_life(uid);
-                self.recent[recent] = Some((uid, life));
-                life
-            }
-        }
-    }
-
-    fn find_life(&mut self, uid: Uid) -> Life {
-        match self.sorted.binary_search_by_key(&uid, |(known, _)| *known) {
-            Ok(place) => self.sorted[place].1,
-            Err(place) => {
-                let life = Life(self.lives.len() as u32);
-                self.lives.push(uid);
-                self.sorted.insert(place, (uid, life));
-                life
-            }
-        }
-    }
-
-    /// The epoch of this id.
-    pub fn epoch(&mut self, id: EpochId) -> Epoch {
-        let index = self.epochs.iter().rposition(|known| *known == id).unwrap_or_else(|| {
-            self.epochs.push(id);
-            self.epochs.len() - 1
-        });
-        Epoch(index as u32)
-    }
-
-    /// The epoch of this tag; `id` is asked (of the member whose marks bear the tag) the first time it is met.
-    pub fn epoch_of_tag(&mut self, tag: EpochTag, id: impl FnOnce() -> EpochId) -> Epoch {
-        match self.tags.iter().rev().find(|(known, _)| *known == tag) {
-            Some((_, epoch)) => *epoch,
-            None => {
-                let epoch = self.epoch(id());
-                self.tags.push((tag, epoch));
-                epoch
-            }
-        }
-    }
-
-    /// How many lives were named so far.
-    pub fn lives(&self) -> usize {
-        self.lives.len()
-    }
-
-    /// The uid of a life; nothing for [`Life::NOBODY`].
-    pub fn uid(&self, life: Life) -> Option<Uid> {
-        self.lives.get(life.index()).copied()
-    }
-
-    /// A view of the core's, in these terms.
-    pub fn view(&mut self, view: &unisono_core::View) -> View {
-        View {
-            epoch: self.epoch(view.epoch),
-            counter: view.epoch.counter,
-            coordinator: self.life(view.epoch.coordinator),
-            members: view.members.iter().map(|member| self.life(member.uid)).collect(),
-            orderer: self.life(view.orderer),
-            resilience: view.resilience,
-        }
-    }
-
-    /// A message that was delivered, as a record says it.
-    #[inline]
-    pub fn delivered(&mut self, seqno: Seqno, sender: Uid, number: MessageNumber, payload: &[u8]) -> What {
-        What::Delivered { seqno, sender: self.life(sender), number, hash: hash(payload) }
-    }
-
-    /// What the application was told, as a record says it.
-    pub fn event(&mut self, event: &Event) -> What {
-        match event {
-            Event::Entered { seqno, view } => {
-                What::Entered { seqno: *seqno, view: Box::new(self.view(view)) }
-            }
-            Event::Message { seqno, sender, number, payload } => {
-                self.delivered(*seqno, *sender, *number, payload)
-            }
-            Event::Joined { seqno, member, members, .. } => {
-                What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
-            }
-            Event::Left { seqno, member, members, .. } => {
-                What::Left { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
-            }
-            Event::HandedOver { seqno, orderer } => {
-                What::HandedOver { seqno: *seqno, orderer: self.life(*orderer) }
-            }
-            Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
-                seqno: *seqno,
-                view: self.view(view),
-                excluded: excluded.iter().map(|member| self.life(member.uid)).collect(),
-                degraded: *degraded,
-            })),
-            Event::Suspected { member, reason } => {
-                What::Suspected { member: self.life(*member), reason: *reason }
-            }
-            Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
-            Event::Gone => What::Gone,
-            Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
-            Event::Conflict { .. } => What::Conflict,
-        }
-    }
-}
-
-/// Tells payloads apart: eight bytes at a time, no promise against malice.
-pub fn hash(payload: &[u8]) -> u64 {
-    let mut hash = payload.len() as u64 ^ 0x9e37_79b9_7f4a_7c15;
-    let (words, rest) = payload.as_chunks::<8>();
-    for word in words {
-        hash = mix(hash, u64::from_le_bytes(*word));
-    }
-    if rest.is_empty() {
-        return hash;
-    }
-    let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    mix(hash, last)
-}
-
-/// One step of a rolling hash.
-#[inline]
-pub(crate) fn mix(hash: u64, word: u64) -> u64 {
-    let product = u128::from(hash ^ word ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db_u128;
-    (product as u64) ^ ((product >> 64) as u64)
 }
 
 /// One thing that happened.
@@ -506,44 +368,6 @@ pub enum What {
     },
 }
 
-/// Declares [`Kind`] and the mapping from [`What`], so that no kind is forgotten.
-macro_rules! kinds {
-    ($($kind:ident),* $(,)?) => {
-        /// The kind of a [`What`], as a bit for [`crate::properties::Property::interests`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        #[allow(missing_docs)]
-        pub enum Kind { $($kind),* }
-
-        impl Kind {
-            /// All of them, in the order of their bits.
-            pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
-
-            /// Its bit.
-            pub const fn bit(self) -> u64 {
-                1 << self as u32
-            }
-        }
-
-        impl What {
-            /// Its kind.
-            #[inline(always)]
-            pub fn kind(&self) -> Kind {
-                match self { $(What::$kind { .. } => Kind::$kind),* }
-            }
-        }
-    };
-}
-
-kinds! {
-    Started, Sent, LeaveAsked, ResetAsked, HandOverAsked,
-    SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
-    EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
-    Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
-    Held, Strayed,
-    Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
-}
-
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
@@ -636,123 +460,12 @@ pub struct Standing {
     pub events: usize,
 }
 
-/// Takes records of one kind after the other.
-pub(crate) trait Listener {
-    /// Something happened.
-    fn tell(&mut self, what: What);
-}
-
-/// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
-/// `after`, `next` of what it has prepared. Kept beside the records because it says what they mean.
-///
-/// Inlined, as is what it tells: each place then knows what kind of record it makes.
-#[inline(always)]
-pub(crate) fn mark_changes(
-    before: &Marks,
-    after: &Marks,
-    epoch: Epoch,
-    next: Option<Epoch>,
-    listener: &mut impl Listener,
-) {
-    let same_epoch = before.epoch == after.epoch;
-    if !same_epoch {
-        listener.tell(What::EpochBegun { epoch });
-    }
-    if !same_epoch || before.received != after.received {
-        listener.tell(What::Stored { epoch, through: after.received });
-    }
-    let told = if same_epoch { before.acknowledged } else { 0 };
-    if after.acknowledged > told {
-        listener.tell(What::Acknowledged { epoch, through: after.acknowledged });
-    }
-    if !same_epoch || before.accepted != after.accepted {
-        listener.tell(What::Accepted { epoch, through: after.accepted });
-    }
-    let (known, now) = (before.numbered, after.numbered);
-    let from = if same_epoch && known.term == now.term { known.through.max(now.after) } else { now.after };
-    if now.through > from {
-        listener.tell(What::Numbered { epoch, term: now.term, from: from + 1, to: now.through });
-    }
-    if same_epoch && before.purged != after.purged {
-        listener.tell(What::Purged { epoch, through: after.purged });
-    }
-    if let Some(ballot) = after.promised
-        && !(same_epoch && before.promised == after.promised)
-    {
-        listener.tell(What::Promised { epoch, ballot });
-    }
-    if let (Some(prepared), Some(next)) = (after.prepared, next)
-        && !(same_epoch && before.prepared == after.prepared)
-    {
-        let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
-        listener.tell(What::Prepared { epoch, preparation: Box::new(preparation) });
-    }
-    if after.history > before.history {
-        listener.tell(What::HistoryUsed { entries: after.history as u32 });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    impl Listener for Vec<What> {
-        fn tell(&mut self, what: What) {
-            self.push(what);
-        }
-    }
-
-    fn changes(before: Marks, after: Marks) -> Vec<What> {
-        let mut told = Vec::new();
-        mark_changes(&before, &after, Epoch(0), None, &mut told);
-        told
-    }
-
-    fn marks(received: Seqno, numbered: (Seqno, Seqno, Seqno)) -> Marks {
-        let (term, after, through) = numbered;
-        Marks {
-            epoch: EpochTag(1),
-            received,
-            numbered: unisono_core::Numbered { term, after, through },
-            ..Marks::default()
-        }
-    }
-
     #[test]
     fn records_stay_small() {
         assert!(size_of::<Record>() <= 48, "{}", size_of::<Record>());
-    }
-
-    #[test]
-    fn kinds_fit_the_mask_and_differ() {
-        assert!(Kind::ALL.len() <= 64);
-        let all = Kind::ALL.iter().fold(0_u64, |bits, kind| bits | kind.bit());
-        assert_eq!(all.count_ones() as usize, Kind::ALL.len());
-        assert_eq!(What::Gone.kind(), Kind::Gone);
-    }
-
-    #[test]
-    fn a_successor_owns_what_it_gave_out() {
-        let told = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{told:?}");
-    }
-
-    #[test]
-    fn a_predecessor_owns_the_event_that_names_the_next() {
-        let told = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{told:?}");
-    }
-
-    #[test]
-    fn who_only_receives_numbers_nothing() {
-        let told = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
-        assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
-    }
-
-    #[test]
-    fn hashes_tell_payloads_apart() {
-        assert_ne!(hash(b""), hash(b"\0"));
-        assert_ne!(hash(b"ab"), hash(b"ba"));
-        assert_ne!(hash(b"12345678a"), hash(b"12345678b"));
     }
 }

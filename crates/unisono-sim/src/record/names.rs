@@ -1,0 +1,129 @@
+//! Who is who in records: lives and epochs by the order in which a run names them.
+
+use super::{Epoch, Life, Reset, View, What, hash};
+use unisono_core::{EpochId, EpochTag, Event, MessageNumber, Seqno, Uid};
+
+/// Who is which [`Life`], and what is which [`Epoch`]. One for a run, kept by the runner.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    lives: Vec<Uid>,
+    /// The same in the order of uids.
+    sorted: Vec<(Uid, Life)>,
+    /// Those asked for last, by their lowest bits.
+    recent: [Option<(Uid, Life)>; RECENT],
+    epochs: Vec<EpochId>,
+    tags: Vec<(EpochTag, Epoch)>,
+}
+
+const RECENT: usize = 16;
+
+impl Names {
+    /// The life of this uid.
+    #[inline]
+    pub fn life(&mut self, uid: Uid) -> Life {
+        let recent = uid.0 as usize % RECENT;
+        match self.recent[recent] {
+            Some((known, life)) if known == uid => life,
+            _ => {
+                let life = self.find_life(uid);
+                self.recent[recent] = Some((uid, life));
+                life
+            }
+        }
+    }
+
+    fn find_life(&mut self, uid: Uid) -> Life {
+        match self.sorted.binary_search_by_key(&uid, |(known, _)| *known) {
+            Ok(place) => self.sorted[place].1,
+            Err(place) => {
+                let life = Life(self.lives.len() as u32);
+                self.lives.push(uid);
+                self.sorted.insert(place, (uid, life));
+                life
+            }
+        }
+    }
+
+    /// The epoch of this id.
+    pub fn epoch(&mut self, id: EpochId) -> Epoch {
+        let index = self.epochs.iter().rposition(|known| *known == id).unwrap_or_else(|| {
+            self.epochs.push(id);
+            self.epochs.len() - 1
+        });
+        Epoch(index as u32)
+    }
+
+    /// The epoch of this tag; `id` is asked (of the member whose marks bear the tag) the first time it is met.
+    pub fn epoch_of_tag(&mut self, tag: EpochTag, id: impl FnOnce() -> EpochId) -> Epoch {
+        match self.tags.iter().rev().find(|(known, _)| *known == tag) {
+            Some((_, epoch)) => *epoch,
+            None => {
+                let epoch = self.epoch(id());
+                self.tags.push((tag, epoch));
+                epoch
+            }
+        }
+    }
+
+    /// How many lives were named so far.
+    pub fn lives(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// The uid of a life; nothing for [`Life::NOBODY`].
+    pub fn uid(&self, life: Life) -> Option<Uid> {
+        self.lives.get(life.index()).copied()
+    }
+
+    /// A view of the core's, in these terms.
+    pub fn view(&mut self, view: &unisono_core::View) -> View {
+        View {
+            epoch: self.epoch(view.epoch),
+            counter: view.epoch.counter,
+            coordinator: self.life(view.epoch.coordinator),
+            members: view.members.iter().map(|member| self.life(member.uid)).collect(),
+            orderer: self.life(view.orderer),
+            resilience: view.resilience,
+        }
+    }
+
+    /// A message that was delivered, as a record says it.
+    #[inline]
+    pub fn delivered(&mut self, seqno: Seqno, sender: Uid, number: MessageNumber, payload: &[u8]) -> What {
+        What::Delivered { seqno, sender: self.life(sender), number, hash: hash(payload) }
+    }
+
+    /// What the application was told, as a record says it.
+    pub fn event(&mut self, event: &Event) -> What {
+        match event {
+            Event::Entered { seqno, view } => {
+                What::Entered { seqno: *seqno, view: Box::new(self.view(view)) }
+            }
+            Event::Message { seqno, sender, number, payload } => {
+                self.delivered(*seqno, *sender, *number, payload)
+            }
+            Event::Joined { seqno, member, members, .. } => {
+                What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
+            }
+            Event::Left { seqno, member, members, .. } => {
+                What::Left { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
+            }
+            Event::HandedOver { seqno, orderer } => {
+                What::HandedOver { seqno: *seqno, orderer: self.life(*orderer) }
+            }
+            Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
+                seqno: *seqno,
+                view: self.view(view),
+                excluded: excluded.iter().map(|member| self.life(member.uid)).collect(),
+                degraded: *degraded,
+            })),
+            Event::Suspected { member, reason } => {
+                What::Suspected { member: self.life(*member), reason: *reason }
+            }
+            Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
+            Event::Gone => What::Gone,
+            Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
+            Event::Conflict { .. } => What::Conflict,
+        }
+    }
+}
