@@ -9,7 +9,7 @@ use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::faults::TARGETS;
 use crate::havoc::Havoc;
 use crate::network::{Network, cut};
-use crate::plan::{Beginning, Plan, Profile, name};
+use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
@@ -44,14 +44,6 @@ impl Finding {
             simulated: world.now,
         }
     }
-}
-
-/// The parts of a run, as cues name them.
-mod part {
-    pub(super) const CHAOS: u32 = 0;
-    pub(super) const SETTLING: u32 = 1;
-    pub(super) const HEALED: u32 = 2;
-    pub(super) const QUIET: u32 = 3;
 }
 
 /// A run of one plan.
@@ -120,13 +112,7 @@ impl Director {
     }
 
     fn begin(&mut self) {
-        let parts = self.plan.parts;
-        for (part, at) in [
-            (part::CHAOS, parts.chaos),
-            (part::SETTLING, parts.settling),
-            (part::HEALED, parts.healed),
-            (part::QUIET, parts.quiet),
-        ] {
+        for (part, at) in self.plan.parts.beginnings() {
             self.world.cue(at, Cue::Part(part));
         }
         let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
@@ -147,7 +133,8 @@ impl Director {
             self.give_life(process, entry);
         }
         for process in founders..self.plan.places {
-            let latest = if process < self.plan.members { 100 * MILLISECOND } else { parts.settling };
+            let latest =
+                if process < self.plan.members { 100 * MILLISECOND } else { self.plan.parts.settling };
             let delay = self.whims.below(latest);
             self.world.cue(delay, Cue::Start { process: process as u16 });
         }
@@ -161,10 +148,10 @@ impl Director {
             Cue::ResetAgain { process, life } => self.reset_again(process as usize, life),
             Cue::Fault(code) => self.fault(code),
             Cue::Part(part) => match part {
-                part::CHAOS => self.let_chaos_begin(),
-                part::SETTLING => self.end_chaos(),
-                part::HEALED => self.demand_convergence(),
-                _ => self.is_busy = false,
+                Part::Chaos => self.let_chaos_begin(),
+                Part::Settling => self.end_chaos(),
+                Part::Healed => self.demand_convergence(),
+                Part::Quiet => self.is_busy = false,
             },
             Cue::Work { .. } | Cue::Cancel { .. } | Cue::Withdraw { .. } | Cue::Line(_) => {}
         }

@@ -174,6 +174,19 @@ pub(crate) struct Speech {
     pub(crate) every: u64,
 }
 
+/// A part of a run after its first, in which all begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Faults strike.
+    Chaos,
+    /// Faults have ended; who is down comes back.
+    Settling,
+    /// What is promised where nothing disturbs has to come true.
+    Healed,
+    /// Applications begin nothing new.
+    Quiet,
+}
+
 /// When the parts of a run begin, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
@@ -186,6 +199,18 @@ pub(crate) struct Parts {
     /// Applications send no more.
     pub(crate) quiet: u64,
     pub(crate) end: u64,
+}
+
+impl Parts {
+    /// Each part, and when it begins.
+    pub(crate) fn beginnings(&self) -> [(Part, u64); 4] {
+        [
+            (Part::Chaos, self.chaos),
+            (Part::Settling, self.settling),
+            (Part::Healed, self.healed),
+            (Part::Quiet, self.quiet),
+        ]
+    }
 }
 
 /// All that a seed decides beforehand.

@@ -6,7 +6,7 @@ use crate::director::Finding;
 use crate::draw::{Draw, MILLISECOND};
 use crate::havoc::{Havoc, Targets};
 use crate::network::{Network, exponential};
-use crate::plan::{FaultKind, Profile, name};
+use crate::plan::{FaultKind, Part, Profile, name};
 use crate::process::Doom;
 use crate::properties::{self, Judge};
 use crate::record::{Life, What};
@@ -38,14 +38,6 @@ const TARGETS: Targets = Targets {
 /// In nanoseconds; nothing beside what clients wait for.
 const NOD: u64 = 500 * MILLISECOND;
 const QUEUE_FOR_A_NOD: u16 = 64;
-
-/// The parts of a run, as cues name them.
-mod part {
-    pub(super) const CHAOS: u32 = 0;
-    pub(super) const SETTLING: u32 = 1;
-    pub(super) const HEALED: u32 = 2;
-    pub(super) const QUIET: u32 = 3;
-}
 
 /// A run of one plan.
 pub(crate) struct Director {
@@ -117,13 +109,7 @@ impl Director {
     }
 
     fn begin(&mut self) {
-        let parts = self.plan.parts;
-        for (part, at) in [
-            (part::CHAOS, parts.chaos),
-            (part::SETTLING, parts.settling),
-            (part::HEALED, parts.healed),
-            (part::QUIET, parts.quiet),
-        ] {
+        for (part, at) in self.plan.parts.beginnings() {
             self.world.cue(at, Cue::Part(part));
         }
         // Nothing disturbs the beginning.
@@ -140,13 +126,13 @@ impl Director {
             Cue::Start { process } => self.start(process as usize),
             Cue::Fault(code) => self.fault(code),
             Cue::Part(part) => match part {
-                part::CHAOS => {
+                Part::Chaos => {
                     self.havoc.begin(&mut self.world);
                     self.havoc.await_faults(&mut self.world);
                 }
-                part::SETTLING => self.settle(),
-                part::HEALED => self.demand_success(),
-                _ => self.is_busy = false,
+                Part::Settling => self.settle(),
+                Part::Healed => self.demand_success(),
+                Part::Quiet => self.is_busy = false,
             },
             Cue::Told { .. } | Cue::ResetAgain { .. } | Cue::Line(_) => {}
         }

@@ -16,6 +16,7 @@ pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 use crate::clock::Clock;
 use crate::diary::Diary;
 use crate::network::{DatagramId, Network, Path};
+use crate::plan::Part;
 use crate::process::{Arena, Doom, Process, Resident, SOCKET_DATAGRAMS_MAX};
 use crate::properties::Violation;
 use crate::queue::Queue;
@@ -107,7 +108,7 @@ pub(crate) enum Cue {
     /// A fault begins or ends; the director knows which.
     Fault(u32),
     /// The run enters its next part.
-    Part(u32),
+    Part(Part),
     /// The next line of a script.
     Line(u32),
 }
