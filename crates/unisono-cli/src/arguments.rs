@@ -97,11 +97,12 @@ pub(crate) struct Common {
     pub(crate) insecure: bool,
 
     /// How long a silent member may leave questions unanswered before it is suspected, in milliseconds; more on machines
-    /// that keep processes waiting [default: 100]
+    /// that keep processes waiting. A silent server of calls has as long, and 2000 at least [default: 100]
     #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE")]
     pub(crate) patience: Option<u64>,
 
-    /// How long to look for a group before founding it, in milliseconds [default: 300]
+    /// How long to look for a group before founding it, or for who serves a port, in milliseconds [default: 300, and 2000
+    /// for a port]
     #[arg(long, value_name = "MS", env = "UNISONO_LOCATE")]
     pub(crate) locate: Option<u64>,
 

@@ -35,8 +35,9 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     let usual = &mut options.settings;
     usual.patience = settings.patience.unwrap_or(usual.patience);
     usual.locate = settings.locate.unwrap_or(usual.locate);
+    usual.check().map_err(Problem::usage)?;
     let calls = &mut options.calls;
-    calls.silence += settings.patience.unwrap_or_default();
+    calls.silence = calls.silence.max(settings.patience.unwrap_or_default());
     calls.locate = settings.locate.unwrap_or(calls.locate);
     options.settings.transport = match settings.transport {
         Transport::Auto => unisono::Transport::Auto,

@@ -94,6 +94,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--bind", "nonsense"],
         &["listen", "x", "--patience", "soon"],
         &["listen", "x", "--locate", "0"],
+        &["rpc", "call", "x", "y", "--patience", "0"],
+        &["rpc", "call", "x", "y", "--patience", "18446744073709551615"],
         &["status", "x", "--insecure", "--bind", "192.0.2.7"],
         &["listen", "x\u{1b}[31m"],
         &["status", "two\nlines"],
