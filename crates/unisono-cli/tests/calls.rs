@@ -128,4 +128,6 @@ fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
     assert!(met.starts_with("received by ") && met.contains(", answered by "), "{met}");
     let names: Vec<&str> = met.split([' ', ',']).filter(|word| word.len() == 1).collect();
     assert!(names.len() == 2 && names[0] != names[1], "{met}");
+    members[0].signal(rustix::process::Signal::TERM);
+    assert_eq!(members[0].end(), Some(0));
 }

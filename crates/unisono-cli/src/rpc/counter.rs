@@ -52,12 +52,12 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     connection::warn_of_no_key(&options);
     let current = Current::default();
     let interrupted = current.clone();
-    signals::on_interrupt(move |signal| {
+    signals::on_interrupt(move |_| {
         let member = interrupted.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(member) = member {
             member.close(FAREWELL);
         }
-        std::process::exit(if signal == signal_hook::consts::SIGINT { 0 } else { 128 + signal });
+        std::process::exit(0);
     })?;
     loop {
         let member = Arc::new(open(command, &config, &options)?);
