@@ -5,6 +5,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 use unisono::Migration;
 
 /// Totally ordered group communication.
@@ -154,4 +155,13 @@ impl OrderChoice {
             OrderChoice::Migrating => Migration::ByLoad,
         }
     }
+}
+
+/// A time, as people type it.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    seconds
+        .filter(|seconds| range.contains(seconds))
+        .ok_or_else(|| "a number of seconds, from 0.001 to 86400".into())
 }

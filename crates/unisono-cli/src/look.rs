@@ -1,6 +1,6 @@
 //! Looking at a group from outside: `members`, `status`, `why`, `stats`, `links`. Any member answers; nobody joins.
 
-use crate::arguments::Common;
+use crate::arguments::{Common, seconds};
 use crate::connection;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
@@ -34,11 +34,6 @@ pub(crate) struct Look {
 
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|seconds| !seconds.is_zero()).ok_or_else(|| "a number of seconds above 0".to_string())
 }
 
 /// List the members of a group: who is where, and how far

@@ -1,7 +1,7 @@
 //! `unisono rpc call`: one call, its answer on standard output.
 
-use super::{called, seconds};
-use crate::arguments::Common;
+use super::{MESSAGE_BYTES_MAX, called};
+use crate::arguments::{Common, seconds};
 use crate::connection;
 use crate::output::{Output, hex, rounded};
 use crate::problem::Problem;
@@ -12,9 +12,6 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::{CallFailure, Client, Port};
-
-/// Longer requests are refused before all of them is read.
-const REQUEST_BYTES_MAX: u64 = 16 << 20;
 
 /// Call a service: the answer goes to standard output
 ///
@@ -69,11 +66,12 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
     }
 }
 
+/// What is too long is refused before all of it is read.
 fn read_request() -> Result<Bytes, Problem> {
     let mut request = Vec::new();
-    io::stdin().lock().take(REQUEST_BYTES_MAX + 1).read_to_end(&mut request)?;
-    if request.len() as u64 > REQUEST_BYTES_MAX {
-        return Err(Problem::failed(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
+    io::stdin().lock().take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut request)?;
+    if request.len() as u64 > MESSAGE_BYTES_MAX {
+        return Err(Problem::failed(format!("a request has at most {MESSAGE_BYTES_MAX} bytes")));
     }
     Ok(request.into())
 }

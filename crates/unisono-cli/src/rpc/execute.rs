@@ -1,13 +1,12 @@
 //! A shell command that answers a request: the request on its standard input, the reply from its standard output.
 
+use super::MESSAGE_BYTES_MAX;
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 use unisono::Bytes;
 use unisono::rpc::Answer;
 
-/// A longer reply is none.
-const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// So much of what a command says on standard error becomes the reason of a refusal.
 const REASON_BYTES_MAX: u64 = 4096;
 
@@ -33,17 +32,17 @@ fn run(command: &str, request: &[u8]) -> io::Result<Answer> {
         let reason = scope.spawn(move || stderr.map(read_some));
         let reply = stdout.map(|stdout| {
             let mut reply = Vec::new();
-            let read = stdout.take(REPLY_BYTES_MAX + 1).read_to_end(&mut reply);
+            let read = stdout.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut reply);
             read.map(|_| reply)
         });
         (reply, reason.join().ok().flatten())
     });
     let reply = reply.transpose()?.unwrap_or_default();
     // Whoever says too much is not read on, and has ended for that, or never will.
-    if reply.len() as u64 > REPLY_BYTES_MAX {
+    if reply.len() as u64 > MESSAGE_BYTES_MAX {
         process.kill()?;
         process.wait()?;
-        return Ok(refuse(format!("the command says more than {REPLY_BYTES_MAX} bytes")));
+        return Ok(refuse(format!("the command says more than {MESSAGE_BYTES_MAX} bytes")));
     }
     let status = process.wait()?;
     if status.success() {

@@ -12,8 +12,10 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use std::str::FromStr;
-use std::time::Duration;
 use unisono::rpc::{OpenGroupError, Port, PrivatePort, ServiceError};
+
+/// The longest request or reply there is.
+const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// Serve a port, or call one
 #[derive(Args, Debug)]
@@ -84,15 +86,6 @@ fn name(text: &str) -> Result<&str, String> {
         true => Err("a port is 32 hexadecimal digits, or a name without control characters".into()),
         false => Ok(text),
     }
-}
-
-/// A time in seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
-    seconds
-        .filter(|seconds| range.contains(seconds))
-        .ok_or_else(|| "a number of seconds, from 0.001 to 86400".into())
 }
 
 impl From<ServiceError> for Problem {
