@@ -288,7 +288,7 @@ mod tests {
             };
             let mut receiver = Receiver::new();
             let take = |receiver: &mut Receiver, taken: &mut Vec<(SocketAddr, usize)>| {
-                assert!(socket.wait(Some(Duration::from_secs(1))));
+                assert!(socket.wait(Some(PATIENCE)));
                 receiver.receive(&socket, |from, datagram| taken.push((from, datagram.len()))).unwrap()
             };
             let mut taken = Vec::new();
