@@ -106,7 +106,8 @@ impl Memory {
         }
         let known = self.clients.entry(client).or_default();
         self.due.remove(&(known.forget_at_ms, client));
-        known.forget_at_ms = known.forget_at_ms.max(self.now_ms.saturating_add(left_ms + MARGIN_MS));
+        known.forget_at_ms =
+            known.forget_at_ms.max(self.now_ms.saturating_add(left_ms).saturating_add(MARGIN_MS));
         self.due.insert((known.forget_at_ms, client));
         if finished_below > known.finished_below {
             known.finished_below = finished_below;
@@ -242,6 +243,9 @@ mod tests {
         assert_eq!(call(&mut memory, CLIENT, 1, 1), Known::Answered(reply("done")));
         memory.tick(MEMBER, 1_000_000 + 2 * (5000 + MARGIN_MS));
         assert!(memory.clients.is_empty() && memory.due.is_empty() && memory.answer_bytes == 0);
+        // Whatever others say.
+        memory.look_up(CLIENT, 1, 1, u64::MAX);
+        memory.tick(MEMBER, u64::MAX);
     }
 
     #[test]

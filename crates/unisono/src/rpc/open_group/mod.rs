@@ -49,7 +49,8 @@ pub trait Service: Send + 'static {
     /// Does what was asked, at this place in the order.
     fn apply(&mut self, asked: &Asked<'_>) -> Outcome;
 
-    /// Everything, for a member that has nothing yet. At most 15 MiB.
+    /// Everything, for a member that has nothing yet. It travels in one message with the answers that clients may still ask
+    /// for: where both are more than 16 MiB together nobody can come in.
     fn snapshot(&self) -> Bytes;
 
     /// Becomes what another member's copy was.
@@ -106,7 +107,7 @@ pub struct Asked<'a> {
 /// }
 ///
 /// # let name = &format!("open-docs-{}", std::process::id());
-/// // The same in three processes, and any two of them may be killed one after the other.
+/// // The same in three processes, and any one of them may be killed.
 /// let port = PrivatePort::from_name(name);
 /// let member = OpenGroup::open(name, &port, Counter(0), GroupConfig::default(), &Options::default())?;
 ///
