@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, fresh_name, options};
+use common::{PATIENCE, block_on, fresh_name, options};
 use futures_core::Stream;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,32 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, SendError};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => {
-                let begin = Instant::now();
-                thread::park_timeout(PATIENCE);
-                assert!(begin.elapsed() < PATIENCE, "nobody wakes this task");
-            }
-        }
-    }
-}
 
 /// Says when it is called.
 struct Call(Sender<()>);

@@ -1,10 +1,11 @@
 //! Calls over real sockets, within one process.
 
-use std::future::Future;
+mod common;
+
+use common::{PATIENCE, block_on, fresh_name};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{
@@ -12,9 +13,6 @@ use unisono::rpc::{
     Server, Service, Withdrawn,
 };
 use unisono::{Bytes, GroupConfig, Member, Name, Options};
-
-/// Longer than anything in a test takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service that no other test has.
 fn port() -> PrivatePort {
@@ -217,16 +215,20 @@ fn a_request_is_passed_on_to_another_server_and_the_call_stays_the_same() {
 
 #[test]
 fn a_dropped_call_is_cancelled_and_not_begun() {
+    const DROPPED: u32 = 20;
     let port = port();
     let server = serve(&port);
     let client = client();
     let kept = client.start(port.public(), "kept", PATIENCE).unwrap();
     let first = server.get_request().unwrap();
-    drop(client.start(port.public(), "dropped", PATIENCE).unwrap());
+    for _ in 0..DROPPED {
+        drop(client.start(port.public(), "dropped", PATIENCE).unwrap());
+    }
     let last = client.start(port.public(), "last", PATIENCE).unwrap();
     first.reply("first").unwrap();
     kept.wait().unwrap();
-    // What was cancelled on the way may have come before that was known; its answer goes nowhere.
+    // One that was cancelled on the way may have come before that was known, hardly each of them; its answer goes nowhere.
+    let mut begun = 0;
     loop {
         let request = server.get_request().unwrap();
         if request.payload() == "last" {
@@ -234,7 +236,9 @@ fn a_dropped_call_is_cancelled_and_not_begun() {
             break;
         }
         assert_eq!(request.payload(), "dropped");
+        begun += 1;
     }
+    assert!(begun < DROPPED);
     assert_eq!(last.wait().unwrap(), "done");
 }
 
@@ -276,8 +280,35 @@ fn clients_of_another_key_find_nobody() {
 }
 
 #[test]
+fn clients_and_services_of_one_address_share_a_socket_if_their_key_is_the_same() {
+    let keyed = |byte| Options { key: Some(unisono::Key::from_bytes([byte; 32])), ..patient() };
+    let of = |options: &Options| Client::new(options).unwrap();
+    let (first, same, other) = (of(&keyed(1)), of(&keyed(1)), of(&keyed(2)));
+    assert_eq!(first.address(), same.address());
+    assert_ne!(first.address(), other.address());
+}
+
+#[test]
+fn a_service_whose_last_handle_is_dropped_takes_no_more_requests_and_answers_those_it_took() {
+    let port = port();
+    let server = serve(&port);
+    let client = client();
+    let taken = client.start(port.public(), "taken", PATIENCE).unwrap();
+    let (request, another) = (server.get_request().unwrap(), server.clone());
+    drop(server);
+    let last = client.start(port.public(), "last", PATIENCE).unwrap();
+    another.get_request().unwrap().reply("done").unwrap();
+    assert_eq!(last.wait().unwrap(), "done");
+    drop(another);
+    let failure = hasty_client().call(port.public(), "too late").unwrap_err();
+    assert_eq!(failure, CallFailure::NotFound);
+    request.reply("done all the same").unwrap();
+    assert_eq!(taken.wait().unwrap(), "done all the same");
+}
+
+#[test]
 fn names_and_ports_lead_to_the_same_service() {
-    let name = format!("named-{}", std::process::id());
+    let name = fresh_name("named");
     let server = serve(&PrivatePort::from_name(&name));
     let serving = upper(&server);
     let digits = Port::from_name(&name).to_string();
@@ -380,24 +411,6 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     sums.sort_unstable();
     assert_eq!(sums, (31..=80).collect::<Vec<u64>>());
     assert_eq!(second.look(|sum| sum.0), 80);
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 #[test]

@@ -7,7 +7,11 @@
 #![allow(dead_code)]
 
 use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono::{Event, Group, GroupConfig, Options, Settings};
 
@@ -79,6 +83,30 @@ pub(crate) fn persistently<T: Debug>(mut attempt: impl FnMut() -> T, too_early: 
         let result = attempt();
         if !too_early(&result) || begin.elapsed() >= PATIENCE {
             return result;
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread: the smallest executor there is.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => {
+                let begin = Instant::now();
+                thread::park_timeout(PATIENCE);
+                assert!(begin.elapsed() < PATIENCE, "nobody wakes this task");
+            }
         }
     }
 }
