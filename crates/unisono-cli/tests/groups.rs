@@ -582,6 +582,31 @@ fn throughput_is_measured_beside_its_floor() {
 }
 
 #[test]
+fn calls_are_measured_beside_their_floor() {
+    let _alone = alone();
+    let run = ["rpc", "--calls", "100", "--seconds", "1", "--in-flight", "4", "--servers", "2"];
+    let fields = [
+        "p50_us",
+        "max_us",
+        "alone_p50_us",
+        "udp_rpc_p50_us",
+        "group_p50_us",
+        "ratio_rpc",
+        "ratio_group",
+        "calls_per_s",
+        "cpu_us_per_call",
+        "udp_rpc_cpu_us",
+        "datagrams_per_call",
+    ];
+    let summary = &measured(&run, &fields)[0];
+    let named = (&summary["bench"], &summary["calls"], &summary["servers"]);
+    assert_eq!(named, (&"rpc".into(), &100.into(), &2.into()));
+    let shares = summary["server_shares"].as_array().unwrap();
+    let sum: f64 = shares.iter().map(|share| share.as_f64().unwrap()).sum();
+    assert!(shares.len() == 2 && (0.99..1.01).contains(&sum), "{summary}");
+}
+
+#[test]
 fn groups_in_parallel_are_counted_together_and_each_for_itself() {
     let _alone = alone();
     let run = ["parallel", "--groups", "3", "--members", "2", "--seconds", "1"];
