@@ -21,7 +21,7 @@ pub use types::*;
 pub use watch::*;
 
 use crate::error::ConfigError;
-use crate::identity::{EpochTag, GroupTag, Instance, Port, Uid};
+use crate::identity::{EpochTag, Instance, Port, Uid};
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::{Decoder, Frame, Header, KeyContext, Protection, ProtectionKind, open};
@@ -81,11 +81,6 @@ impl Endpoint {
         };
         let server = Server::new(&mut common);
         Ok(Endpoint { common, client: Client::default(), server, protection, packet_number: 0 })
-    }
-
-    /// The tag of the datagrams that concern it.
-    pub fn tag(&self) -> GroupTag {
-        CALLS_TAG
     }
 
     /// Which life it is.

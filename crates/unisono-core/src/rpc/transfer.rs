@@ -111,7 +111,7 @@ impl Outgoing {
     }
 
     /// There is a part to send now.
-    pub(super) fn is_ready(&self) -> bool {
+    fn is_ready(&self) -> bool {
         let in_flight = self.under_way.len() - self.settled;
         let has_new = self.base + self.under_way.len() < self.parts() && self.under_way.len() < WINDOW_MAX;
         in_flight < self.window && (self.lost > 0 || has_new)

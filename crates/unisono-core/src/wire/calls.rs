@@ -437,10 +437,3 @@ fn read_rejection(from: &mut Reader) -> Result<Rejection> {
         other => Err(from.out_of_range("reason", other)),
     }
 }
-
-impl Rejection {
-    /// The server's word that the attempt was never executed, and never will be.
-    pub fn is_final(self) -> bool {
-        matches!(self, Rejection::NotServed | Rejection::Busy | Rejection::Expired | Rejection::Cancelled)
-    }
-}

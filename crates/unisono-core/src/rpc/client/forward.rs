@@ -88,18 +88,11 @@ impl Client {
         self.target_timeout(now, common, port, to);
     }
 
-    /// Asks again if it is time. Returns when it will be.
-    pub(super) fn target_timeout(
-        &mut self,
-        now: Time,
-        common: &mut Common,
-        port: Port,
-        to: SocketAddr,
-    ) -> Option<Time> {
-        let target = self.targets.get_mut(&(port, to))?;
+    /// Asks again if it is time.
+    pub(super) fn target_timeout(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
+        let Some(target) = self.targets.get_mut(&(port, to)) else { return };
         if target.until <= now {
-            self.give_up_target(now, common, port, to);
-            return None;
+            return self.give_up_target(now, common, port, to);
         }
         if target.ask_at <= now {
             target.ask_at = now + target.ask_again_after;
@@ -110,7 +103,6 @@ impl Client {
         }
         let at = target.ask_at.min(target.until);
         self.wake_by(at);
-        Some(at)
     }
 
     /// The port is served there, by this life: the calls that were passed on go to it.

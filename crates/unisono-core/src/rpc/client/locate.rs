@@ -89,15 +89,15 @@ impl Client {
         }
     }
 
-    /// Asks again if it is time. Returns when it will be.
-    pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Time> {
-        let known = self.ports.get_mut(&port)?;
+    /// Asks again if it is time.
+    pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get_mut(&port) else { return };
         let question = &mut known.question;
-        if question.again_at? <= now {
+        if question.again_at.is_some_and(|at| at <= now) {
             let is_answered = !known.servers.is_empty() || known.waiting.is_empty();
             if is_answered && question.asked_at.is_some() {
                 question.again_at = None;
-                return None;
+                return;
             }
             question.asked_at = Some(now);
             question.again_at = Some(now + question.again_after);
@@ -106,9 +106,9 @@ impl Client {
             common.counters.locates += 1;
             common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
         }
-        let at = question.again_at?;
-        self.wake_by(at);
-        Some(at)
+        if let Some(at) = question.again_at {
+            self.wake_by(at);
+        }
     }
 
     /// A server says that it serves the port.
