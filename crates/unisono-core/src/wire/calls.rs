@@ -50,7 +50,7 @@ pub struct Cookie {
 /// How much a server takes from a client from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// How many calls may be under way in the session.
+    /// How many calls may be under way in the session, at most [`SLOTS_MAX`].
     pub slots: u16,
     /// Requests that wait at the server or are being worked on.
     pub load: u16,
@@ -370,7 +370,11 @@ fn write_grant(out: &mut Body<'_>, grant: Grant) {
 }
 
 fn read_grant(from: &mut Reader) -> Result<Grant> {
-    Ok(Grant { slots: from.u16("slots")?, load: from.u16("load")? })
+    let slots = match from.u16("slots")? {
+        slots if usize::from(slots) <= SLOTS_MAX => slots,
+        other => return Err(from.out_of_range("slots", other)),
+    };
+    Ok(Grant { slots, load: from.u16("load")? })
 }
 
 fn write_payload(out: &mut Body<'_>, payload: &Payload) {

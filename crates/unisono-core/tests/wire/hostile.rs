@@ -178,6 +178,41 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
+fn values_of_calls_out_of_range_are_refused() {
+    let (attempt, grant) =
+        (Attempt { to: Uid(1), slot: 1023, number: 1 }, Grant { slots: 1024, load: 65535 });
+    let cancel = |slot, number| Frame::Cancel { attempt: Attempt { slot, number, ..attempt } };
+    let working = |slots| Frame::Working { attempt, grant: Grant { slots, ..grant } };
+    let announced = |total, part| {
+        let payload = Payload::Parts { total, part };
+        Frame::Reply(Reply { attempt, grant, refused: false, payload })
+    };
+    let request = |call, finished_below, hops| {
+        let (port, left_ms, cookie, payload) = (Port(1), 1, None, Payload::Omitted);
+        Frame::Request(Request { attempt, call, finished_below, port, hops, left_ms, cookie, payload })
+    };
+    let done = |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), attempts: attempts.to_vec() };
+    for (frame, field, value) in [
+        (cancel(1024, 1), "slot", 1024),
+        (cancel(0, 0), "number", 0),
+        (working(1025), "slots", 1025),
+        (announced(0, 256), "total", 0),
+        (announced((16 << 20) + 1, 256), "total", (16 << 20) + 1),
+        (announced(1, 255), "part bytes", 255),
+        (request(0, 1, 0), "call", 0),
+        (request(1, 0, 0), "finished below", 0),
+        (request(1, 1, 9), "hops", 9),
+        (done(&[]), "attempt count", 0),
+        (done(&[(1024, 1)]), "slot", 1024),
+    ] {
+        assert_eq!(fault(written(&frame)), Fault::Range { field, value }, "{frame}");
+    }
+    for frame in [cancel(1023, 1), working(1024), announced(16 << 20, 256), request(1, 1, 8)] {
+        assert!(Decoder::new(written(&frame).into()).all(|frame| frame.is_ok()), "{frame}");
+    }
+}
+
+#[test]
 fn questions_that_are_too_short_are_neither_written_nor_read() {
     let form = |room| Frame::Form { formation: 1, ballot: Ballot::default(), heard: 1, room };
     let least = PADDED_BYTES_MIN as u32;

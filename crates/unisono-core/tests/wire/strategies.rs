@@ -465,7 +465,7 @@ fn cookie() -> impl Strategy<Value = Cookie> {
 }
 
 fn grant() -> impl Strategy<Value = Grant> {
-    any::<[u16; 2]>().prop_map(|[slots, load]| Grant { slots, load })
+    (0..=SLOTS_MAX as u16, any::<u16>()).prop_map(|(slots, load)| Grant { slots, load })
 }
 
 fn payload() -> impl Strategy<Value = Payload> {
