@@ -128,21 +128,8 @@ fn a_client_cannot_take_more_slots_than_there_are() {
     // Many clients with good cookies, each in the highest slot.
     for client in 0..300_u64 {
         let uid = 10_000 + client;
-        let question = Frame::LocatePort { nonce: client, port };
-        let cookie = ask(&mut world, uid, 1, &question).find_map(|frame| match frame {
-            Frame::PortHere(here) => Some(here.cookie),
-            _ => None,
-        });
-        let request = Frame::Request(unisono_core::wire::Request {
-            attempt: Attempt { to: LIVES[0], slot: SLOTS_MAX as u16 - 1, number: 1 },
-            call: 1,
-            finished_below: 1,
-            port,
-            hops: 0,
-            left_ms: 1000,
-            cookie,
-            payload: Payload::Whole("x".into()),
-        });
+        let cookie = cookie_for(&mut world, uid, port);
+        let request = small_request(port, (SLOTS_MAX as u16 - 1, 1), cookie);
         ask(&mut world, uid, 2, &request).count();
     }
     let account = world.host(1).endpoint.account();
@@ -155,30 +142,13 @@ fn a_client_cannot_take_more_slots_than_there_are() {
 fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
-    let request = |slot, number, cookie| {
-        Frame::Request(unisono_core::wire::Request {
-            attempt: Attempt { to: LIVES[0], slot, number },
-            call: number,
-            finished_below: 1,
-            port,
-            hops: 0,
-            left_ms: 1000,
-            cookie,
-            payload: Payload::Whole("x".into()),
-        })
-    };
-    let cookie_for = |world: &mut World, uid| {
-        ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
-            Frame::PortHere(here) => Some(here.cookie),
-            _ => None,
-        })
-    };
+    let request = |slot, number, cookie| small_request(port, (slot, number), cookie);
     for uid in 10_000..10_256 {
-        let cookie = cookie_for(&mut world, uid);
+        let cookie = cookie_for(&mut world, uid, port);
         ask(&mut world, uid, 2, &request(SLOTS_MAX as u16 - 1, 1, cookie)).count();
     }
     assert_eq!(world.host(1).endpoint.account().slots, 1 << 18);
-    let cookie = cookie_for(&mut world, 9);
+    let cookie = cookie_for(&mut world, 9, port);
     let busy = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. });
     assert!(ask(&mut world, 9, 2, &request(3, 5, cookie)).any(|frame| busy(&frame)));
     // The others are forgotten, this client is not.
@@ -197,33 +167,67 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
 }
 
 #[test]
+fn what_was_rejected_for_want_of_a_session_is_never_executed() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    for uid in 10_000..10_000 + (1 << 16) {
+        let cookie = cookie_for(&mut world, uid, port);
+        ask(&mut world, uid, 2, &small_request(port, (0, 1), cookie)).count();
+    }
+    assert_eq!(world.host(1).endpoint.account().sessions, 1 << 16);
+    let cookie = cookie_for(&mut world, 9, port);
+    let busy = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. });
+    assert!(ask(&mut world, 9, 2, &small_request(port, (1, 31), cookie)).any(|frame| busy(&frame)));
+    world.run(Duration::from_secs(80));
+    assert_eq!(world.host(1).endpoint.account().sessions, 0);
+    let executed = world.host(1).requests.len();
+    // What it sent before the other, and again since, opens a session; then the other comes a second time.
+    let fresh = cookie_for(&mut world, 9, port);
+    ask(&mut world, 9, 3, &small_request(port, (0, 30), fresh)).count();
+    ask(&mut world, 9, 4, &small_request(port, (1, 31), cookie)).count();
+    assert_eq!(world.host(1).requests.len(), executed + 1);
+    ask(&mut world, 9, 5, &small_request(port, (1, 32), fresh)).count();
+    ask(&mut world, 9, 6, &small_request(port, (2, 33), None)).count();
+    assert_eq!(world.host(1).requests.len(), executed + 3, "what is new is");
+}
+
+#[test]
 fn requests_that_supersede_each_other_do_not_fill_the_queue() {
     let mut world = World::new();
     let now = world.now;
     let options = ServeOptions { queue_max: 4, ..ServeOptions::default() };
     let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
-    let cookie = ask(&mut world, 9, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
-        Frame::PortHere(here) => Some(here.cookie),
-        _ => None,
-    });
+    let cookie = cookie_for(&mut world, 9, port);
     for number in 1..1000 {
-        let slot = (number % 3) as u16;
-        let request = Frame::Request(unisono_core::wire::Request {
-            attempt: Attempt { to: LIVES[0], slot, number },
-            call: number,
-            finished_below: number,
-            port,
-            hops: 0,
-            left_ms: 1000,
-            cookie,
-            payload: Payload::Whole("x".into()),
-        });
+        let request = small_request(port, ((number % 3) as u16, number), cookie);
         let datagram = sealed_frame(9, number + 1, &request);
         world.host(1).endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
         assert!(world.host(1).endpoint.requests_waiting(port) <= 8);
     }
     let taken: Vec<_> = std::iter::from_fn(|| world.take(1)).map(|request| request.call).collect();
     assert_eq!(taken, [997, 998, 999], "the last of each slot");
+}
+
+/// What a server that is asked for the port gives this client at host 5 to show.
+fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
+    ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
+        Frame::PortHere(here) => Some(here.cookie),
+        _ => None,
+    })
+}
+
+/// A request to host 1 in this slot, with this number.
+fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>) -> Frame {
+    Frame::Request(unisono_core::wire::Request {
+        attempt: Attempt { to: LIVES[0], slot, number },
+        call: number,
+        finished_below: 1,
+        port,
+        hops: 0,
+        left_ms: 1000,
+        cookie,
+        payload: Payload::Whole("x".into()),
+    })
 }
 
 /// What host 1 answers a client at host 5 at once.
@@ -250,20 +254,8 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let client = world.start(2).endpoint.uid();
     let call = world.call(2, port, b"mine", Duration::from_secs(1));
     world.wait(2, call).1.unwrap();
-    let attempt = Attempt { to: LIVES[0], slot: 0, number: 9 };
-    let payload = Payload::Whole("not mine".into());
-    let cookie = None;
-    let request = unisono_core::wire::Request {
-        attempt,
-        call: 1,
-        finished_below: 1,
-        port,
-        hops: 0,
-        left_ms: 1000,
-        cookie,
-        payload,
-    };
-    let answers: Vec<_> = ask(&mut world, client.0, 50, &Frame::Request(request)).collect();
+    let request = small_request(port, (0, 9), None);
+    let answers: Vec<_> = ask(&mut world, client.0, 50, &request).collect();
     let shows = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. });
     assert!(answers.len() == 1 && shows(&answers[0]), "{answers:?}");
     assert_eq!(world.host(1).requests.len(), 1, "and nothing is executed");

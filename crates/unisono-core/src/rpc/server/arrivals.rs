@@ -100,16 +100,16 @@ impl Server {
     /// The request belongs to a session, or opens one; otherwise its sender is told what to show.
     fn has_session(&mut self, now: Time, common: &mut Common, from: Sender, request: &Request) -> bool {
         let attempt = request.attempt;
+        let is_good = |cookie| self.cookies.is_good(now, from.uid, from.address, cookie);
+        let shows_good = request.cookie.map(is_good);
         let known = self.sessions.get_mut(&from.uid);
         if let Some(session) = &known
             && session.address == from.address
-            && session.may_show_nothing(attempt)
+            && session.takes(attempt, shows_good)
         {
             return true;
         }
-        let shows_good =
-            request.cookie.is_some_and(|cookie| self.cookies.is_good(now, from.uid, from.address, cookie));
-        if !shows_good && !common.broken(Planted::CookieUnchecked) {
+        if shows_good != Some(true) && !common.broken(Planted::CookieUnchecked) {
             common.probe(Probe::CookieAsked);
             if request
                 .cookie

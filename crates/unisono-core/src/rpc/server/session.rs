@@ -94,10 +94,11 @@ impl Session {
         }
     }
 
-    /// The attempt is known here, or cannot belong to a session that was forgotten.
-    pub(super) fn may_show_nothing(&self, attempt: Attempt) -> bool {
+    /// The attempt is known here; or it cannot belong to a session that was forgotten, nor have been rejected when there
+    /// was no room for one: what was has shown a cookie that is not good any more.
+    pub(super) fn takes(&self, attempt: Attempt, shows_good: Option<bool>) -> bool {
         let last = self.slots.get(usize::from(attempt.slot)).map_or(0, |slot| slot.number);
-        attempt.number >= self.floor || attempt.number <= last
+        attempt.number <= last || attempt.number >= self.floor && shows_good != Some(false)
     }
 
     /// This attempt, if it is the last of its slot.
