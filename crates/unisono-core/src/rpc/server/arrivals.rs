@@ -125,9 +125,6 @@ impl Server {
             Some(session) => session.address = from.address,
             None => {
                 if self.sessions.len() >= SESSIONS_MAX {
-                    self.evict_idle(now, common);
-                }
-                if self.sessions.len() >= SESSIONS_MAX {
                     self.reject(common, from, attempt, Rejection::Busy);
                     return false;
                 }

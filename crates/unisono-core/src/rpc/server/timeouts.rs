@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// Forgets sessions that nobody used for long. Cookies from before open no session any more.
-    pub(super) fn evict_idle(&mut self, now: Time, common: &mut Common) {
+    fn evict_idle(&mut self, now: Time, common: &mut Common) {
         let is_idle =
             |session: &Session| session.in_progress == 0 && now.since(session.heard_at) > SESSION_IDLE;
         let idle: Vec<Uid> =
