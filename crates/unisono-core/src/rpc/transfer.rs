@@ -210,7 +210,7 @@ impl Outgoing {
         let mut halves = false;
         for sent in &mut self.under_way {
             if let Sent::UnderWay(serial) = *sent
-                && serial + REORDER_PARTS < latest
+                && serial + REORDER_PARTS <= latest
             {
                 *sent = Sent::Lost;
                 lost += 1;
@@ -340,5 +340,33 @@ impl Incoming {
     /// The message, when it is whole.
     pub(super) fn into_bytes(self) -> Bytes {
         self.bytes.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Uid;
+
+    #[test]
+    fn a_part_is_lost_when_one_that_left_so_many_sendings_later_has_arrived() {
+        let now = Time::from_nanos(1);
+        let attempt = Attempt { to: Uid(1), slot: 0, number: 1 };
+        let mut outgoing = Outgoing::new(now, vec![0; 100 * 256].into(), 256);
+        while outgoing.next(now, attempt, false).is_some() {}
+        let has_all_but_the_first_through = |part: u32| {
+            let beyond = [(1 << part) - 1, 0, 0, 0];
+            Got { attempt, reply: false, through: 0, beyond }
+        };
+        outgoing.note_got(now, &has_all_but_the_first_through(7));
+        assert_eq!(
+            outgoing.next(now, attempt, false).map(|(part, again)| (part.index, again)),
+            Some((16, false))
+        );
+        outgoing.note_got(now, &has_all_but_the_first_through(8));
+        assert_eq!(
+            outgoing.next(now, attempt, false).map(|(part, again)| (part.index, again)),
+            Some((0, true))
+        );
     }
 }
