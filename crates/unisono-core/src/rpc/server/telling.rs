@@ -59,7 +59,6 @@ impl Server {
                     slot.is_to_tell = false;
                     if sends_parts {
                         self.sending.push_back((client, number, attempt.number));
-                        self.wake = now;
                     }
                 }
                 session.to_tell.pop_front();
