@@ -68,3 +68,56 @@ fn a_slow_server_gets_less() {
     let total = shares[0] + shares[1];
     assert!(shares[0] > total / 2 && total > 2200, "{shares:?}");
 }
+
+#[test]
+fn a_call_goes_to_the_one_server_that_takes_it() {
+    let mut world = World::new();
+    for server in [1, 2] {
+        let (now, options) = (world.now, ServeOptions { queue_max: 1, ..ServeOptions::default() });
+        world.start(server).endpoint.serve(now, PRIVATE, options).unwrap();
+    }
+    let port = world.start_echo(3, PRIVATE);
+    world.start(4);
+    let mut busy = 0;
+    for _ in 0..100 {
+        world.call(4, port, b"x", 60 * SECONDS);
+        world.run(MS);
+        busy += [1, 2].into_iter().filter(|server| world.take(*server).is_some()).count();
+    }
+    assert_eq!(busy, 2, "both have what they take");
+    for _ in 0..20 {
+        let call = world.call(4, port, b"x", SECONDS);
+        assert_eq!(world.wait(4, call), (WAY * 2, Ok("x".into())));
+    }
+}
+
+#[test]
+fn servers_that_come_later_get_their_share() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(3);
+    let call = world.call(3, port, b"x", SECONDS);
+    world.wait(3, call).1.unwrap();
+    world.start_echo(2, PRIVATE);
+    for _ in 0..60 {
+        let call = world.call(3, port, b"x", SECONDS);
+        world.wait(3, call).1.unwrap();
+        world.run(MS * 100);
+    }
+    assert!(!world.host(2).requests.is_empty());
+    assert_eq!(world.host(3).endpoint.counters().locates, 2, "one question in five seconds");
+}
+
+#[test]
+fn so_many_servers_of_a_port_are_remembered() {
+    let mut world = World::new();
+    (1..=40).for_each(|server| _ = world.start_echo(server, PRIVATE));
+    let port = PlainProof.public(&PRIVATE);
+    world.start(100);
+    for _ in 0..500 {
+        let call = world.call(100, port, b"x", SECONDS);
+        world.wait(100, call).1.unwrap();
+    }
+    let used = (1..=40).filter(|server| !world.hosts[server].requests.is_empty()).count();
+    assert_eq!(used, 32);
+}

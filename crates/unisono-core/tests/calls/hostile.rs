@@ -208,6 +208,47 @@ fn requests_that_supersede_each_other_do_not_fill_the_queue() {
     assert_eq!(taken, [997, 998, 999], "the last of each slot");
 }
 
+#[test]
+fn a_flood_of_questions_is_answered_up_to_a_bound() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let now = world.now;
+    let endpoint = &mut world.host(1).endpoint;
+    for nonce in 0..5000 {
+        let datagram = sealed_frame(9, nonce + 1, &Frame::LocatePort { nonce, port });
+        endpoint.handle_multicast(now, address(5), BytesMut::from(&datagram[..]));
+    }
+    let (mut out, mut answers) = (Vec::new(), 0);
+    while endpoint.poll_transmit(now, &mut out).is_some() {
+        answers += frames_of(&out).count();
+    }
+    assert_eq!(answers, 4096);
+}
+
+#[test]
+fn who_serves_a_port_no_longer_says_so_and_who_never_did_only_if_asked_alone() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let now = world.now;
+    let endpoint = &mut world.host(1).endpoint;
+    endpoint.withdraw(now, port);
+    for (port, multicast, answers) in
+        [(port, true, 1), (port, false, 1), (Port(5), true, 0), (Port(5), false, 1)]
+    {
+        let datagram = sealed_frame(9, 1, &Frame::LocatePort { nonce: 1, port });
+        let datagram = BytesMut::from(&datagram[..]);
+        match multicast {
+            true => endpoint.handle_multicast(now, address(5), datagram),
+            false => endpoint.handle_datagram(now, address(5), datagram),
+        }
+        let (mut out, mut said) = (Vec::new(), Vec::new());
+        while endpoint.poll_transmit(now, &mut out).is_some() {
+            said.extend(frames_of(&out));
+        }
+        assert_eq!(said, vec![Frame::PortNotHere { nonce: 1, port }; answers]);
+    }
+}
+
 /// What a server that is asked for the port gives this client at host 5 to show.
 fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
     ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {

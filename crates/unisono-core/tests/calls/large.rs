@@ -4,7 +4,7 @@ use crate::world::*;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::{Attempt, Frame, Grant, Payload, Reply};
+use unisono_core::wire::{Attempt, Frame, Got, Grant, Payload, Reply};
 
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
@@ -220,4 +220,48 @@ fn replies_that_are_incomplete_are_bounded() {
     }
     assert_eq!(world.host(2).endpoint.account().receiving_bytes, 64 * MIB);
     assert_eq!(world.host(2).endpoint.account().calls, 5);
+}
+
+#[test]
+fn a_server_takes_no_larger_requests_than_it_wants() {
+    let mut world = World::new();
+    world.settings.message_bytes_max = 10_000;
+    let port = world.start_echo(1, PRIVATE);
+    world.settings = CallSettings::default();
+    world.start(2);
+    for (bytes, outcome) in [(10_000, Ok(pattern(10_000).into())), (10_001, Err(CallFailure::Busy))] {
+        let call = world.call(2, port, &pattern(bytes), SECONDS);
+        assert_eq!(world.wait(2, call).1, outcome);
+    }
+}
+
+#[test]
+fn a_receiver_cannot_have_more_parts_than_there_are() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    let request = pattern(MIB);
+    let call = world.call(2, port, &request, SECONDS);
+    world.run(WAY * 4);
+    let (server, to) = (world.host(1).endpoint.uid(), world.host(2).endpoint.uid());
+    let attempt = Attempt { to, slot: 0, number: 1 };
+    let got = Got { attempt, reply: false, through: u32::MAX, beyond: [u64::MAX; 4] };
+    world.put(1, 2, false, sealed_frame(server.0, 1000, &Frame::Got(got)), WAY);
+    assert!(world.wait(2, call).1.unwrap() == request);
+}
+
+#[test]
+fn a_reply_is_not_sent_for_ever_to_who_says_nothing() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.call(2, port, &pattern(MIB), 60 * SECONDS);
+    while world.host(1).requests.is_empty() {
+        assert!(world.step());
+    }
+    world.hosts.remove(&2);
+    world.run(world.settings.silence + SECONDS);
+    let sent = world.datagrams(1);
+    world.run(20 * SECONDS);
+    assert_eq!(world.datagrams(1), sent);
 }

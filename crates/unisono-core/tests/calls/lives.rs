@@ -464,6 +464,26 @@ fn who_has_not_the_private_port_is_not_believed() {
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
 }
 
+#[test]
+fn a_server_that_asks_for_one_cookie_after_another_is_shown_one_at_once() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    world.call(2, port, b"hello", SECONDS);
+    world.run(MS);
+    world.recorded = Some(2);
+    let (server, to) = (world.host(1).endpoint.uid(), world.host(2).endpoint.uid());
+    let attempt = Attempt { to, slot: 0, number: 1 };
+    for issued in 1..10 {
+        let reason = Rejection::ShowCookie(Cookie { issued: u64::MAX - 10 + issued, seal: 0 });
+        let frame = Frame::Reject { attempt, grant: Grant { slots: 1, load: 0 }, reason };
+        world.put(1, 2, false, sealed_frame(server.0, 1000 + issued, &frame), WAY);
+    }
+    world.run(MS);
+    assert_eq!(world.recording.len(), 1);
+}
+
 /// What a server claims, as the page on the wire format has it; with a cookie of zeros.
 fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
     let mut claim = b"unisono: I serve".to_vec();

@@ -4,6 +4,7 @@ use crate::world::*;
 use bytes::Bytes;
 use std::time::Duration;
 use unisono_core::rpc::*;
+use unisono_core::wire::Frame;
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -169,4 +170,54 @@ fn calls_are_bounded_and_what_is_too_large_is_refused() {
     assert_eq!(world.reply(1, request.id, b"small"), Ok(()));
     world.run(2 * SECONDS);
     assert_eq!(world.host(2).outcomes.len(), 1 << 16, "every call ends");
+}
+
+#[test]
+fn what_the_queues_still_take_is_shared_by_the_clients_that_have_requests_there() {
+    let (mut world, port) = server(10);
+    world.recorded = Some(1);
+    for (client, calls) in [(2, 4), (3, 2)] {
+        world.start(client);
+        (0..calls).for_each(|_| _ = world.call(client, port, b"hello", SECONDS));
+    }
+    world.run(MS * 100);
+    let mut granted = std::collections::BTreeMap::new();
+    for frame in world.recording.iter().flat_map(|datagram| frames_of(datagram)) {
+        if let Frame::Working { attempt, grant } = frame {
+            granted.insert(attempt.to, (grant.slots, grant.load));
+        }
+    }
+    // Four places are left, two for each; besides come those that each has.
+    assert_eq!(granted.into_values().collect::<Vec<_>>(), [(6, 6), (4, 6)]);
+}
+
+#[test]
+fn who_is_pushed_back_again_and_again_comes_back_ever_later() {
+    let (mut world, port) = server(1);
+    world.start(2);
+    world.start(3);
+    world.call(2, port, b"takes long", 10 * SECONDS);
+    world.run(MS);
+    assert!(world.take(1).is_some());
+    let call = world.call(3, port, b"hello", SECONDS);
+    assert_eq!(world.wait(3, call).1, Err(CallFailure::Busy));
+    let pushed_back = world.host(3).endpoint.counters().pushed_back;
+    assert!((5..12).contains(&pushed_back), "{pushed_back} times");
+}
+
+#[test]
+fn ports_take_turns() {
+    let mut world = World::new();
+    let now = world.now;
+    let endpoint = &mut world.start(1).endpoint;
+    let ports =
+        [1, 2, 3].map(|port| endpoint.serve(now, PrivatePort(port), ServeOptions::default()).unwrap());
+    world.start(2);
+    for port in ports {
+        (0..3).for_each(|_| _ = world.call(2, port, b"hello", SECONDS));
+    }
+    world.run(MS * 10);
+    let taken: Vec<Port> = std::iter::from_fn(|| world.take(1)).map(|request| request.port).collect();
+    assert_eq!(taken.len(), 9);
+    assert!(taken.windows(3).all(|turn| turn[0] != turn[1] && turn[1] != turn[2] && turn[0] != turn[2]));
 }

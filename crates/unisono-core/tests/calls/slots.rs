@@ -126,6 +126,9 @@ fn a_cancellation_is_about_one_attempt() {
     table.say(&Frame::Cancel { attempt: Attempt { to: SERVER, slot: 0, number: 2 } });
     assert!(is_rejected(&table.request(0, 2), Rejection::Cancelled));
     assert_eq!(table.take(), None);
+    table.ask(1, 3, Payload::Parts { total: 600, part: 300 });
+    table.say(&Frame::Cancel { attempt: Attempt { to: SERVER, slot: 1, number: 3 } });
+    assert_eq!(table.world.host(1).endpoint.account().receiving_bytes, 0, "incomplete ones too");
 }
 
 #[test]
@@ -145,6 +148,38 @@ fn parts_of_different_attempts_do_not_mix() {
     }
     table.say(&part(SERVER, 2, 0, 2));
     assert_eq!(table.world.take(1).unwrap().payload, vec![2; 600]);
+}
+
+#[test]
+fn parts_are_as_long_as_they_have_to_be() {
+    let mut table = Table::new();
+    let part = |index, length| {
+        let attempt = Attempt { to: SERVER, slot: 0, number: 1 };
+        Frame::Part(Part { attempt, reply: false, index, bytes: vec![7; length].into() })
+    };
+    table.ask(0, 1, Payload::Parts { total: 500, part: 300 });
+    for (index, length) in [(0, 299), (0, 301), (1, 199), (1, 201), (1, 300), (2, 300), (u16::MAX, 1)] {
+        assert!(table.say(&part(index, length)).is_empty());
+    }
+    assert_eq!(table.world.host(1).endpoint.counters().malformed, 7);
+    table.say(&part(0, 300));
+    table.say(&part(1, 200));
+    assert_eq!(table.world.take(1).unwrap().payload, vec![7; 500]);
+}
+
+#[test]
+fn a_request_of_which_parts_come_is_waited_for() {
+    let mut table = Table::new();
+    let part = |index| {
+        let attempt = Attempt { to: SERVER, slot: 0, number: 1 };
+        Frame::Part(Part { attempt, reply: false, index, bytes: vec![7; 300].into() })
+    };
+    table.ask(0, 1, Payload::Parts { total: 600, part: 300 });
+    table.world.run(Duration::from_millis(2500));
+    table.say(&part(0));
+    table.world.run(Duration::from_millis(2000));
+    table.say(&part(1));
+    assert_eq!(table.world.take(1).unwrap().payload, vec![7; 600]);
 }
 
 #[test]
@@ -214,7 +249,11 @@ fn a_reply_that_is_not_kept_is_said_to_be_lost() {
         table.world.host(1).endpoint.reply(now, id, vec![0; CALL_BYTES_MAX].into()).unwrap();
         table.world.now = now + Duration::from_secs(1);
     }
-    assert!(table.world.host(1).endpoint.account().kept_bytes <= 64 << 20);
+    assert_eq!(
+        table.world.host(1).endpoint.account().kept_bytes,
+        2 * CALL_BYTES_MAX,
+        "the younger half of the time"
+    );
     let news = table.request(0, 1);
     let is_lost = |frame: &Frame| {
         let Frame::Reject { attempt, reason, .. } = frame else { return false };
