@@ -6,6 +6,7 @@
 
 use crate::identity::MessageNumber;
 use crate::path::{Path, WINDOW_MIN};
+use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::PIECE_HEAD_BYTES;
 use alloc::collections::VecDeque;
@@ -78,7 +79,7 @@ pub(crate) struct Outbox {
     slow_start_below: u64,
     resend_at: Option<Time>,
     resend_after: Duration,
-    round_trip: Option<(Duration, Duration)>,
+    round_trip: RoundTrip,
     /// A message whose round trip is being timed.
     timed: Option<Timed>,
     /// Bytes that got their numbers so far.
@@ -107,7 +108,7 @@ impl Outbox {
             slow_start_below: CONGESTION_WINDOW_MAX,
             resend_at: None,
             resend_after: RESEND_FIRST,
-            round_trip: None,
+            round_trip: RoundTrip::default(),
             timed: None,
             bytes_numbered: 0,
             path: Path::default(),
@@ -253,13 +254,13 @@ impl Outbox {
             self.timed = None;
             self.again_span = AGAIN_SPAN_FIRST;
             let took = now.since(timed.left);
-            self.note_round_trip(took);
+            self.round_trip.note(took);
             let is_full = self.has_unsent();
             self.path.note(took, self.bytes_numbered - timed.bytes_numbered, is_full, lateness);
         }
         // Numbers come again: patience that loss has taught is forgotten.
         self.resend_after =
-            self.round_trip.map_or(RESEND_FIRST, |(mean, deviation)| patience(mean, deviation));
+            self.round_trip.most().map_or(RESEND_FIRST, |most| most.clamp(RESEND_MIN, RESEND_MAX));
         self.numbered = number;
         self.sent = self.sent.max(number);
         self.again.retain_mut(|(from, to)| {
@@ -270,20 +271,10 @@ impl Outbox {
         self.waits_since = (self.sent > number).then_some(now);
     }
 
-    /// Jacobson's estimate: mean and deviation.
-    fn note_round_trip(&mut self, sample: Duration) {
-        let (mean, deviation) = match self.round_trip {
-            None => (sample, sample / 2),
-            Some((mean, deviation)) => ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4),
-        };
-        self.round_trip = Some((mean, deviation));
-        self.resend_after = patience(mean, deviation);
-    }
-
     /// The orderer lacks these. What it was sent again less than a round trip ago it may not have seen yet.
     pub(crate) fn note_wanted(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         let (from, to) = (from.max(self.numbered + 1).max(self.first), to.min(self.sent));
-        let round_trip = self.round_trip.map_or(RESEND_MIN, |(mean, _)| mean);
+        let round_trip = self.round_trip.mean().unwrap_or(RESEND_MIN);
         let mut lost = false;
         for number in from..=to {
             let Some(outgoing) = self.get(number) else { return };
@@ -386,10 +377,6 @@ impl Outbox {
 }
 
 /// How long to wait for a number before sending again.
-fn patience(mean: Duration, deviation: Duration) -> Duration {
-    (mean + deviation * 4).clamp(RESEND_MIN, RESEND_MAX)
-}
-
 /// What a message costs on its way, framing included.
 fn cost(bytes: &Bytes) -> u64 {
     bytes.len() as u64 + 32

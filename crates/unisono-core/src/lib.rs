@@ -23,6 +23,7 @@ mod peers;
 mod planted;
 mod random;
 mod repair;
+mod round_trip;
 pub mod rpc;
 mod stability;
 mod table;

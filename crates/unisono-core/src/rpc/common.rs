@@ -5,12 +5,18 @@ use super::types::{CallCounters, CallDestination, CallSettings};
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
+use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
+use core::time::Duration;
 
+const PATIENCE_FIRST: Duration = Duration::from_millis(20);
+const PATIENCE_MIN: Duration = Duration::from_millis(5);
+/// Nobody waits longer before asking again.
+pub(super) const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// Frames that wait to be sent by themselves; more than that only a flood of questions makes.
 const MAIL_MAX: usize = 4096;
 /// Bytes of a datagram that are not the request or reply it carries whole: more than any of their frames needs.
@@ -65,4 +71,9 @@ impl Common {
     pub(super) fn broken(&self, bug: Planted) -> bool {
         cfg!(feature = "planted") && self.planted == Some(bug)
     }
+}
+
+/// How long to wait for an answer before asking again.
+pub(super) fn patience(round_trip: &RoundTrip) -> Duration {
+    round_trip.most().map_or(PATIENCE_FIRST, |most| most.clamp(PATIENCE_MIN, PATIENCE_MAX))
 }

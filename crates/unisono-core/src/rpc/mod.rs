@@ -8,7 +8,6 @@ mod client;
 mod common;
 mod output;
 mod proof;
-mod round_trip;
 mod server;
 mod slab;
 mod transfer;

@@ -4,7 +4,8 @@
 //! takes a part for lost when several that it sent later have arrived, or when nothing arrives for a while. The window
 //! opens with what arrives and halves when something is lost, at most once for what was under way together.
 
-use super::round_trip::RoundTrip;
+use super::common::{PATIENCE_MAX, patience};
+use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::{Attempt, GOT_PARTS, Got, Part, Payload};
 use alloc::collections::VecDeque;
@@ -80,7 +81,7 @@ impl Outgoing {
             next_serial: 0,
             halved_before: 0,
             timed: None,
-            patience: round_trip.patience(),
+            patience: patience(&round_trip),
             round_trip,
             resend_at: None,
             heard_at: now,
@@ -195,7 +196,7 @@ impl Outgoing {
             self.timed = None;
             self.round_trip.note(now.since(left));
         }
-        self.patience = self.round_trip.patience();
+        self.patience = patience(&self.round_trip);
         let lost = latest.map_or(0, |latest| self.take_for_lost(latest));
         if lost == 0 {
             self.open(news);
@@ -248,7 +249,7 @@ impl Outgoing {
         }
         self.slow_start_below = (self.window / 2).max(WINDOW_MIN);
         (self.window, self.halved_before, self.timed) = (WINDOW_MIN, self.next_serial, None);
-        self.patience = (self.patience * 2).min(super::round_trip::PATIENCE_MAX);
+        self.patience = (self.patience * 2).min(PATIENCE_MAX);
         self.resend_at = Some(now + self.patience);
         true
     }

@@ -10,7 +10,7 @@ use super::locate::Known;
 use super::remote::Remote;
 use crate::identity::{Port, Uid};
 use crate::random::Random;
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, patience};
 use crate::rpc::transfer::Outgoing;
 use crate::rpc::types::CallNumber;
 use crate::table::Table;
@@ -116,7 +116,7 @@ impl Client {
             has_shown_cookie: false,
             is_there: false,
             ask_at: Time::NEVER,
-            ask_again_after: remote.round_trip.patience(),
+            ask_again_after: patience(&remote.round_trip),
             request,
             reply: None,
         });

@@ -1,7 +1,7 @@
 //! A server's life as a client knows it: where it is, the slots of the session with it, how soon it answers.
 
 use crate::identity::Port;
-use crate::rpc::round_trip::RoundTrip;
+use crate::round_trip::RoundTrip;
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Grant};
