@@ -96,12 +96,10 @@ fn servers_that_come_later_get_their_share() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     world.start(3);
-    let call = world.call(3, port, b"x", SECONDS);
-    world.wait(3, call).1.unwrap();
+    world.answered(3, port);
     world.start_echo(2, PRIVATE);
     for _ in 0..60 {
-        let call = world.call(3, port, b"x", SECONDS);
-        world.wait(3, call).1.unwrap();
+        world.answered(3, port);
         world.run(MS * 100);
     }
     assert!(!world.host(2).requests.is_empty());
@@ -115,8 +113,7 @@ fn so_many_servers_of_a_port_are_remembered() {
     let port = PlainProof.public(&PRIVATE);
     world.start(100);
     for _ in 0..500 {
-        let call = world.call(100, port, b"x", SECONDS);
-        world.wait(100, call).1.unwrap();
+        world.answered(100, port);
     }
     let used = (1..=40).filter(|server| !world.hosts[server].requests.is_empty()).count();
     assert_eq!(used, 32);

@@ -12,9 +12,8 @@ fn fallen_silent() -> (World, unisono_core::Port) {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     world.start(2);
-    let call = world.call(2, port, b"hello", SECONDS);
-    world.wait(2, call).1.unwrap();
-    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    world.answered(2, port);
+    world.nothing_arrives_of(1);
     (world, port)
 }
 

@@ -9,12 +9,36 @@ use unisono_core::*;
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
 
-#[test]
-fn a_call_to_a_server_that_dies_with_it_is_unknown() {
+/// A server at host 1 that answers what it is asked with the same, and a client at host 2.
+fn server_and_client() -> (World, Port) {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
-    world.host(1).answers = None;
     world.start(2);
+    (world, port)
+}
+
+/// A client has a call executed at host 1, and the answer is lost; then both are cut off until the session is forgotten.
+/// Nobody takes the silence for death.
+fn executed_and_forgotten() -> (World, Port, CallNumber) {
+    let mut world = World::new();
+    world.settings.silence = 1000 * SECONDS;
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    world.nothing_arrives_of(1);
+    let call = world.call(2, port, b"old", 300 * SECONDS);
+    world.run(MS);
+    assert_eq!(world.host(1).requests.len(), 2);
+    world.nothing_arrives();
+    world.run(150 * SECONDS);
+    assert_eq!(world.host(1).endpoint.account().sessions, 0);
+    (world, port, call)
+}
+
+#[test]
+fn a_call_to_a_server_that_dies_with_it_is_unknown() {
+    let (mut world, port) = server_and_client();
+    world.host(1).answers = None;
     let call = world.call(2, port, b"hello", 10 * SECONDS);
     world.run(MS);
     assert!(world.take(1).is_some());
@@ -26,10 +50,8 @@ fn a_call_to_a_server_that_dies_with_it_is_unknown() {
 
 #[test]
 fn a_server_that_restarted_executes_nothing_that_its_former_life_had() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     let call = world.call(2, port, b"hello", 10 * SECONDS);
     world.run(MS);
     assert!(world.take(1).is_some(), "the former life executes it");
@@ -42,11 +64,8 @@ fn a_server_that_restarted_executes_nothing_that_its_former_life_had() {
 
 #[test]
 fn a_call_that_left_after_the_restart_is_certain_not_to_have_happened_and_goes_on() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
-    let call = world.call(2, port, b"known", 10 * SECONDS);
-    world.wait(2, call).1.unwrap();
+    let (mut world, port) = server_and_client();
+    world.answered(2, port);
     world.start_echo(1, PRIVATE);
     world.run(SECONDS);
     let call = world.call(2, port, b"hello", 10 * SECONDS);
@@ -58,10 +77,8 @@ fn a_call_that_left_after_the_restart_is_certain_not_to_have_happened_and_goes_o
 
 #[test]
 fn a_client_that_restarted_is_another_one() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     world.call(2, port, b"old", 10 * SECONDS);
     world.run(MS);
     let old = world.take(1).unwrap();
@@ -108,15 +125,14 @@ fn an_address_that_moves_to_an_older_life_proves_nothing() {
     world.run(MS * 10);
     let port = world.start_echo(1, PRIVATE);
     world.start(2);
-    let call = world.call(2, port, b"known", 10 * SECONDS);
-    world.wait(2, call).1.unwrap();
+    world.answered(2, port);
     world.run(10 * SECONDS);
     // It is executed, and the answer is lost; then the address is another machine's.
-    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
+    world.nothing_arrives_of(1);
     let call = world.call(2, port, b"hello", 10 * SECONDS);
     world.run(MS);
     assert_eq!(world.host(1).requests.len(), 2);
-    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    world.all_arrives();
     let older = world.hosts.remove(&3).unwrap();
     world.hosts.insert(1, older);
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
@@ -159,9 +175,7 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
 
 #[test]
 fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
+    let (mut world, port) = server_and_client();
     world.recorded = Some(1);
     // Several at once, so that slots are left over.
     let known: Vec<_> = (0..4).map(|_| world.call(2, port, b"known", 100 * SECONDS)).collect();
@@ -183,12 +197,9 @@ fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
 
 #[test]
 fn a_recorded_answer_of_a_dead_server_is_not_its_last_word() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
+    let (mut world, port) = server_and_client();
     world.recorded = Some(1);
-    let call = world.call(2, port, b"known", SECONDS);
-    world.wait(2, call).1.unwrap();
+    world.answered(2, port);
     let answers: Vec<Vec<u8>> =
         world.recording.iter().filter(|datagram| frames_of(datagram).any(says_here)).cloned().collect();
     assert_eq!(answers.len(), 1);
@@ -204,10 +215,8 @@ fn a_recorded_answer_of_a_dead_server_is_not_its_last_word() {
 
 #[test]
 fn a_server_that_answers_too_late_lives() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     for _ in 0..10 {
         let call = world.call(2, port, b"hello", MS);
         world.run(MS);
@@ -231,8 +240,7 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
         let mut world = World::new();
         let port = world.start_echo(1, PRIVATE);
         world.start(2);
-        let call = world.call(2, port, b"known", 10 * SECONDS);
-        world.wait(2, call).1.unwrap();
+        world.answered(2, port);
         world.run(3 * SECONDS);
         world.hosts.remove(&1);
         let call = world.call(2, port, b"hello", 10 * SECONDS);
@@ -269,10 +277,8 @@ fn what_waits_for_a_server_that_is_given_up_goes_elsewhere() {
 
 #[test]
 fn a_server_that_is_asked_is_not_followed_to_another_address() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     world.recorded = Some(2);
     let call = world.call(2, port, b"slow", 10 * SECONDS);
     world.run(MS);
@@ -295,11 +301,8 @@ fn a_server_that_is_asked_is_not_followed_to_another_address() {
 
 #[test]
 fn what_did_not_leave_before_its_server_was_given_up_goes_elsewhere() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
-    let call = world.call(2, port, b"known", 10 * SECONDS);
-    world.wait(2, call).1.unwrap();
+    let (mut world, port) = server_and_client();
+    world.answered(2, port);
     world.hosts.remove(&1);
     let left = world.call(2, port, b"left", 10 * SECONDS);
     world.run(world.settings.silence - MS);
@@ -314,9 +317,7 @@ fn what_did_not_leave_before_its_server_was_given_up_goes_elsewhere() {
 
 #[test]
 fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
+    let (mut world, port) = server_and_client();
     world.recorded = Some(2);
     for round in 0..3 {
         // Two at a time: the second slot is not used again later.
@@ -346,40 +347,15 @@ fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
 
 #[test]
 fn an_attempt_that_may_have_been_forgotten_is_unknown() {
-    let mut world = World::new();
-    world.settings.silence = 1000 * SECONDS;
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
-    let call = world.call(2, port, b"known", 10 * SECONDS);
-    world.wait(2, call).1.unwrap();
-    // From here on nothing comes back, and later nothing arrives either.
-    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
-    let call = world.call(2, port, b"hello", 300 * SECONDS);
-    world.run(MS);
-    world.fate = Box::new(|_, _, _, _| vec![]);
-    world.run(150 * SECONDS);
-    assert_eq!(world.host(1).endpoint.account().sessions, 0);
-    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    let (mut world, _, call) = executed_and_forgotten();
+    world.all_arrives();
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
     assert_eq!(world.host(1).requests.len(), 2, "it was executed, once");
 }
 
 #[test]
 fn an_attempt_that_may_have_been_forgotten_shows_no_cookie_that_another_was_given() {
-    let mut world = World::new();
-    world.settings.silence = 1000 * SECONDS;
-    let port = world.start_echo(1, PRIVATE);
-    world.start(2);
-    let call = world.call(2, port, b"known", 10 * SECONDS);
-    world.wait(2, call).1.unwrap();
-    // It is executed, and the answer is lost; then nothing arrives at all.
-    world.fate = Box::new(|from, _, _, _| if from == 1 { vec![] } else { vec![Duration::ZERO] });
-    let old = world.call(2, port, b"old", 300 * SECONDS);
-    world.run(MS);
-    assert_eq!(world.host(1).requests.len(), 2);
-    world.fate = Box::new(|_, _, _, _| vec![]);
-    world.run(150 * SECONDS);
-    assert_eq!(world.host(1).endpoint.account().sessions, 0);
+    let (mut world, port, old) = executed_and_forgotten();
     // The server asks a new attempt for a cookie; its answers are lost until the old one is asked after again.
     let mut asked = false;
     world.fate = Box::new(move |from, _, _, datagram| {
@@ -388,7 +364,7 @@ fn an_attempt_that_may_have_been_forgotten_shows_no_cookie_that_another_was_give
     });
     let new = world.call(2, port, b"new", 300 * SECONDS);
     world.run(SECONDS);
-    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    world.all_arrives();
     assert_eq!(world.wait(2, new).1.unwrap(), "new");
     assert_eq!(world.wait(2, old).1, Err(CallFailure::Unknown));
     let executed: Vec<_> = world.host(1).requests.iter().map(|request| request.payload.clone()).collect();
@@ -397,10 +373,8 @@ fn an_attempt_that_may_have_been_forgotten_shows_no_cookie_that_another_was_give
 
 #[test]
 fn a_question_for_a_cookie_that_was_overtaken_is_about_nothing() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     let call = world.call(2, port, b"known", 10 * SECONDS);
     world.run(MS);
     let request = world.take(1).unwrap();
@@ -429,9 +403,9 @@ fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
     let call = world.call(2, port, b"long", 400 * SECONDS);
     world.run(MS);
     let request = world.take(1).unwrap();
-    world.fate = Box::new(|_, _, _, _| vec![]);
+    world.nothing_arrives();
     world.run(200 * SECONDS);
-    world.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    world.all_arrives();
     world.reply(1, request.id, b"done").unwrap();
     assert_eq!(world.wait(2, call).1.unwrap(), "done");
 }
@@ -466,10 +440,8 @@ fn who_has_not_the_private_port_is_not_believed() {
 
 #[test]
 fn a_server_that_asks_for_one_cookie_after_another_is_shown_one_at_once() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    let (mut world, port) = server_and_client();
     world.host(1).answers = None;
-    world.start(2);
     world.call(2, port, b"hello", SECONDS);
     world.run(MS);
     world.recorded = Some(2);

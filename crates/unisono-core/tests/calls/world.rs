@@ -123,6 +123,27 @@ impl World {
         number
     }
 
+    /// A call that is answered, after which the client knows its server.
+    pub(crate) fn answered(&mut self, host: u16, port: Port) {
+        let call = self.call(host, port, b"known", Duration::from_secs(10));
+        self.wait(host, call).1.unwrap();
+    }
+
+    /// From now on everything arrives, and once.
+    pub(crate) fn all_arrives(&mut self) {
+        self.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
+    }
+
+    /// From now on nothing arrives.
+    pub(crate) fn nothing_arrives(&mut self) {
+        self.fate = Box::new(|_, _, _, _| vec![]);
+    }
+
+    /// From now on nothing arrives that this host sends.
+    pub(crate) fn nothing_arrives_of(&mut self, host: u16) {
+        self.fate = Box::new(move |from, _, _, _| if from == host { vec![] } else { vec![Duration::ZERO] });
+    }
+
     pub(crate) fn take(&mut self, host: u16) -> Option<Request> {
         let now = self.now;
         self.host(host).endpoint.poll_request(now)
