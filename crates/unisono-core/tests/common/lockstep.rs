@@ -38,13 +38,15 @@ pub(crate) const SCENARIOS: [Scenario; 4] = [
     Scenario { name: "pb-r0-by-16", resilience: 0, broadcast: false, at_once: 16 },
 ];
 
+/// Makes the buffer in which a datagram is received.
+type Receive = Box<dyn FnMut(&[u8]) -> BytesMut>;
+
 pub(crate) struct Lockstep {
     now: Time,
     members: Vec<Group>,
     flights: VecDeque<(usize, usize, BytesMut)>,
     out: Vec<u8>,
-    /// Makes the buffer in which a datagram is received.
-    receive: fn(&[u8]) -> BytesMut,
+    receive: Receive,
     /// Messages that each member's application has.
     pub(crate) delivered: [u64; MEMBERS],
     at_once: usize,
@@ -56,13 +58,13 @@ fn address(member: usize) -> SocketAddr {
 
 impl Lockstep {
     /// Three members of one group.
-    pub(crate) fn new(scenario: Scenario, receive: fn(&[u8]) -> BytesMut) -> Lockstep {
+    pub(crate) fn new(scenario: Scenario, receive: impl FnMut(&[u8]) -> BytesMut + 'static) -> Lockstep {
         let mut lockstep = Lockstep {
             now: Time::from_nanos(1),
             members: Vec::with_capacity(MEMBERS),
             flights: VecDeque::with_capacity(64),
             out: Vec::with_capacity(2048),
-            receive,
+            receive: Box::new(receive),
             delivered: [0; MEMBERS],
             at_once: scenario.at_once,
         };
@@ -143,9 +145,8 @@ impl Lockstep {
         }
         while group.poll_sent().is_some() {}
         while let Some(destination) = group.poll_transmit(self.now, &mut self.out) {
-            let receive = self.receive;
             let mut send = |to: SocketAddr| {
-                self.flights.push_back((from, usize::from(to.port()) - 1000, receive(&self.out)));
+                self.flights.push_back((from, usize::from(to.port()) - 1000, (self.receive)(&self.out)));
             };
             match destination {
                 Destination::Address(to) => send(to),
