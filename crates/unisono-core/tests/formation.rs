@@ -247,11 +247,14 @@ fn a_promise_is_kept() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let form = |ballot| Frame::Form { formation, ballot, heard: 5, room: ROOM };
-    let prepare = |ballot, founding| Frame::FormPrepare { formation, ballot, founding };
-    let promise = |ballot, prepared| FormPromise { formation, ballot, name: name(0), prepared };
+    let prepare =
+        |ballot, founding: Founding| Frame::FormPrepare { formation, ballot, founding: founding.into() };
+    let promise = |ballot, prepared| {
+        Frame::FormPromise(FormPromise { formation, ballot, name: name(0), prepared }.into())
+    };
 
     let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
-    assert_eq!(said[0].1, Frame::FormPromise(promise(ballot(5, 1), None)));
+    assert_eq!(said[0].1, promise(ballot(5, 1), None));
     // Below the promise nothing is promised and nothing prepared.
     let outbid = Frame::FormOutbid { formation, promised: ballot(5, 1) };
     assert_eq!(stage.hear(2, Uid(102), &form(ballot(4, 2)))[0].1, outbid);
@@ -259,8 +262,11 @@ fn a_promise_is_kept() {
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former.clone()))[0].1, outbid);
     // A ballot is its coordinator's alone, and so is another formation nobody's here.
     assert_eq!(stage.hear(3, Uid(103), &prepare(ballot(6, 2), former.clone())), []);
-    let other =
-        Frame::FormPrepare { formation: formation ^ 1, ballot: ballot(6, 2), founding: former.clone() };
+    let other = Frame::FormPrepare {
+        formation: formation ^ 1,
+        ballot: ballot(6, 2),
+        founding: former.clone().into(),
+    };
     assert_eq!(stage.hear(2, Uid(102), &other), []);
 
     let first = founding(&[0, 1, 2], 1);
@@ -270,7 +276,7 @@ fn a_promise_is_kept() {
     let before = Some((ballot(5, 1), first));
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former))[0].1, outbid);
     let said = stage.hear(2, Uid(102), &form(ballot(7, 2)));
-    assert_eq!(said[0].1, Frame::FormPromise(promise(ballot(7, 2), before)));
+    assert_eq!(said[0].1, promise(ballot(7, 2), before));
 }
 
 #[test]
@@ -281,7 +287,7 @@ fn foundings_that_nobody_can_have_proposed_are_not_prepared() {
     let changed = |change: fn(&mut Founding)| {
         let mut founding = good.clone();
         change(&mut founding);
-        Frame::FormPrepare { formation, ballot: ballot(5, 1), founding }
+        Frame::FormPrepare { formation, ballot: ballot(5, 1), founding: founding.into() }
     };
     let bad: [fn(&mut Founding); 6] = [
         |founding| founding.members.truncate(2),
@@ -309,7 +315,7 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
         for (place, report) in (1..).zip(reports) {
             let (name, prepared) = (name(place), Some(report));
             let promise = FormPromise { formation, ballot: own, name, prepared };
-            stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise));
+            stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise.into()));
         }
         let said = stage.wait(400 * MS);
         let proposed: Vec<_> = said
@@ -329,8 +335,9 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
 fn two_lives_under_one_name_do_not_count() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
-    let promise =
-        |place| Frame::FormPromise(FormPromise { formation, ballot: own, name: name(place), prepared: None });
+    let promise = |place| {
+        Frame::FormPromise(FormPromise { formation, ballot: own, name: name(place), prepared: None }.into())
+    };
     let prepares = |said: &[(Option<SocketAddr>, Frame, usize)]| {
         said.iter().any(|(_, frame, _)| matches!(frame, Frame::FormPrepare { .. }))
     };
@@ -355,7 +362,7 @@ fn two_lives_under_one_name_do_not_count() {
 fn a_recorded_decision_of_other_lives_is_no_answer() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
-    let decided = |ballot| Frame::Formed { formation, ballot, founding: founding(&[1, 2, 3], 1) };
+    let decided = |ballot| Frame::Formed { formation, ballot, founding: founding(&[1, 2, 3], 1).into() };
     stage.hear(1, Uid(101), &decided(ballot(9, 1)));
     assert_eq!(stage.group.phase(), Phase::Locating);
     // As the answer to a question of this life it is.
@@ -373,12 +380,14 @@ fn nobody_is_sent_more_than_came_from_its_address() {
     let form = |ballot, room| Frame::Form { formation, ballot, heard: 1, room };
     let stranger = ballot(1, victim);
     let promise = FormPromise { formation, ballot: ballot(3, victim), name: name(1), prepared: None };
-    let prepare = |ballot| Frame::FormPrepare { formation, ballot, founding: founding(&[0, 1, 2], 1) };
+    let prepare = |ballot| Frame::FormPrepare { formation, ballot, founding: founding(&[0, 1, 2], 1).into() };
+    let founded = founding(&[0, 1, 2], 1).into();
+    let formed = Frame::Formed { formation, ballot: ballot(6, victim), founding: founded };
     for (frame, came) in [
         (form(stranger, least), 512),
         (form(ballot(2, victim), least), 512),
         (form(ballot(3, victim), 1400), 1400),
-        (Frame::FormPromise(promise), 36),
+        (Frame::FormPromise(promise.into()), 36),
         (Frame::FormOutbid { formation, promised: ballot(3, victim) }, 23),
         (prepare(ballot(4, victim)), 300),
         (prepare(ballot(1, victim)), 300),
@@ -386,7 +395,7 @@ fn nobody_is_sent_more_than_came_from_its_address() {
         // Something is prepared now: the promise is long.
         (form(ballot(5, victim), least), 512),
         (form(ballot(6, victim), 1400), 1400),
-        (Frame::Formed { formation, ballot: ballot(6, victim), founding: founding(&[0, 1, 2], 1) }, 300),
+        (formed, 300),
         (form(ballot(7, victim), least), 512),
         (form(ballot(8, victim), 1400), 1400),
     ] {
@@ -447,7 +456,7 @@ fn formations_that_cannot_be_are_refused() {
 /// What is worth meeting in random runs.
 fn notable(frame: &Frame) -> Option<&'static str> {
     match frame {
-        Frame::FormPromise(FormPromise { prepared: Some(_), .. }) => Some("promise after preparing"),
+        Frame::FormPromise(promise) if promise.prepared.is_some() => Some("promise after preparing"),
         Frame::FormOutbid { .. } => Some("outbid"),
         Frame::FormPrepare { ballot, founding, .. } if founding.epoch.coordinator != ballot.coordinator => {
             Some("proposal taken over")

@@ -185,7 +185,7 @@ impl fmt::Display for Brief<'_> {
                 let (attempt, port) = (self.attempt(&request.attempt), short(request.port));
                 write!(f, "Request {attempt} call {:x} port {port} hops {} ", request.call, request.hops)?;
                 write!(f, "left {} ms {}", request.left_ms, payload(&request.payload))?;
-                request.cookie.map_or(Ok(()), |cookie| write!(f, " cookie {:x}", cookie.seal))
+                request.cookie.as_ref().map_or(Ok(()), |cookie| write!(f, " cookie {:x}", cookie.seal))
             }
             Frame::Reply(reply) => {
                 let (attempt, grant) = (self.attempt(&reply.attempt), grant(reply.grant));

@@ -129,7 +129,7 @@ impl Group {
                 self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
             }
             Frame::Welcome(welcome) if self.has_asked(from) => {
-                self.handle_welcome(now, header.sender, welcome);
+                self.handle_welcome(now, header.sender, *welcome);
             }
             Frame::Refused { reason } if self.has_asked(from) => {
                 self.handle_refused(now, from, reason);
@@ -296,7 +296,7 @@ impl Group {
             Frame::Pull { ballot, from: first, to } => {
                 self.handle_pull(from, ballot, first, to);
             }
-            Frame::Prepare(prepare) => self.handle_prepare(now, from, prepare),
+            Frame::Prepare(prepare) => self.handle_prepare(now, from, *prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
             Frame::Excluded { uid, epoch } => self.handle_excluded(uid, epoch),

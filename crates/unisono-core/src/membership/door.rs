@@ -194,7 +194,7 @@ impl Group {
             config: self.config.clone(),
             base,
         };
-        self.post_outside(from, Frame::Welcome(welcome));
+        self.post_outside(from, Frame::Welcome(welcome.into()));
         let (first, last) = (from_place + 1, self.history.received());
         if first <= last {
             self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP - 1));

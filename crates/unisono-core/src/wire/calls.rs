@@ -9,6 +9,7 @@ use super::parts::{read_address, read_uid, write_address};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES_MIN};
 use crate::identity::{Port, Uid};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -93,7 +94,7 @@ pub struct Request {
     /// How long the client still waits, in milliseconds.
     pub left_ms: u32,
     /// Until the server has answered in this session.
-    pub cookie: Option<Cookie>,
+    pub cookie: Option<Box<Cookie>>,
     /// What is asked.
     pub payload: Payload,
 }
@@ -263,14 +264,14 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             from.skip_rest();
             Frame::LocatePort { nonce, port }
         }
-        FrameKind::PortHere => Frame::PortHere(PortHere {
+        FrameKind::PortHere => Frame::PortHere(Box::new(PortHere {
             nonce: from.u64("nonce")?,
             port: read_port(from)?,
             cookie: read_cookie(from)?,
             grant: read_grant(from)?,
             repeats: from.flag("repeats")?,
             proof: from.array("proof").map(Proof)?,
-        }),
+        })),
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
         FrameKind::Request => Frame::Request(Request {
             attempt: read_attempt(from)?,
@@ -283,7 +284,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             },
             left_ms: from.u32("left")?,
             cookie: match from.flag("has cookie")? {
-                true => Some(read_cookie(from)?),
+                true => Some(Box::new(read_cookie(from)?)),
                 false => None,
             },
             payload: read_payload(from)?,

@@ -12,6 +12,7 @@ use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
 use super::{HEADER_BYTES, PARCELS_MAX, PLACE_MAX};
 use crate::identity::{Instance, Seqno};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::iter::FusedIterator;
@@ -186,13 +187,13 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             name: read_name(from)?,
             hello: read_greeting(from)?,
         },
-        FrameKind::Welcome => Frame::Welcome(Welcome {
+        FrameKind::Welcome => Frame::Welcome(Box::new(Welcome {
             instance: from.u128("instance").map(Instance)?,
             epoch: read_epoch(from)?,
             epoch_start: from.mark("epoch start")?,
             config: read_config(from)?,
             base: read_log_base(from)?,
-        }),
+        })),
         FrameKind::Refused => Frame::Refused { reason: read_refusal(from)? },
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
@@ -213,12 +214,12 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             Frame::Pull { ballot, from: first, to: read_to(from, first)? }
         }
         FrameKind::Level => Frame::Level { ballot: read_ballot(from)? },
-        FrameKind::Prepare => Frame::Prepare(Prepare {
+        FrameKind::Prepare => Frame::Prepare(Box::new(Prepare {
             ballot: read_ballot(from)?,
             proposal: read_proposal(from)?,
             before: read_uids(from)?,
             after: read_uids(from)?,
-        }),
+        })),
         FrameKind::Prepared => Frame::Prepared { ballot: read_ballot(from)? },
         FrameKind::Decided => {
             Frame::Decided { entered: from.flag("entered")?, proposal: read_proposal(from)? }
@@ -257,7 +258,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             from.rest();
             Frame::Form { formation, ballot, heard, room }
         }
-        FrameKind::FormPromise => Frame::FormPromise(FormPromise {
+        FrameKind::FormPromise => Frame::FormPromise(Box::new(FormPromise {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
             name: read_name(from)?,
@@ -265,14 +266,14 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 true => Some((read_ballot(from)?, read_founding(from)?)),
                 false => None,
             },
-        }),
+        })),
         FrameKind::FormOutbid => {
             Frame::FormOutbid { formation: from.u64("formation")?, promised: read_ballot(from)? }
         }
         FrameKind::FormPrepare => Frame::FormPrepare {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
-            founding: read_founding(from)?,
+            founding: Box::new(read_founding(from)?),
         },
         FrameKind::FormPrepared => {
             Frame::FormPrepared { formation: from.u64("formation")?, ballot: read_ballot(from)? }
@@ -280,7 +281,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Formed => Frame::Formed {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
-            founding: read_founding(from)?,
+            founding: Box::new(read_founding(from)?),
         },
         FrameKind::LocatePort
         | FrameKind::PortHere
@@ -447,7 +448,8 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u16(*heard);
             write_room(out, begun, *room);
         }
-        Frame::FormPromise(FormPromise { formation, ballot, name, prepared }) => {
+        Frame::FormPromise(promise) => {
+            let FormPromise { formation, ballot, name, prepared } = &**promise;
             out.u64(*formation);
             write_ballot(out, ballot);
             write_name(out, name);

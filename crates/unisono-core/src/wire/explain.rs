@@ -112,11 +112,10 @@ impl Explainer {
                     lines.add(format_args!("byte {offset}: {frame}"));
                     details(lines, &frame);
                     match frame {
-                        Frame::HereIs(HereIs { instance, .. })
-                        | Frame::Welcome(Welcome { instance, .. })
-                        | Frame::FormPrepare { founding: Founding { instance, .. }, .. }
-                        | Frame::Formed { founding: Founding { instance, .. }, .. } => {
-                            self.add_instance(instance);
+                        Frame::HereIs(here) => self.add_instance(here.instance),
+                        Frame::Welcome(welcome) => self.add_instance(welcome.instance),
+                        Frame::FormPrepare { founding, .. } | Frame::Formed { founding, .. } => {
+                            self.add_instance(founding.instance);
                         }
                         _ => {}
                     }
@@ -165,18 +164,23 @@ fn details(lines: &mut Lines, frame: &Frame) {
                 lines.add(format_args!("    the last message of {uid} is {number}"));
             }
         }
-        Frame::FormPromise(FormPromise { prepared: Some((_, founding)), .. })
-        | Frame::FormPrepare { founding, .. }
-        | Frame::Formed { founding, .. } => {
-            lines.add(format_args!("    {}", Config(&founding.config)));
-            founding.members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
+        Frame::FormPromise(promise) => {
+            if let Some((_, founding)) = &promise.prepared {
+                found(lines, founding);
+            }
         }
+        Frame::FormPrepare { founding, .. } | Frame::Formed { founding, .. } => found(lines, founding),
         Frame::Tell { report, .. } => match decode_report(report) {
             Ok(report) => tell(lines, &report),
             Err(error) => lines.add(format_args!("    bad report: byte {}: {}", error.offset, error.fault)),
         },
         _ => {}
     }
+}
+
+fn found(lines: &mut Lines, founding: &Founding) {
+    lines.add(format_args!("    {}", Config(&founding.config)));
+    founding.members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
 }
 
 fn tell(lines: &mut Lines, report: &Report) {

@@ -1,11 +1,13 @@
 //! What travels: the frames that a datagram carries, one after the other.
 //!
 //! This file says what there is; `codec` says how each lies in bytes. Frames hold their payloads as slices of the
-//! datagram they came in, so that nothing is copied between the wire and the application.
+//! datagram they came in, so that nothing is copied between the wire and the application. What is large and rare has a
+//! place of its own: every frame is handed from room to room in the size of the largest.
 
 use super::calls::{Attempt, Got, Grant, Part, PortHere, Rejection, Reply, Request};
 use crate::config::GroupConfig;
 use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -79,7 +81,7 @@ pub enum Frame {
         hello: Bytes,
     },
     /// What a joiner needs in order to listen.
-    Welcome(Welcome),
+    Welcome(Box<Welcome>),
     /// No.
     Refused {
         /// Why.
@@ -127,7 +129,7 @@ pub enum Frame {
         ballot: Ballot,
     },
     /// The coordinator proposes the next view.
-    Prepare(Prepare),
+    Prepare(Box<Prepare>),
     /// I prepared what was proposed under this ballot.
     Prepared {
         /// The ballot.
@@ -194,7 +196,7 @@ pub enum Frame {
         room: u32,
     },
     /// A promise, and what the participant has prepared.
-    FormPromise(FormPromise),
+    FormPromise(Box<FormPromise>),
     /// I promised a higher ballot than yours.
     FormOutbid {
         /// As in [`Frame::Form`].
@@ -209,7 +211,7 @@ pub enum Frame {
         /// The attempt.
         ballot: Ballot,
         /// What is proposed.
-        founding: Founding,
+        founding: Box<Founding>,
     },
     /// I prepared what was proposed under this ballot.
     FormPrepared {
@@ -225,7 +227,7 @@ pub enum Frame {
         /// That of the question, or the one under which it was decided.
         ballot: Ballot,
         /// What was decided.
-        founding: Founding,
+        founding: Box<Founding>,
     },
 
     // --- calls (outside of any epoch) ---
@@ -237,7 +239,7 @@ pub enum Frame {
         port: Port,
     },
     /// I do.
-    PortHere(PortHere),
+    PortHere(Box<PortHere>),
     /// I do not; said if asked alone, or by who did once.
     PortNotHere {
         /// The question's.

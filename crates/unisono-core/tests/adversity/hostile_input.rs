@@ -273,12 +273,11 @@ impl Liar<'_> {
                 Frame::Pull { ballot: self.ballot(), from, to }
             }
             17 => Frame::Level { ballot: self.ballot() },
-            18 => Frame::Prepare(Prepare {
-                ballot: self.ballot(),
-                proposal: self.proposal(),
-                before: self.some_members(),
-                after: self.some_members(),
-            }),
+            18 => {
+                let (ballot, proposal) = (self.ballot(), self.proposal());
+                let (before, after) = (self.some_members(), self.some_members());
+                Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
+            }
             19 => Frame::Prepared { ballot: self.ballot() },
             20 => Frame::Decided { proposal: self.proposal(), entered: self.chance(0.2) },
             21 => Frame::Inquiry,

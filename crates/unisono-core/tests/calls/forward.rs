@@ -170,7 +170,7 @@ fn an_old_answer_of_whom_a_call_was_passed_on_to_is_not_believed() {
     let cookie = Cookie { issued: 0, seal: 0 };
     let (nonce, grant, proof) = (3, Grant { slots: 1, load: 0 }, Proof([0; 96]));
     let here = PortHere { nonce, port, cookie, grant, repeats: false, proof };
-    world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here)), WAY);
+    world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here.into())), WAY);
     world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port }), WAY);
     world.run(MS * 10);
     assert_eq!(world.host(9).endpoint.counters().malformed, 0, "its proof is not even looked at");

@@ -266,7 +266,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
         port,
         hops: 0,
         left_ms: 1000,
-        cookie,
+        cookie: cookie.map(Box::new),
         payload: Payload::Whole("x".into()),
     })
 }

@@ -289,7 +289,7 @@ fn a_server_that_is_asked_is_not_followed_to_another_address() {
     let (cookie, grant) = (Cookie { issued: 0, seal: 0 }, Grant { slots: 1, load: 0 });
     let proof = PlainProof.prove(&PRIVATE, &claim(nonce, client, server, port));
     let here = PortHere { nonce, port, cookie, grant, repeats: false, proof };
-    world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here)), WAY);
+    world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here.into())), WAY);
     world.fate = Box::new(|_, to, _, _| {
         assert_ne!(to, 4, "all of an attempt goes to one address");
         vec![Duration::ZERO]
@@ -430,7 +430,7 @@ fn who_has_not_the_private_port_is_not_believed() {
     let to_another_question = PortHere { nonce: other, ..here(proof) };
     let answers = [(answer(PrivatePort(5)), 0), (to_another_question, 0), (answer(PRIVATE), 1)];
     for (here, known) in answers {
-        world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(here)), WAY);
+        world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(here.into())), WAY);
         world.run(MS);
         assert_eq!(world.host(2).endpoint.account().servers_known, known);
     }

@@ -57,7 +57,7 @@ impl Table {
             port: self.port,
             hops: 0,
             left_ms: 5000,
-            cookie: self.cookie,
+            cookie: self.cookie.map(Box::new),
             payload,
         };
         self.say(&Frame::Request(request))

@@ -135,7 +135,8 @@ fn values_out_of_range_are_refused() {
         degraded: false,
     };
     let prepare = |proposal, before: &[Uid], after: &[Uid]| {
-        Frame::Prepare(Prepare { ballot, proposal, before: before.to_vec(), after: after.to_vec() })
+        let (before, after) = (before.to_vec(), after.to_vec());
+        Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
     };
     let nack = |ranges: &[(u64, u64)]| Frame::Nack { ranges: ranges.to_vec() };
     for (frame, field, value) in [
@@ -231,13 +232,14 @@ fn configurations_out_of_range_are_refused() {
         let mut config = GroupConfig::default();
         change(&mut config);
         let member = Member { uid: Uid(1), name: Name::default(), address: "127.0.0.1:9".parse().unwrap() };
-        written(&Frame::Welcome(Welcome {
+        let welcome = Welcome {
             instance: Instance(1),
             epoch: EpochId::default(),
             epoch_start: 0,
             config,
             base: LogBase { seqno: 0, members: vec![member], term: (0, Uid(1)), last_numbers: vec![] },
-        }))
+        };
+        written(&Frame::Welcome(welcome.into()))
     };
     let good: [fn(&mut GroupConfig); 3] = [
         |_| (),

@@ -96,7 +96,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .boxed(),
         FrameKind::Welcome => (any::<u128>(), epoch(), mark(), config(), log_base())
             .prop_map(|(instance, epoch, epoch_start, config, base)| {
-                Frame::Welcome(Welcome { instance: Instance(instance), epoch, epoch_start, config, base })
+                let welcome = Welcome { instance: Instance(instance), epoch, epoch_start, config, base };
+                Frame::Welcome(welcome.into())
             })
             .boxed(),
         FrameKind::Refused => select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..])
@@ -120,7 +121,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Level => ballot().prop_map(|ballot| Frame::Level { ballot }).boxed(),
         FrameKind::Prepare => (ballot(), proposal(), uids(), uids())
             .prop_map(|(ballot, proposal, before, after)| {
-                Frame::Prepare(Prepare { ballot, proposal, before, after })
+                Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
             })
             .boxed(),
         FrameKind::Prepared => ballot().prop_map(|ballot| Frame::Prepared { ballot }).boxed(),
@@ -147,20 +148,28 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .boxed(),
         FrameKind::FormPromise => (any::<u64>(), ballot(), name(), option::of((ballot(), founding())))
             .prop_map(|(formation, ballot, name, prepared)| {
-                Frame::FormPromise(FormPromise { formation, ballot, name, prepared })
+                Frame::FormPromise(FormPromise { formation, ballot, name, prepared }.into())
             })
             .boxed(),
         FrameKind::FormOutbid => (any::<u64>(), ballot())
             .prop_map(|(formation, promised)| Frame::FormOutbid { formation, promised })
             .boxed(),
         FrameKind::FormPrepare => (any::<u64>(), ballot(), founding())
-            .prop_map(|(formation, ballot, founding)| Frame::FormPrepare { formation, ballot, founding })
+            .prop_map(|(formation, ballot, founding)| Frame::FormPrepare {
+                formation,
+                ballot,
+                founding: founding.into(),
+            })
             .boxed(),
         FrameKind::FormPrepared => (any::<u64>(), ballot())
             .prop_map(|(formation, ballot)| Frame::FormPrepared { formation, ballot })
             .boxed(),
         FrameKind::Formed => (any::<u64>(), ballot(), founding())
-            .prop_map(|(formation, ballot, founding)| Frame::Formed { formation, ballot, founding })
+            .prop_map(|(formation, ballot, founding)| Frame::Formed {
+                formation,
+                ballot,
+                founding: founding.into(),
+            })
             .boxed(),
 
         FrameKind::LocatePort => {
@@ -172,7 +181,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 whole[..32].copy_from_slice(&proof);
                 whole[64..].copy_from_slice(&proof);
                 let proof = Proof(whole);
-                Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof })
+                Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof }.into())
             })
             .boxed(),
         FrameKind::PortNotHere => {
@@ -184,7 +193,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             port(),
             0..=HOPS_MAX,
             any::<u32>(),
-            option::of(cookie()),
+            option::of(cookie().prop_map(Box::new)),
             payload(),
         )
             .prop_map(|(attempt, [call, finished_below], port, hops, left_ms, cookie, payload)| {

@@ -324,7 +324,7 @@ impl Forming {
             (Some(founding), _) => {
                 let lacking = own.counted().filter(|promise| !promise.prepared && promise.member.uid != me);
                 for promise in lacking {
-                    let (ballot, founding) = (own.ballot, founding.clone());
+                    let (ballot, founding) = (own.ballot, founding.clone().into());
                     let to = Destination::Address(promise.member.address);
                     self.out.push((to, Frame::FormPrepare { formation: tag, ballot, founding }));
                 }
@@ -372,7 +372,7 @@ impl Forming {
                 self.handle_form(now, from, ballot, heard, room, random);
             }
             Frame::FormPromise(promise) if is_ours(promise.formation, promise.ballot) => {
-                self.handle_promise(now, from, sender, promise);
+                self.handle_promise(now, from, sender, *promise);
             }
             Frame::FormOutbid { formation, promised } if is_ours(formation, promised) => {
                 self.round = self.round.max(promised.round);
@@ -385,7 +385,7 @@ impl Forming {
             Frame::FormPrepare { formation, ballot, founding }
                 if is_ours(formation, ballot) && ballot.coordinator == sender =>
             {
-                self.handle_prepare(now, from, ballot, founding, random);
+                self.handle_prepare(now, from, ballot, *founding, random);
             }
             Frame::FormPrepared { formation, ballot } if is_ours(formation, ballot) => {
                 if let Some(own) = self.attempt.as_mut().filter(|own| own.ballot == ballot)
@@ -403,7 +403,7 @@ impl Forming {
                     || ballot.coordinator == self.me.uid
                     || self.promised.is_some_and(|promised| promised.ballot == ballot);
                 if ours && founding.is_of(&self.formation) {
-                    self.decision = Some(Decision { ballot, founding, ours: false });
+                    self.decision = Some(Decision { ballot, founding: *founding, ours: false });
                 }
             }
             _ => return,
@@ -448,12 +448,13 @@ impl Forming {
             }
         }
         self.promise(now, ballot, heard, random);
-        let promise = Frame::FormPromise(FormPromise {
+        let promise = FormPromise {
             formation: self.tag,
             ballot,
             name: self.me.name.clone(),
             prepared: self.prepared.clone(),
-        });
+        };
+        let promise = Frame::FormPromise(promise.into());
         if promise.datagram_bytes().is_some_and(|bytes| bytes <= room as usize) {
             self.say(from, promise);
         }

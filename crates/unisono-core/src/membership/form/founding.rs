@@ -32,13 +32,13 @@ impl Formation {
             members: self.participants.iter().map(member).collect(),
         };
         let name = self.participants.iter().max_by_key(|name| name.as_str().len()).cloned();
-        let longest = Frame::FormPromise(FormPromise {
+        let longest = FormPromise {
             formation: 0,
             ballot: Ballot::default(),
             name: name.unwrap_or_default(),
             prepared: Some((Ballot::default(), founding)),
-        });
-        longest.datagram_bytes().unwrap_or(usize::MAX)
+        };
+        Frame::FormPromise(longest.into()).datagram_bytes().unwrap_or(usize::MAX)
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Formed {
 
 impl Formed {
     fn frame(&self, ballot: Ballot) -> Frame {
-        Frame::Formed { formation: self.tag, ballot, founding: self.decision.founding.clone() }
+        Frame::Formed { formation: self.tag, ballot, founding: self.decision.founding.clone().into() }
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {

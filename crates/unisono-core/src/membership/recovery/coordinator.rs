@@ -160,7 +160,7 @@ impl Group {
                 let missing = asked.into_iter().filter(|uid| !prepared.contains(uid)).collect::<Vec<Uid>>();
                 let prepare = prepare.clone();
                 for uid in missing {
-                    self.post(uid, Frame::Prepare(prepare.clone()));
+                    self.post(uid, Frame::Prepare(prepare.clone().into()));
                 }
             }
         }

@@ -8,6 +8,7 @@ use crate::rpc::common::{Common, PATIENCE_MAX};
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Frame, Payload, Request, Writer};
+use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 impl Client {
@@ -124,7 +125,7 @@ fn write_request(
         port: call.port,
         hops: call.hops,
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
-        cookie,
+        cookie: cookie.map(Box::new),
         payload,
     });
     let fits = writer.frame(&frame);

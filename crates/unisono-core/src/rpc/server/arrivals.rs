@@ -56,7 +56,8 @@ impl Server {
         let proof = common.proof.prove(&service.private, &claim);
         let in_progress = self.sessions.get(&from.uid).map_or(0, |session| session.in_progress);
         let grant = self.grant(in_progress);
-        common.post(from.address, Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof }));
+        let here = PortHere { nonce, port, cookie, grant, repeats, proof };
+        common.post(from.address, Frame::PortHere(here.into()));
     }
 
     // --- requests ---
@@ -101,7 +102,7 @@ impl Server {
     fn has_session(&mut self, now: Time, common: &mut Common, from: Sender, request: &Request) -> bool {
         let attempt = request.attempt;
         let is_good = |cookie| self.cookies.is_good(now, from.uid, from.address, cookie);
-        let shows_good = request.cookie.map(is_good);
+        let shows_good = request.cookie.as_deref().copied().map(is_good);
         let known = self.sessions.get_mut(&from.uid);
         if let Some(session) = &known
             && session.address == from.address
@@ -113,6 +114,7 @@ impl Server {
             common.probe(Probe::CookieAsked);
             if request
                 .cookie
+                .as_ref()
                 .is_some_and(|cookie| !self.cookies.is_beyond_horizon(Time::from_nanos(cookie.issued)))
             {
                 common.probe(Probe::OldCookieShown);
