@@ -1,20 +1,31 @@
-//! Makes null calls between two endpoints, for counting instructions:
-//! `valgrind --tool=callgrind target/release/examples/call_cost 1 10000`.
+//! So many rounds of null calls between two endpoints, driven by hand: `call_cost SCENARIO ROUNDS`.
+//!
+//! It measures nothing itself. `.ci/instructions` runs it under callgrind, as it does `message_cost`.
 
+#[path = "../tests/common/block.rs"]
+mod block;
 #[path = "../tests/common/null_calls.rs"]
 mod null_calls;
 
-use bytes::BytesMut;
 use null_calls::NullCalls;
 
+/// What it is called, and how many calls are under way at a time.
+const SCENARIOS: [(&str, usize); 2] = [("null-call", 1), ("null-call-by-16", 16)];
+
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
-    let at_once = arguments.next().unwrap_or(1);
-    let rounds = arguments.next().unwrap_or(10_000);
-    let mut calls = NullCalls::new(|bytes| BytesMut::from(bytes));
+    let mut arguments = std::env::args().skip(1);
+    let named = arguments.next();
+    let scenario = SCENARIOS.into_iter().find(|(name, _)| Some(*name) == named.as_deref());
+    let rounds: Option<u64> = arguments.next().and_then(|rounds| rounds.parse().ok());
+    let (Some((_, at_once)), Some(rounds)) = (scenario, rounds) else {
+        // The names, for those who want to run them all.
+        SCENARIOS.iter().for_each(|(name, at_once)| println!("{name} {at_once}"));
+        return;
+    };
+    let mut calls = NullCalls::new(block::receive());
     for _ in 0..rounds {
         calls.round(at_once);
         calls.pass_time();
     }
-    println!("{} calls, {} datagrams", calls.answered, calls.datagrams);
+    assert_eq!(calls.answered, rounds * at_once as u64);
 }

@@ -3,26 +3,15 @@
 //! It measures nothing itself. `.ci/instructions` runs it under callgrind, with two numbers of rounds, and compares what
 //! a message costs with a table.
 
+#[path = "../tests/common/block.rs"]
+mod block;
 #[path = "../tests/common/lockstep.rs"]
 mod lockstep;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use lockstep::{Lockstep, SCENARIOS};
 
 const PAYLOAD: Bytes = Bytes::from_static(&[7; 64]);
-const BLOCK_BYTES: usize = 2048;
-
-/// Small datagrams lie side by side in a block, as with the real driver.
-fn receive() -> impl FnMut(&[u8]) -> BytesMut {
-    let mut block = BytesMut::new();
-    move |datagram| {
-        if block.capacity() < datagram.len() {
-            block = BytesMut::with_capacity(BLOCK_BYTES);
-        }
-        block.extend_from_slice(datagram);
-        block.split()
-    }
-}
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -34,7 +23,7 @@ fn main() {
         SCENARIOS.iter().for_each(|scenario| println!("{} {}", scenario.name, scenario.at_once));
         return;
     };
-    let mut lockstep = Lockstep::new(scenario, receive());
+    let mut lockstep = Lockstep::new(scenario, block::receive());
     (0..rounds).for_each(|_| lockstep.round(&PAYLOAD));
     let expected = rounds * scenario.at_once as u64;
     assert!(lockstep.delivered.iter().all(|delivered| *delivered == expected), "{:?}", lockstep.delivered);

@@ -30,20 +30,20 @@ impl PortProof for NoProof {
     }
 }
 
-pub(crate) struct NullCalls {
+pub(crate) struct NullCalls<R> {
     now: Time,
     client: Endpoint,
     server: Endpoint,
     port: Port,
     out: Vec<u8>,
     /// Makes the buffer in which a datagram is received.
-    receive: fn(&[u8]) -> BytesMut,
+    receive: R,
     pub(crate) answered: u64,
     pub(crate) datagrams: u64,
 }
 
-impl NullCalls {
-    pub(crate) fn new(receive: fn(&[u8]) -> BytesMut) -> NullCalls {
+impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
+    pub(crate) fn new(receive: R) -> NullCalls<R> {
         let now = Time::from_nanos(1);
         let (client, mut server) = (endpoint(now, 1), endpoint(now, 2));
         let port = server.serve(now, PrivatePort(7), ServeOptions::default()).unwrap();
