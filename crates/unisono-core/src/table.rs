@@ -1,112 +1,118 @@
-//! A small table keyed by uid: sorted, in one piece of memory, iterated in the same order everywhere.
+//! A small table, keyed by uid for the most part: sorted, in one piece of memory, iterated in the same order everywhere.
 
 use crate::identity::Uid;
 use alloc::vec::Vec;
 
-/// Uids and what belongs to them, ascending by uid. The uids lie apart from what belongs to them, so that looking for
+/// Keys and what belongs to them, ascending by key. The keys lie apart from what belongs to them, so that looking for
 /// one touches no more memory than it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table<T> {
-    uids: Vec<Uid>,
+pub(crate) struct Table<T, K = Uid> {
+    keys: Vec<K>,
     values: Vec<T>,
 }
 
-impl<T> Default for Table<T> {
-    fn default() -> Table<T> {
-        Table { uids: Vec::new(), values: Vec::new() }
+impl<T, K> Default for Table<T, K> {
+    fn default() -> Table<T, K> {
+        Table { keys: Vec::new(), values: Vec::new() }
     }
 }
 
-impl<T> Table<T> {
+impl<T, K: Copy + Ord> Table<T, K> {
     #[inline]
-    fn find(&self, uid: Uid) -> Result<usize, usize> {
+    fn find(&self, key: K) -> Result<usize, usize> {
         // Groups are small: a scan of a few words beats a search.
-        if self.uids.len() <= 8 {
-            for (index, &known) in self.uids.iter().enumerate() {
-                if known >= uid {
-                    return if known == uid { Ok(index) } else { Err(index) };
+        if self.keys.len() <= 8 {
+            for (index, &known) in self.keys.iter().enumerate() {
+                if known >= key {
+                    return if known == key { Ok(index) } else { Err(index) };
                 }
             }
-            return Err(self.uids.len());
+            return Err(self.keys.len());
         }
-        self.uids.binary_search(&uid)
+        self.keys.binary_search(&key)
     }
 
-    fn insert_at(&mut self, index: usize, uid: Uid, value: T) {
-        self.uids.insert(index, uid);
+    fn insert_at(&mut self, index: usize, key: K, value: T) {
+        self.keys.insert(index, key);
         self.values.insert(index, value);
     }
 
     #[inline]
-    pub(crate) fn get(&self, uid: Uid) -> Option<&T> {
-        self.find(uid).ok().map(|index| &self.values[index])
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
+        self.find(key).ok().map(|index| &self.values[index])
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, uid: Uid) -> Option<&mut T> {
-        self.find(uid).ok().map(|index| &mut self.values[index])
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        self.find(key).ok().map(|index| &mut self.values[index])
     }
 
     #[inline]
-    pub(crate) fn contains(&self, uid: Uid) -> bool {
-        self.find(uid).is_ok()
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.find(key).is_ok()
     }
 
     #[inline]
-    pub(crate) fn insert(&mut self, uid: Uid, value: T) {
-        match self.find(uid) {
+    pub(crate) fn insert(&mut self, key: K, value: T) {
+        match self.find(key) {
             Ok(index) => self.values[index] = value,
-            Err(index) => self.insert_at(index, uid, value),
+            Err(index) => self.insert_at(index, key, value),
         }
     }
 
-    pub(crate) fn get_or_insert_with(&mut self, uid: Uid, value: impl FnOnce() -> T) -> &mut T {
-        let index = match self.find(uid) {
+    pub(crate) fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> T) -> &mut T {
+        let index = match self.find(key) {
             Ok(index) => index,
             Err(index) => {
-                self.insert_at(index, uid, value());
+                self.insert_at(index, key, value());
                 index
             }
         };
         &mut self.values[index]
     }
 
-    pub(crate) fn remove(&mut self, uid: Uid) -> Option<T> {
-        self.find(uid).ok().map(|index| {
-            self.uids.remove(index);
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+        self.find(key).ok().map(|index| {
+            self.keys.remove(index);
             self.values.remove(index)
         })
     }
 
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Uid, &mut T) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(K, &mut T) -> bool) {
         let mut index = 0;
-        while index < self.uids.len() {
-            if keep(self.uids[index], &mut self.values[index]) {
+        while index < self.keys.len() {
+            if keep(self.keys[index], &mut self.values[index]) {
                 index += 1;
             } else {
-                self.uids.remove(index);
+                self.keys.remove(index);
                 self.values.remove(index);
             }
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.uids.clear();
+        self.keys.clear();
         self.values.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.uids.len()
+        self.keys.len()
     }
 
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Uid, &T)> {
-        self.uids.iter().copied().zip(&self.values)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.keys.iter().copied().zip(&self.values)
+    }
+
+    /// All entries once, from the one that follows this key on.
+    pub(crate) fn after(&self, key: K) -> impl Iterator<Item = (K, &T)> {
+        let next = self.keys.partition_point(|known| *known <= key);
+        (next..self.keys.len()).chain(0..next).map(|index| (self.keys[index], &self.values[index]))
     }
 
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Uid, &mut T)> {
-        self.uids.iter().copied().zip(&mut self.values)
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+        self.keys.iter().copied().zip(&mut self.values)
     }
 }
 
@@ -127,6 +133,8 @@ mod tests {
                 assert!(table.get(uid).is_some());
                 assert!(!table.contains(Uid(uid.0 + 50)));
             }
+            let after: Vec<Uid> = table.after(keys[1]).map(|(uid, _)| uid).collect();
+            assert_eq!(after, [&keys[2..], &keys[..2]].concat());
             assert_eq!(table.remove(keys[1]).map(|_| table.len()), Some(size as usize - 1));
         }
     }

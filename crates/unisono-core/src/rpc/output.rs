@@ -14,6 +14,9 @@ impl Endpoint {
     /// The next datagram to send, written into `out` (which is cleared first), and where it goes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<CallDestination> {
         out.clear();
+        if self.has_nothing_to_say() {
+            return None;
+        }
         // The header is written when the datagram is finished.
         out.resize(HEADER_BYTES, 0);
         let to = self.pack(now, out)?;
@@ -45,6 +48,11 @@ impl Endpoint {
             .or_else(|| self.server.write_part(now, common, &mut writer))
             .or_else(|| self.client.write_part(now, common, &mut writer))?;
         Some(CallDestination::Address(address))
+    }
+
+    /// Nothing waits to be sent: that is so most often when somebody asks.
+    fn has_nothing_to_say(&self) -> bool {
+        self.common.mail.is_empty() && self.server.has_nothing_to_say() && self.client.has_nothing_to_say()
     }
 
     fn write_mail(&mut self, writer: &mut Writer<'_>) -> Option<CallDestination> {

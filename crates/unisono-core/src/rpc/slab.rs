@@ -41,10 +41,11 @@ impl<T> Slab<T> {
         self.values.get_mut(index as usize)?.as_mut()
     }
 
-    pub(super) fn remove(&mut self, index: u32) -> Option<T> {
-        let value = self.values.get_mut(index as usize)?.take()?;
-        self.free.push(index);
-        Some(value)
+    pub(super) fn remove(&mut self, index: u32) {
+        if let Some(place @ Some(_)) = self.values.get_mut(index as usize) {
+            *place = None;
+            self.free.push(index);
+        }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -259,6 +259,7 @@ impl Outgoing {
 #[derive(Debug)]
 pub(super) struct Incoming {
     bytes: BytesMut,
+    total: usize,
     part_bytes: usize,
     /// Which parts are there, from the lowest bit of the first word on.
     there: Vec<u64>,
@@ -279,6 +280,7 @@ impl Incoming {
         let parts = total.div_ceil(part_bytes);
         Incoming {
             bytes: BytesMut::zeroed(total),
+            total,
             part_bytes,
             there: vec![0; parts.div_ceil(WORD_BITS)],
             through: 0,
@@ -289,26 +291,26 @@ impl Incoming {
     }
 
     pub(super) fn total(&self) -> usize {
-        self.bytes.len()
+        self.total
     }
 
     fn parts(&self) -> usize {
-        self.bytes.len().div_ceil(self.part_bytes)
+        self.total.div_ceil(self.part_bytes)
     }
 
     /// Takes a part; false if it is none of this message's. Says in the second whether the sender is to be told now.
     pub(super) fn take(&mut self, now: Time, index: u16, part: &[u8]) -> Option<bool> {
         let index = usize::from(index);
         let from = index * self.part_bytes;
-        let to = self.bytes.len().min(from + self.part_bytes);
+        let to = self.total.min(from + self.part_bytes);
         if index >= self.parts() || part.len() != to - from {
             return None;
         }
         if self.has(index) {
             return Some(true);
         }
+        self.bytes.get_mut(from..to)?.copy_from_slice(part);
         self.heard_at = now;
-        self.bytes[from..to].copy_from_slice(part);
         self.there[index / WORD_BITS] |= 1 << (index % WORD_BITS);
         self.count += 1;
         let in_order = index == self.through;
@@ -338,9 +340,9 @@ impl Incoming {
         got
     }
 
-    /// The message, when it is whole.
-    pub(super) fn into_bytes(self) -> Bytes {
-        self.bytes.freeze()
+    /// The message, when it is whole. No part is taken any more.
+    pub(super) fn take_bytes(&mut self) -> Bytes {
+        core::mem::take(&mut self.bytes).freeze()
     }
 }
 

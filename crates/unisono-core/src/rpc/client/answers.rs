@@ -122,10 +122,10 @@ impl Client {
         if reply.1.is_whole()
             && let Some(whole) = sent.reply.take()
         {
-            let (refused, reply) = *whole;
+            let (refused, mut reply) = *whole;
             self.receiving_bytes -= reply.total();
             common.probe(Probe::ReplyPutTogether);
-            let bytes = reply.into_bytes();
+            let bytes = reply.take_bytes();
             let outcome = if refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
             self.finish(now, common, number, outcome, true);
         }

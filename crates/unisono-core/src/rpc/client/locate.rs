@@ -73,7 +73,7 @@ impl Known {
 impl Client {
     /// Asks for servers, if that is not under way.
     pub(super) fn ask_for(&mut self, now: Time, common: &mut Common, port: Port) {
-        let Some(known) = self.ports.get_mut(&port) else { return };
+        let Some(known) = self.ports.get_mut(port) else { return };
         if known.question.again_at.is_none() {
             let nonce = common.random.next_u64();
             known.question = Question { nonce, asked_at: None, again_at: Some(now), again_after: ASK_FIRST };
@@ -84,14 +84,14 @@ impl Client {
     /// Asks once who else serves the port: somebody may have come.
     pub(super) fn refresh(&mut self, now: Time, common: &mut Common, port: Port) {
         self.ask_for(now, common, port);
-        if let Some(known) = self.ports.get_mut(&port) {
+        if let Some(known) = self.ports.get_mut(port) {
             known.question.again_at = None;
         }
     }
 
     /// Asks again if it is time.
     pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) {
-        let Some(known) = self.ports.get_mut(&port) else { return };
+        let Some(known) = self.ports.get_mut(port) else { return };
         let question = &mut known.question;
         if question.again_at.is_some_and(|at| at <= now) {
             let is_answered = !known.servers.is_empty() || known.waiting.is_empty();
@@ -120,7 +120,7 @@ impl Client {
         here: &PortHere,
     ) {
         let target = self.targets.get(&(here.port, from)).filter(|target| target.nonce == here.nonce);
-        let known = self.ports.get(&here.port);
+        let known = self.ports.get(here.port);
         let is_wanted =
             known.is_some_and(|known| known.was_asked_lately(now) && known.question.nonce == here.nonce);
         if target.is_none() && !is_wanted {
@@ -161,7 +161,7 @@ impl Client {
         if !remote.ports.contains(&here.port) {
             remote.ports.push(here.port);
         }
-        let Some(known) = self.ports.get_mut(&here.port) else { return true };
+        let Some(known) = self.ports.get_mut(here.port) else { return true };
         let serving = Serving { uid, repeats: here.repeats };
         let has_room = known.servers.len() < SERVERS_MAX;
         match known.servers.iter_mut().find(|known| known.uid == uid) {
@@ -181,7 +181,7 @@ impl Client {
         (nonce, port): (u64, Port),
     ) {
         let target = self.targets.get(&(port, from)).filter(|target| target.nonce == nonce);
-        let known = self.ports.get(&port);
+        let known = self.ports.get(port);
         if target.is_some() {
             self.give_up_target(now, common, port, from);
         } else if known.is_none_or(|known| known.question.nonce != nonce) {
@@ -193,7 +193,7 @@ impl Client {
 
     /// It does not serve the port any more.
     pub(super) fn forget_server(&mut self, uid: Uid, port: Port) {
-        if let Some(known) = self.ports.get_mut(&port) {
+        if let Some(known) = self.ports.get_mut(port) {
             known.servers.retain(|serving| serving.uid != uid);
         }
         if let Some(remote) = self.remotes.get_mut(uid) {
@@ -212,7 +212,7 @@ impl Client {
     /// Forgets a server's life altogether.
     pub(super) fn forget_remote(&mut self, uid: Uid) -> Option<Remote> {
         let remote = self.remotes.remove(uid)?;
-        for port in &remote.ports {
+        for &port in &remote.ports {
             if let Some(known) = self.ports.get_mut(port) {
                 known.servers.retain(|serving| serving.uid != uid);
             }
@@ -223,19 +223,19 @@ impl Client {
     /// The port is known, or can be remembered besides the others.
     pub(super) fn has_room_for(&self, port: Port) -> bool {
         self.ports.len() < PORT_CACHE_MAX
-            || self.ports.contains_key(&port)
-            || self.ports.values().any(|known| known.waiting.is_empty())
+            || self.ports.contains(port)
+            || self.ports.iter().any(|(_, known)| known.waiting.is_empty())
     }
 
     /// What is known of a port; nothing if there is no room for another one.
     pub(super) fn known(&mut self, now: Time, port: Port) -> Option<&mut Known> {
-        if self.ports.len() >= PORT_CACHE_MAX && !self.ports.contains_key(&port) {
+        if self.ports.len() >= PORT_CACHE_MAX && !self.ports.contains(port) {
             let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());
-            let oldest = *idle.min_by_key(|(_, known)| known.used_at)?.0;
-            self.ports.remove(&oldest);
+            let oldest = idle.min_by_key(|(_, known)| known.used_at)?.0;
+            self.ports.remove(oldest);
             self.remotes.iter_mut().for_each(|(_, remote)| remote.ports.retain(|port| *port != oldest));
         }
-        let known = self.ports.entry(port).or_default();
+        let known = self.ports.get_or_insert_with(port, Known::default);
         known.used_at = now;
         Some(known)
     }

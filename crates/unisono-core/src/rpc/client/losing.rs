@@ -44,7 +44,7 @@ impl Client {
         let (port, server) = (call.port, call.sent().map(|sent| sent.server));
         let serving = self
             .ports
-            .get(&port)
+            .get(port)
             .and_then(|known| known.servers.iter().find(|serving| Some(serving.uid) == server));
         let repeats = serving.is_some_and(|serving| serving.repeats);
         if repeats || common.broken(Planted::ElsewhereOnSilence) {

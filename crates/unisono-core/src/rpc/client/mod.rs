@@ -44,7 +44,7 @@ pub(super) struct Client {
     /// Calls in the order of their numbers, among them all that are under way.
     in_order: VecDeque<CallNumber>,
     outcomes: VecDeque<(CallNumber, Result<Bytes, CallFailure>)>,
-    ports: BTreeMap<Port, Known>,
+    ports: Table<Known, Port>,
     pub(super) remotes: Table<Remote>,
     /// Servers that something is to be sent to.
     due: VecDeque<Uid>,
@@ -95,8 +95,8 @@ impl Client {
     }
 
     pub(super) fn cancel(&mut self, now: Time, common: &mut Common, number: CallNumber) {
-        if let Some(call) = self.take_out(now, common, number, false) {
-            self.place(now, common, call.port);
+        if let Some(port) = self.take_out(now, common, number, false) {
+            self.place(now, common, port);
         }
     }
 
@@ -140,23 +140,24 @@ impl Client {
         outcome: Result<Bytes, CallFailure>,
         answered: bool,
     ) {
-        if let Some(call) = self.take_out(now, common, number, answered) {
+        if let Some(port) = self.take_out(now, common, number, answered) {
             self.outcomes.push_back((number, outcome));
-            self.place(now, common, call.port);
+            self.place(now, common, port);
         }
     }
 
-    /// Takes a call out, wherever it stands. A server that may still have it before it is told.
+    /// Takes a call out, wherever it stands; returns its port. A server that may still have it before it is told.
     fn take_out(
         &mut self,
         now: Time,
         common: &mut Common,
         number: CallNumber,
         answered: bool,
-    ) -> Option<Call> {
-        self.get_mut(number)?;
+    ) -> Option<Port> {
+        let port = self.get_mut(number)?.port;
         self.leave_server(now, common, number, answered);
-        self.calls.remove(index(number))
+        self.calls.remove(index(number));
+        Some(port)
     }
 
     /// The call's attempt is over, if there is one: its slot is free. Unless it was answered the server is told.

@@ -34,10 +34,12 @@ impl Client {
 
     /// Sends the calls that wait for this port, as far as servers take them.
     pub(super) fn place(&mut self, now: Time, common: &mut Common, port: Port) {
-        let mut left = self.ports.get(&port).map_or(0, |known| known.waiting.len());
-        while left > 0 {
-            left -= 1;
-            let Some(known) = self.ports.get_mut(&port) else { return };
+        let waiting = self.ports.get(port).map_or(0, |known| known.waiting.len());
+        if waiting == 0 {
+            return;
+        }
+        for _ in 0..waiting {
+            let Some(known) = self.ports.get_mut(port) else { return };
             let Some(number) = known.waiting.pop_front() else { return };
             let call = self.calls.get(super::index(number)).filter(|call| call.waits_as(number));
             let Some(call) = call else { continue };
@@ -62,14 +64,12 @@ impl Client {
                 }
             }
         }
-        if self.ports.get(&port).is_some_and(|known| !known.waiting.is_empty()) {
-            self.wait_on(now, common, port);
-        }
+        self.wait_on(now, common, port);
     }
 
-    /// Nobody takes the calls that wait for this port now: when may that change?
+    /// If nobody takes the calls that wait for this port now: when may that change?
     fn wait_on(&mut self, now: Time, common: &mut Common, port: Port) {
-        let Some(known) = self.ports.get(&port) else { return };
+        let Some(known) = self.ports.get(port) else { return };
         let first = known.waiting.front().and_then(|number| self.calls.get(super::index(*number)));
         let Some(first) = first else { return };
         let mut at = None;
@@ -91,7 +91,7 @@ impl Client {
     /// The server may have this call: one that may have happened goes only to who recognises repeats.
     pub(super) fn may_have(&self, server: Uid, number: CallNumber) -> bool {
         let Some(call) = self.calls.get(super::index(number)) else { return false };
-        let servers = self.ports.get(&call.port).map_or(&[][..], |known| &known.servers);
+        let servers = self.ports.get(call.port).map_or(&[][..], |known| &known.servers);
         !call.may_have_happened() || servers.iter().any(|serving| serving.uid == server && serving.repeats)
     }
 

@@ -21,6 +21,10 @@ impl Client {
         }
     }
 
+    pub(in crate::rpc) fn has_nothing_to_say(&self) -> bool {
+        self.due.is_empty() && self.sending.is_empty()
+    }
+
     /// Writes what one server is to be sent; nothing if there is none.
     pub(in crate::rpc) fn write_requests(
         &mut self,
@@ -117,7 +121,7 @@ fn write_request(
         // Lent to the frame: a copy of the handle could cost an allocation.
         None => Payload::Whole(core::mem::take(&mut call.request)),
     };
-    let left = call.deadline.since(now).as_micros().div_ceil(1000);
+    let left = (call.deadline.since(now).as_micros() as u64).div_ceil(1000);
     let frame = Frame::Request(Request {
         attempt: Attempt { to: sent.server, slot: sent.slot, number: sent.number },
         call: call.number,

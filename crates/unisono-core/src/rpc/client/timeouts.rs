@@ -5,11 +5,13 @@
 
 use super::Client;
 use super::call::{Call, SoFar, Stage};
+use super::locate::Known;
 use super::placing::why_it_waits;
 use crate::identity::{Port, Uid};
 use crate::planted::Planted;
 use crate::rpc::common::Common;
 use crate::rpc::types::CallNumber;
+use crate::table::Table;
 use crate::time::{Time, earlier};
 use crate::wire::{DONE_MAX, Frame};
 use alloc::vec::Vec;
@@ -106,9 +108,9 @@ impl Client {
 
     /// Calls that wait for a server, and questions for one.
     fn port_timeouts(&mut self, now: Time, common: &mut Common) {
-        let ports: Vec<Port> = self.ports.keys().copied().collect();
+        let ports: Vec<Port> = self.ports.iter().map(|(port, _)| port).collect();
         for port in ports {
-            let Some(known) = self.ports.get_mut(&port) else { continue };
+            let Some(known) = self.ports.get_mut(port) else { continue };
             let calls = &self.calls;
             known
                 .waiting
@@ -119,14 +121,9 @@ impl Client {
     }
 }
 
-fn what_is_due(
-    now: Time,
-    common: &Common,
-    call: &mut Call,
-    ports: &alloc::collections::BTreeMap<Port, super::locate::Known>,
-) -> Due {
+fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known, Port>) -> Due {
     if let Stage::Waiting = call.stage
-        && let Some(so_far) = ports.get(&call.port).and_then(why_it_waits)
+        && let Some(so_far) = ports.get(call.port).and_then(why_it_waits)
     {
         call.note(so_far);
         call.waits_since = now;

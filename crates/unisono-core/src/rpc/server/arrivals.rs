@@ -6,6 +6,7 @@
 use super::Server;
 use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
 use super::session::{Asked, Session, Slot, State};
+use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
@@ -44,7 +45,7 @@ impl Server {
         (nonce, port): (u64, Port),
         multicast: bool,
     ) {
-        let Some(service) = self.services.get(&port) else {
+        let Some(service) = self.services.get(port) else {
             if !multicast || self.retired.contains(&port) {
                 common.post(from.address, Frame::PortNotHere { nonce, port });
             }
@@ -54,7 +55,8 @@ impl Server {
         let repeats = service.options.repeats;
         let claim = claim(nonce, from.uid, common.me, port, cookie, repeats);
         let proof = common.proof.prove(&service.private, &claim);
-        let in_progress = self.sessions.get(&from.uid).map_or(0, |session| session.in_progress);
+        let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
+        let in_progress = session.map_or(0, |session| session.in_progress);
         let grant = self.grant(in_progress);
         let here = PortHere { nonce, port, cookie, grant, repeats, proof };
         common.post(from.address, Frame::PortHere(here.into()));
@@ -76,10 +78,8 @@ impl Server {
             common.probe(Probe::MeantForAnotherLife);
             return self.reject(common, from, attempt, Rejection::OtherLife { age_ms });
         }
-        if !self.has_session(now, common, from, &request) {
-            return;
-        }
-        let Some(slot) = self.slot_of(now, from.uid, attempt) else {
+        let Some(id) = self.session_for(now, common, from, &request) else { return };
+        let Some(slot) = self.slot_of(now, id, attempt) else {
             return self.reject(common, from, attempt, Rejection::Busy);
         };
         match attempt.number.cmp(&slot.number) {
@@ -92,23 +92,29 @@ impl Server {
                 if matches!(slot.state, State::Replied(_)) {
                     common.probe(Probe::ReplyRepeated);
                 }
-                self.tell(from.uid, attempt.slot);
+                self.tell(id, attempt.slot);
             }
-            _ => self.take_request(now, common, from.uid, request),
+            _ => self.take_request(now, common, id, request),
         }
     }
 
-    /// The request belongs to a session, or opens one; otherwise its sender is told what to show.
-    fn has_session(&mut self, now: Time, common: &mut Common, from: Sender, request: &Request) -> bool {
+    /// The session that the request belongs to, or opens; otherwise its sender is told what to show.
+    fn session_for(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Sender,
+        request: &Request,
+    ) -> Option<SessionId> {
         let attempt = request.attempt;
         let is_good = |cookie| self.cookies.is_good(now, from.uid, from.address, cookie);
         let shows_good = request.cookie.as_deref().copied().map(is_good);
-        let known = self.sessions.get_mut(&from.uid);
-        if let Some(session) = &known
+        let known = self.sessions.find(from.uid);
+        if let Some(session) = known.and_then(|id| self.sessions.get(id))
             && session.address == from.address
             && session.takes(attempt, shows_good)
         {
-            return true;
+            return known;
         }
         if shows_good != Some(true) && !common.broken(Planted::CookieUnchecked) {
             common.probe(Probe::CookieAsked);
@@ -121,26 +127,24 @@ impl Server {
             }
             let cookie = self.cookies.issue(now, from.uid, from.address);
             self.reject(common, from, attempt, Rejection::ShowCookie(cookie));
-            return false;
+            return None;
         }
-        match known {
-            Some(session) => session.address = from.address,
-            None => {
-                if self.sessions.len() >= SESSIONS_MAX {
-                    self.reject(common, from, attempt, Rejection::Busy);
-                    return false;
-                }
-                self.sessions.insert(from.uid, Session::new(now, from.address, attempt.number));
-                self.expect_sweep(now);
-            }
+        if let Some(id) = known {
+            self.sessions.get_mut(id)?.address = from.address;
+            return known;
         }
-        true
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.reject(common, from, attempt, Rejection::Busy);
+            return None;
+        }
+        self.expect_sweep(now);
+        Some(self.sessions.open(Session::new(now, from.uid, from.address, attempt.number)))
     }
 
     /// The slot of this attempt. Nothing if there is no room for it: what is rejected
     /// for that is not written down in any, so neither it nor anything before it is taken in a slot that is new.
-    fn slot_of(&mut self, now: Time, client: Uid, attempt: Attempt) -> Option<&Slot> {
-        let session = self.sessions.get_mut(&client)?;
+    fn slot_of(&mut self, now: Time, id: SessionId, attempt: Attempt) -> Option<&Slot> {
+        let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
         let place = usize::from(attempt.slot);
         let last = session.slots.get(place).map_or(0, |slot| slot.number);
@@ -165,29 +169,29 @@ impl Server {
     }
 
     /// A new attempt: whatever was in its slot is superseded.
-    fn take_request(&mut self, now: Time, common: &mut Common, client: Uid, request: Request) {
+    fn take_request(&mut self, now: Time, common: &mut Common, id: SessionId, request: Request) {
         let Request { attempt, call, finished_below, port, hops, left_ms, payload, .. } = request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
         let asked = Asked { port, call, finished_below, hops, deadline };
-        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
         if slot.state.is_in_progress() {
             // What it took up is free before anybody asks whether there is room.
-            self.change(client, attempt.slot, State::Done);
+            self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
-        let is_full = self.services.get(&port).map(|service| service.is_full() && !unbounded);
+        let is_full = self.services.get(port).map(|service| service.is_full() && !unbounded);
         let state = match (is_full, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(true), _) if !self.drops_expired(now, common, port) => State::Rejected(Rejection::Busy),
-            (_, Payload::Whole(bytes)) => return self.queue(client, attempt, asked, bytes),
+            (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
                     && self.room.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
                 if is_welcome {
                     let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
-                    self.change(client, attempt.slot, receiving);
+                    self.change(id, attempt.slot, receiving);
                     return self.wake_by(now + super::timeouts::RECEIVING_LIFE);
                 }
                 State::Rejected(Rejection::Busy)
@@ -196,23 +200,23 @@ impl Server {
             (_, Payload::Omitted) => State::Lost,
         };
         common.counters.rejected += 1;
-        self.settle(client, attempt.slot, state);
+        self.settle(id, attempt.slot, state);
     }
 
-    fn queue(&mut self, client: Uid, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
-        self.change(client, attempt.slot, State::Queued(asked, bytes));
-        let Some(service) = self.services.get_mut(&asked.port) else { return };
+    fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
+        self.change(id, attempt.slot, State::Queued(asked, bytes));
+        let Some(service) = self.services.get_mut(asked.port) else { return };
         if service.queue.len() >= 2 * usize::from(service.options.queue_max) {
             // Half of it at least was superseded or cancelled meanwhile.
             let sessions = &self.sessions;
             let before = service.queue.len();
-            service.queue.retain(|(client, slot, number)| {
-                let last = sessions.get(client).and_then(|session| session.slots.get(usize::from(*slot)));
+            service.queue.retain(|(id, slot, number)| {
+                let last = sessions.get(*id).and_then(|session| session.slots.get(usize::from(*slot)));
                 last.is_some_and(|last| last.number == *number && matches!(last.state, State::Queued(..)))
             });
             self.room.queued -= before - service.queue.len();
         }
-        service.queue.push_back((client, attempt.slot, attempt.number));
+        service.queue.push_back((id, attempt.slot, attempt.number));
         self.room.queued += 1;
     }
 
@@ -220,36 +224,31 @@ impl Server {
 
     pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Uid, part: &Part) {
         let attempt = part.attempt;
-        let slot = self.session_of(now, common, from, attempt);
-        let Some(slot) = slot.and_then(|session| session.attempt(attempt.slot, attempt.number)) else {
+        let Some((id, slot)) = self.attempt_of(now, common, from, attempt) else {
             common.counters.stale += 1;
             return;
         };
         let State::Receiving(receiving) = &mut slot.state else {
             // The last word on it was lost.
-            return self.tell(from, attempt.slot);
+            return self.tell(id, attempt.slot);
         };
         let Some(tells) = receiving.1.take(now, part.index, &part.bytes) else {
             common.counters.malformed += 1;
             return;
         };
         if receiving.1.is_whole() {
-            let Some(State::Receiving(received)) = self.change(from, attempt.slot, State::Done) else {
-                return;
-            };
-            let (asked, request) = *received;
+            let (asked, request) = (receiving.0, receiving.1.take_bytes());
             common.probe(Probe::RequestPutTogether);
-            self.queue(from, attempt, asked, request.into_bytes());
-            self.tell(from, attempt.slot);
+            self.queue(id, attempt, asked, request);
+            self.tell(id, attempt.slot);
         } else if tells {
-            self.tell(from, attempt.slot);
+            self.tell(id, attempt.slot);
         }
     }
 
     pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Uid, got: &Got) {
         let attempt = got.attempt;
-        let slot = self.session_of(now, common, from, attempt);
-        if let Some(slot) = slot.and_then(|session| session.attempt(attempt.slot, attempt.number))
+        if let Some((_, slot)) = self.attempt_of(now, common, from, attempt)
             && let State::Replied(kept) = &mut slot.state
             && let Some(transfer) = &mut kept.transfer
         {
@@ -270,11 +269,10 @@ impl Server {
         attempts: &[(u16, u64)],
     ) {
         for &(slot, number) in attempts {
-            let session = self.session_of(now, common, from, Attempt { to, slot, number });
-            if let Some(slot_of) = session.and_then(|session| session.attempt(slot, number))
-                && !slot_of.state.is_in_progress()
+            if let Some((id, last)) = self.attempt_of(now, common, from, Attempt { to, slot, number })
+                && !last.state.is_in_progress()
             {
-                self.change(from, slot, State::Done);
+                self.change(id, slot, State::Done);
             }
         }
     }
@@ -286,37 +284,37 @@ impl Server {
         from: Uid,
         attempt: Attempt,
     ) {
-        let session = self.session_of(now, common, from, attempt);
-        if let Some(slot) = session.and_then(|session| session.attempt(attempt.slot, attempt.number))
+        if let Some((id, slot)) = self.attempt_of(now, common, from, attempt)
             && matches!(slot.state, State::Queued(..) | State::Receiving(_))
             && !common.broken(Planted::CancelIgnored)
         {
             common.counters.rejected += 1;
             common.probe(Probe::RequestCancelled);
-            self.change(from, attempt.slot, State::Rejected(Rejection::Cancelled));
+            self.change(id, attempt.slot, State::Rejected(Rejection::Cancelled));
         }
     }
 
-    /// The session that a frame of `from` belongs to, if this life is meant.
-    fn session_of(
+    /// The attempt that `from` speaks of, if this life is meant and it is the last of its slot; its session is heard.
+    fn attempt_of(
         &mut self,
         now: Time,
         common: &Common,
         from: Uid,
         attempt: Attempt,
-    ) -> Option<&mut Session> {
-        let session = self.sessions.get_mut(&from).filter(|_| attempt.to == common.me)?;
+    ) -> Option<(SessionId, &mut Slot)> {
+        let id = self.sessions.find(from).filter(|_| attempt.to == common.me)?;
+        let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
-        Some(session)
+        session.attempt(attempt.slot, attempt.number).map(|slot| (id, slot))
     }
 
     /// Requests at the head of a full queue that nobody waits for any longer make room.
     fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port) -> bool {
         let mut dropped = false;
-        while let Some(service) = self.services.get_mut(&port)
-            && let Some(&(client, slot, number)) = service.queue.front()
+        while let Some(service) = self.services.get_mut(port)
+            && let Some(&(id, slot, number)) = service.queue.front()
         {
-            let session = self.sessions.get_mut(&client);
+            let session = self.sessions.get_mut(id);
             let state = session.and_then(|session| session.attempt(slot, number)).map(|slot| &slot.state);
             let expired = match state {
                 Some(State::Queued(asked, _)) if asked.deadline > now => return dropped,
@@ -328,7 +326,7 @@ impl Server {
             if expired {
                 dropped = true;
                 common.counters.rejected += 1;
-                self.settle(client, slot, State::Rejected(Rejection::Expired));
+                self.settle(id, slot, State::Rejected(Rejection::Expired));
             }
         }
         dropped

@@ -1,12 +1,13 @@
 //! The server's side of an endpoint: services, what waits for them, and the sessions of their clients.
 //!
-//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each,
+//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each (`sessions`),
 //! `cookie` who may open one, `room` how much is taken and kept, `telling` what clients are told.
 
 mod arrivals;
 mod cookie;
 mod room;
 mod session;
+mod sessions;
 mod telling;
 mod timeouts;
 
@@ -18,16 +19,18 @@ use super::proof::PrivatePort;
 use super::slab::Slab;
 use super::types::{AnswerError, ForwardError, Request, RequestId, ServeError, ServeOptions};
 use super::watch::CallAccount;
-use crate::identity::{Port, Uid};
+use crate::identity::Port;
 use crate::planted::{Planted, Probe};
+use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
 use room::Room;
-use session::{Kept, Session, State};
+use session::{Kept, State};
+use sessions::{SessionId, Sessions};
 
 /// Most services of one endpoint.
 const SERVICES_MAX: usize = 256;
@@ -35,9 +38,9 @@ const SERVICES_MAX: usize = 256;
 const RETIRED_MAX: usize = 64;
 
 pub(super) struct Server {
-    services: BTreeMap<Port, Service>,
+    services: Table<Service, Port>,
     retired: VecDeque<Port>,
-    pub(super) sessions: BTreeMap<Uid, Session>,
+    sessions: Sessions,
     cookies: Cookies,
     /// Requests that the application has.
     in_hand: Slab<InHand>,
@@ -45,10 +48,10 @@ pub(super) struct Server {
     room: Room,
     /// The service that the last request was taken from: the next has its turn.
     last_taken: Port,
-    /// Clients that are to be told something.
-    due: VecDeque<Uid>,
+    /// Sessions whose clients are to be told something.
+    due: VecDeque<SessionId>,
     /// Large replies on their way.
-    sending: VecDeque<(Uid, u16, u64)>,
+    sending: VecDeque<(SessionId, u16, u64)>,
     wake: Time,
     sweep_at: Time,
 }
@@ -57,8 +60,8 @@ pub(super) struct Server {
 struct Service {
     private: PrivatePort,
     options: ServeOptions,
-    /// Requests that wait: client, slot and number.
-    queue: VecDeque<(Uid, u16, u64)>,
+    /// Requests that wait: session, slot and number.
+    queue: VecDeque<(SessionId, u16, u64)>,
     /// Requests that wait, are incomplete or are being worked on.
     pending: u16,
 }
@@ -67,7 +70,7 @@ struct Service {
 #[derive(Clone, Copy, Debug)]
 struct InHand {
     generation: u64,
-    client: Uid,
+    session: SessionId,
     slot: u16,
     number: u64,
     port: Port,
@@ -77,9 +80,9 @@ struct InHand {
 impl Server {
     pub(super) fn new(common: &mut Common) -> Server {
         Server {
-            services: BTreeMap::new(),
+            services: Table::default(),
             retired: VecDeque::new(),
-            sessions: BTreeMap::new(),
+            sessions: Sessions::default(),
             cookies: Cookies::new(&mut common.random),
             in_hand: Slab::default(),
             generation: 0,
@@ -101,7 +104,7 @@ impl Server {
         options: ServeOptions,
     ) -> Result<Port, ServeError> {
         let port = common.proof.public(&private);
-        if self.services.contains_key(&port) {
+        if self.services.contains(port) {
             return Err(ServeError::Served);
         }
         if self.services.len() >= SERVICES_MAX {
@@ -123,26 +126,21 @@ impl Server {
         if common.broken(Planted::WithdrawalForgotten) {
             return;
         }
-        let Some(service) = self.services.remove(&port) else { return };
+        let Some(service) = self.services.remove(port) else { return };
         self.room.queues_max -= usize::from(service.options.queue_max);
         self.room.queued -= service.queue.len();
         if self.retired.len() == RETIRED_MAX {
             self.retired.pop_front();
         }
         self.retired.push_back(port);
-        let waits = |state: &State| match state {
-            State::Receiving(receiving) => receiving.0.port == port,
-            State::Queued(asked, _) => asked.port == port,
-            _ => false,
-        };
         let mut rejected = alloc::vec::Vec::new();
-        for (&client, session) in &self.sessions {
-            let slots = session.slots.iter().enumerate().filter(|(_, slot)| waits(&slot.state));
-            rejected.extend(slots.map(|(slot, _)| (client, slot as u16)));
+        for (id, session) in self.sessions.iter() {
+            let slots = session.slots.iter().enumerate().filter(|(_, slot)| slot.state.place() == Some(port));
+            rejected.extend(slots.map(|(slot, _)| (id, slot as u16)));
         }
-        for (client, slot) in rejected {
+        for (id, slot) in rejected {
             common.probe(Probe::WithdrawnWaiting);
-            self.settle(client, slot, State::Rejected(Rejection::NotServed));
+            self.settle(id, slot, State::Rejected(Rejection::NotServed));
         }
     }
 
@@ -153,10 +151,8 @@ impl Server {
         if self.room.queued == 0 {
             return None;
         }
-        let has_some = |(port, service): (&Port, &Service)| (!service.queue.is_empty()).then_some(*port);
-        let after = (core::ops::Bound::Excluded(self.last_taken), core::ops::Bound::Unbounded);
-        let next = self.services.range(after).find_map(has_some);
-        let port = next.or_else(|| self.services.iter().find_map(has_some))?;
+        let has_some = |(_, service): &(Port, &Service)| !service.queue.is_empty();
+        let (port, _) = self.services.after(self.last_taken).find(has_some)?;
         self.last_taken = port;
         match self.poll_request_for(now, common, port) {
             Some(request) => Some(request),
@@ -168,28 +164,28 @@ impl Server {
     /// The next request for this port.
     pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
         loop {
-            let service = self.services.get_mut(&port)?;
-            let (client, slot, number) = service.queue.pop_front()?;
+            let service = self.services.get_mut(port)?;
+            let (id, slot, number) = service.queue.pop_front()?;
             self.room.queued -= 1;
-            let session = self.sessions.get_mut(&client);
+            let session = self.sessions.get_mut(id);
             let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
             let State::Queued(asked, payload) = &mut attempt.state else { continue };
             if asked.deadline <= now && !common.broken(Planted::ExpiredHandedOut) {
                 common.counters.rejected += 1;
                 common.probe(Probe::RequestExpired);
-                self.settle(client, slot, State::Rejected(Rejection::Expired));
+                self.settle(id, slot, State::Rejected(Rejection::Expired));
                 continue;
             }
             let (asked, payload) = (*asked, core::mem::take(payload));
-            self.change(client, slot, State::InHand);
+            self.change(id, slot, State::InHand);
             self.generation += 1;
             let (generation, hops) = (self.generation, asked.hops);
-            let index = self.in_hand.insert(InHand { generation, client, slot, number, port, hops });
+            let index = self.in_hand.insert(InHand { generation, session: id, slot, number, port, hops });
             common.counters.requests += 1;
             return Some(Request {
                 id: RequestId { index, generation },
                 port,
-                client,
+                client: id.client,
                 call: asked.call,
                 finished_below: asked.finished_below,
                 hops,
@@ -202,7 +198,7 @@ impl Server {
     // --- how much there is ---
 
     pub(super) fn requests_waiting(&self, port: Port) -> usize {
-        self.services.get(&port).map_or(0, |service| service.queue.len())
+        self.services.get(port).map_or(0, |service| service.queue.len())
     }
 
     pub(super) fn requests_in_hand(&self, port: Port) -> usize {
@@ -210,7 +206,7 @@ impl Server {
     }
 
     pub(super) fn replies_kept_since(&self, since: Time) -> usize {
-        let slots = self.sessions.values().flat_map(|session| &session.slots);
+        let slots = self.sessions.iter().flat_map(|(_, session)| &session.slots);
         slots.filter(|slot| matches!(&slot.state, State::Replied(kept) if kept.since >= since)).count()
     }
 
@@ -234,7 +230,7 @@ impl Server {
         }
         let in_hand = self.take_in_hand(id).ok_or(AnswerError::Over)?;
         let kept = Kept { refused, reply, since: now, transfer: None };
-        self.settle(in_hand.client, in_hand.slot, State::Replied(kept));
+        self.settle(in_hand.session, in_hand.slot, State::Replied(kept));
         self.drop_replies_beyond_bounds(now, common);
         Ok(())
     }
@@ -255,7 +251,7 @@ impl Server {
             return Err(ForwardError::TooFar { hops });
         }
         let in_hand = self.take_in_hand(id).ok_or(ForwardError::Over)?;
-        self.settle(in_hand.client, in_hand.slot, State::Forwarded(to));
+        self.settle(in_hand.session, in_hand.slot, State::Forwarded(to));
         Ok(())
     }
 
@@ -274,10 +270,10 @@ impl Server {
 
     /// The request is no longer the application's. Nothing if it is not, or if its client has moved on.
     fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
-        self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
-        let held = self.in_hand.remove(id.index)?;
+        let held = *self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
+        self.in_hand.remove(id.index);
         self.release_place(held.port);
-        let attempt = self.sessions.get_mut(&held.client)?.attempt(held.slot, held.number)?;
+        let attempt = self.sessions.get_mut(held.session)?.attempt(held.slot, held.number)?;
         matches!(attempt.state, State::InHand).then_some(held)
     }
 }

@@ -1,8 +1,9 @@
 //! How much a server takes and keeps: every state of a slot is accounted for here, and nowhere else.
 
 use super::session::State;
+use super::sessions::SessionId;
 use super::{Server, Service};
-use crate::identity::{Port, Uid};
+use crate::identity::Port;
 use crate::rpc::common::Common;
 use crate::time::Time;
 use crate::wire::{Grant, SLOTS_MAX};
@@ -32,38 +33,42 @@ pub(super) struct Room {
 }
 
 impl Server {
-    /// Replaces what is known of a slot's attempt; returns what was.
-    pub(super) fn change(&mut self, client: Uid, slot: u16, state: State) -> Option<State> {
-        let session = self.sessions.get_mut(&client)?;
-        let place = session.slots.get_mut(usize::from(slot))?;
-        let taken = state.takes();
-        let before = core::mem::replace(&mut place.state, state);
-        let left = before.takes();
-        self.room.receiving_bytes = self.room.receiving_bytes + taken.receiving_bytes - left.receiving_bytes;
-        self.room.kept_bytes = self.room.kept_bytes + taken.kept_bytes - left.kept_bytes;
-        if taken.in_progress != left.in_progress {
-            let was_busy = session.in_progress > 0;
-            session.in_progress =
-                session.in_progress + u16::from(taken.in_progress) - u16::from(left.in_progress);
-            let is_busy = session.in_progress > 0;
-            self.room.busy_sessions = self.room.busy_sessions + usize::from(is_busy) - usize::from(was_busy);
+    /// From now on this is known of a slot's attempt.
+    pub(super) fn change(&mut self, id: SessionId, slot: u16, state: State) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
+        let (left, taken) = (&place.state, &state);
+        let room = &mut self.room;
+        room.receiving_bytes = room.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
+        room.kept_bytes = room.kept_bytes + taken.kept_bytes() - left.kept_bytes();
+        match (left.is_in_progress(), taken.is_in_progress()) {
+            (false, true) => {
+                room.busy_sessions += usize::from(session.in_progress == 0);
+                session.in_progress += 1;
+            }
+            (true, false) => {
+                session.in_progress -= 1;
+                room.busy_sessions -= usize::from(session.in_progress == 0);
+            }
+            _ => {}
         }
         // What the application has keeps its place until it is answered, whether or not anybody still waits.
-        let handed_over = left.in_progress && taken.in_progress && taken.place.is_none();
-        if taken.place != left.place && !handed_over {
-            if let Some(port) = left.place {
+        let handed_over = matches!(taken, State::InHand);
+        let (left, taken) = (left.place(), taken.place());
+        place.state = state;
+        if left != taken && !handed_over {
+            if let Some(port) = left {
                 self.release_place(port);
             }
-            if let Some(port) = taken.place {
+            if let Some(port) = taken {
                 self.take_place(port);
             }
         }
-        Some(before)
     }
 
     fn take_place(&mut self, port: Port) {
         self.room.pending += 1;
-        if let Some(service) = self.services.get_mut(&port) {
+        if let Some(service) = self.services.get_mut(port) {
             service.pending += 1;
         }
     }
@@ -71,7 +76,7 @@ impl Server {
     /// A request for this port neither waits nor is worked on any longer.
     pub(super) fn release_place(&mut self, port: Port) {
         self.room.pending = self.room.pending.saturating_sub(1);
-        if let Some(service) = self.services.get_mut(&port) {
+        if let Some(service) = self.services.get_mut(port) {
             service.pending = service.pending.saturating_sub(1);
         }
     }
@@ -89,14 +94,14 @@ impl Server {
     /// Too many bytes of replies are kept: drops the older ones, down to half of the time that they reach back.
     pub(super) fn drop_replies_beyond_bounds(&mut self, now: Time, common: &mut Common) {
         while self.room.kept_bytes > KEPT_BYTES_MAX {
-            let kept = self.sessions.values().flat_map(|session| &session.slots);
+            let kept = self.sessions.iter().flat_map(|(_, session)| &session.slots);
             let since = kept.filter_map(|slot| match &slot.state {
                 State::Replied(kept) => Some(kept.since),
                 _ => None,
             });
             let Some(oldest) = since.min() else { return };
             let through = oldest + Duration::from_nanos(now.since(oldest).as_nanos() as u64 / 2);
-            for session in self.sessions.values_mut() {
+            for session in self.sessions.iter_mut() {
                 for slot in &mut session.slots {
                     if let State::Replied(kept) = &slot.state
                         && kept.since <= through

@@ -3,7 +3,7 @@
 //! In each slot only the highest attempt counts: a higher one supersedes it, the same is answered from what is here, a
 //! lower one is dropped. So nothing has to be forgotten within a session, and what it costs is bounded by its slots.
 
-use crate::identity::Port;
+use crate::identity::{Port, Uid};
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
@@ -16,6 +16,7 @@ use core::net::SocketAddr;
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
+    pub(super) client: Uid,
     /// Where the client is, as a cookie has proved.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
@@ -81,8 +82,9 @@ pub(in crate::rpc) struct Kept {
 }
 
 impl Session {
-    pub(super) fn new(now: Time, address: SocketAddr, floor: u64) -> Session {
+    pub(super) fn new(now: Time, client: Uid, address: SocketAddr, floor: u64) -> Session {
         Session {
+            client,
             address,
             heard_at: now,
             floor,
@@ -113,27 +115,28 @@ impl State {
         matches!(self, State::Receiving(_) | State::Queued(..) | State::InHand)
     }
 
-    /// What it takes up while it lasts.
-    pub(super) fn takes(&self) -> Takes {
-        let mut takes = Takes { in_progress: self.is_in_progress(), ..Takes::default() };
+    /// The service in whose queue it takes up a place.
+    pub(super) fn place(&self) -> Option<Port> {
         match self {
-            State::Receiving(receiving) => {
-                (takes.place, takes.receiving_bytes) = (Some(receiving.0.port), receiving.1.total());
-            }
-            State::Queued(asked, _) => takes.place = Some(asked.port),
-            State::Replied(kept) => takes.kept_bytes = kept.reply.len(),
-            _ => {}
+            State::Receiving(receiving) => Some(receiving.0.port),
+            State::Queued(asked, _) => Some(asked.port),
+            _ => None,
         }
-        takes
     }
-}
 
-/// What a slot takes up of the server's room.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Takes {
-    /// A place in this service's queue.
-    pub(super) place: Option<Port>,
-    pub(super) in_progress: bool,
-    pub(super) receiving_bytes: usize,
-    pub(super) kept_bytes: usize,
+    /// Bytes of a large request that it takes up.
+    pub(super) fn receiving_bytes(&self) -> usize {
+        match self {
+            State::Receiving(receiving) => receiving.1.total(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a reply that it takes up.
+    pub(super) fn kept_bytes(&self) -> usize {
+        match self {
+            State::Replied(kept) => kept.reply.len(),
+            _ => 0,
+        }
+    }
 }

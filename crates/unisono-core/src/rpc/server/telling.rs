@@ -4,7 +4,7 @@
 
 use super::Server;
 use super::session::{Kept, Slot, State};
-use crate::identity::Uid;
+use super::sessions::SessionId;
 use crate::rpc::common::Common;
 use crate::rpc::transfer::Outgoing;
 use crate::time::Time;
@@ -14,21 +14,25 @@ use core::net::SocketAddr;
 
 impl Server {
     /// The attempt's state is this now, and its client is told.
-    pub(super) fn settle(&mut self, client: Uid, slot: u16, state: State) {
-        self.change(client, slot, state);
-        self.tell(client, slot);
+    pub(super) fn settle(&mut self, id: SessionId, slot: u16, state: State) {
+        self.change(id, slot, state);
+        self.tell(id, slot);
     }
 
     /// The client is told how the slot stands.
-    pub(super) fn tell(&mut self, client: Uid, slot: u16) {
-        let Some(session) = self.sessions.get_mut(&client) else { return };
+    pub(super) fn tell(&mut self, id: SessionId, slot: u16) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
         if !core::mem::replace(&mut place.is_to_tell, true) {
             session.to_tell.push_back(slot);
         }
         if !core::mem::replace(&mut session.is_due, true) {
-            self.due.push_back(client);
+            self.due.push_back(id);
         }
+    }
+
+    pub(in crate::rpc) fn has_nothing_to_say(&self) -> bool {
+        self.due.is_empty() && self.sending.is_empty()
     }
 
     /// Writes what one client is to be told; nothing if there is none.
@@ -39,17 +43,17 @@ impl Server {
         writer: &mut Writer<'_>,
     ) -> Option<SocketAddr> {
         loop {
-            let client = *self.due.front()?;
-            let in_progress = self.sessions.get(&client).map_or(0, |session| session.in_progress);
+            let id = *self.due.front()?;
+            let in_progress = self.sessions.get(id).map_or(0, |session| session.in_progress);
             let grant = self.grant(in_progress);
-            let Some(session) = self.sessions.get_mut(&client) else {
+            let Some(session) = self.sessions.get_mut(id) else {
                 self.due.pop_front();
                 continue;
             };
             let mut written = false;
             while let Some(&number) = session.to_tell.front() {
                 if let Some(slot) = session.slots.get_mut(usize::from(number)) {
-                    let attempt = Attempt { to: client, slot: number, number: slot.number };
+                    let attempt = Attempt { to: id.client, slot: number, number: slot.number };
                     let sends_parts = starts_transfer(now, common, slot);
                     match write_state(writer, attempt, grant, slot) {
                         Some(true) => written = true,
@@ -58,7 +62,7 @@ impl Server {
                     }
                     slot.is_to_tell = false;
                     if sends_parts {
-                        self.sending.push_back((client, number, attempt.number));
+                        self.sending.push_back((id, number, attempt.number));
                     }
                 }
                 session.to_tell.pop_front();
@@ -70,7 +74,7 @@ impl Server {
                 self.due.rotate_left(1);
             }
             if written {
-                return self.sessions.get(&client).map(|session| session.address);
+                return self.sessions.get(id).map(|session| session.address);
             }
         }
     }
@@ -85,16 +89,16 @@ impl Server {
         writer: &mut Writer<'_>,
     ) -> Option<SocketAddr> {
         for _ in 0..self.sending.len() {
-            let (client, slot, number) = self.sending.pop_front()?;
-            let Some(session) = self.sessions.get_mut(&client) else { continue };
+            let (id, slot, number) = self.sending.pop_front()?;
+            let Some(session) = self.sessions.get_mut(id) else { continue };
             let address = session.address;
             let Some(place) = session.attempt(slot, number) else { continue };
             let State::Replied(Kept { transfer: Some(transfer), .. }) = &mut place.state else { continue };
-            let part = transfer.next(now, Attempt { to: client, slot, number }, true);
+            let part = transfer.next(now, Attempt { to: id.client, slot, number }, true);
             if let Some(at) = transfer.resend_at() {
                 self.wake = self.wake.min(at);
             }
-            self.sending.push_back((client, slot, number));
+            self.sending.push_back((id, slot, number));
             if let Some((part, again)) = part {
                 common.counters.parts_resent += u64::from(again);
                 writer.frame(&Frame::Part(part));

@@ -2,9 +2,10 @@
 //!
 //! `wake` is never later than the first thing to do; when it comes, everything is looked at and it is set anew.
 
+use super::Server;
+use super::session::Session;
 use super::session::State;
-use super::{Server, session::Session};
-use crate::identity::Uid;
+use super::sessions::SessionId;
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::time::{Time, earlier};
@@ -42,7 +43,7 @@ impl Server {
         }
         if now >= self.sweep_at {
             self.evict_idle(now, common);
-            self.sweep_at = if self.sessions.is_empty() { Time::NEVER } else { now + SWEEP_EVERY };
+            self.sweep_at = if self.sessions.len() == 0 { Time::NEVER } else { now + SWEEP_EVERY };
         }
         let transfers = self.sending_timeout(now, common);
         let receiving = self.receiving_timeout(now, common);
@@ -54,14 +55,14 @@ impl Server {
     fn evict_idle(&mut self, now: Time, common: &mut Common) {
         let is_idle =
             |session: &Session| session.in_progress == 0 && now.since(session.heard_at) > SESSION_IDLE;
-        let idle: Vec<Uid> =
-            self.sessions.iter().filter(|(_, session)| is_idle(session)).map(|(uid, _)| *uid).collect();
-        for uid in &idle {
-            let slots = self.sessions.get(uid).map_or(0, |session| session.slots.len());
+        let idle: Vec<SessionId> =
+            self.sessions.iter().filter(|(_, session)| is_idle(session)).map(|(id, _)| id).collect();
+        for &id in &idle {
+            let slots = self.sessions.get(id).map_or(0, |session| session.slots.len());
             for slot in 0..slots {
-                self.change(*uid, slot as u16, State::Done);
+                self.change(id, slot as u16, State::Done);
             }
-            self.sessions.remove(uid);
+            self.sessions.forget(id);
             self.room.slots -= slots;
         }
         if !idle.is_empty() {
@@ -78,8 +79,8 @@ impl Server {
     fn sending_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
         let mut next = None;
         for _ in 0..self.sending.len() {
-            let Some((client, slot, number)) = self.sending.pop_front() else { break };
-            let session = self.sessions.get_mut(&client);
+            let Some((id, slot, number)) = self.sending.pop_front() else { break };
+            let session = self.sessions.get_mut(id);
             let Some(place) = session.and_then(|session| session.attempt(slot, number)) else { continue };
             let State::Replied(kept) = &mut place.state else { continue };
             let Some(transfer) = &mut kept.transfer else { continue };
@@ -89,7 +90,7 @@ impl Server {
             }
             transfer.handle_timeout(now);
             next = earlier(next, transfer.resend_at());
-            self.sending.push_back((client, slot, number));
+            self.sending.push_back((id, slot, number));
         }
         next
     }
@@ -100,20 +101,20 @@ impl Server {
             return None;
         }
         let (mut next, mut given_up) = (None, Vec::new());
-        for (&client, session) in self.sessions.iter().filter(|(_, session)| session.in_progress > 0) {
+        for (id, session) in self.sessions.iter().filter(|(_, session)| session.in_progress > 0) {
             for (number, slot) in session.slots.iter().enumerate() {
                 let State::Receiving(receiving) = &slot.state else { continue };
                 let until = receiving.1.heard_at + RECEIVING_LIFE;
                 if until <= now {
-                    given_up.push((client, number as u16));
+                    given_up.push((id, number as u16));
                 } else {
                     next = earlier(next, Some(until));
                 }
             }
         }
-        for (client, slot) in given_up {
+        for (id, slot) in given_up {
             common.counters.rejected += 1;
-            self.settle(client, slot, State::Rejected(Rejection::Expired));
+            self.settle(id, slot, State::Rejected(Rejection::Expired));
         }
         next
     }
