@@ -116,7 +116,8 @@ pub struct Settings {
     /// How long a member may be silent before it is probed; a sixth of it if it is the orderer, and owes this member
     /// a number. The first of the detector's two knobs; 150 ms by default.
     pub silence: Duration,
-    /// How long probes may stay unanswered before a member is suspected. The second; 100 ms by default.
+    /// How long probes may stay unanswered before a member is suspected, and the invitation to a reset before it is left
+    /// behind. The second; 100 ms by default.
     pub patience: Duration,
     /// How long a joiner looks for the group before it founds it; who only joins gives up after ten times as
     /// long. 300 ms by default.

@@ -71,6 +71,14 @@ pub(crate) struct Probing {
     pub(crate) last: Time,
     pub(crate) nonce: u64,
     pub(crate) sent: u32,
+    /// How often it was given all its time again.
+    pub(crate) fresh_starts: u32,
+}
+
+impl Probing {
+    pub(crate) fn new(now: Time, nonce: u64) -> Probing {
+        Probing { since: now, last: Time::ZERO, nonce, sent: 0, fresh_starts: 0 }
+    }
 }
 
 impl Peer {

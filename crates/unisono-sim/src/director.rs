@@ -267,8 +267,8 @@ impl Director {
     }
 
     /// Whether the members that did not crash are a quorum of every view that somebody holds, with an open change at
-    /// its end or without, and of the latest that anybody ever held. A leaver that has gone, or somebody excluded, is
-    /// no excuse: they went by the protocol's own rules.
+    /// its end or without, or has prepared in a reset, which may be decided to come; and of the latest that anybody ever
+    /// held. A leaver that has gone, or somebody excluded, is no excuse: they went by the protocol's own rules.
     fn can_go_on(&self) -> bool {
         let is_part = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         let parts = (0..self.plan.places)
@@ -295,6 +295,7 @@ impl Director {
         let mut views = vec![latest.clone()];
         for resident in parts {
             views.push(resident.side.group.info().members.iter().map(|member| member.uid).collect());
+            views.push(resident.side.group.prepared_view().to_vec());
             views.push(resident.side.view.clone());
         }
         views.iter().filter(|view| !view.is_empty()).all(|view| self.has_quorum(view))

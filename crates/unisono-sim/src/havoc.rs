@@ -2,7 +2,7 @@
 //!
 //! Which of them there are, and how often, a plan says; whom they strike, whoever directs the run.
 
-use crate::draw::{Draw, MILLISECOND};
+use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::{Reach, Weather, cut, exponential};
 use crate::plan::{FaultKind, Recurring};
 use crate::record::{Life, What};
@@ -27,6 +27,11 @@ pub(crate) enum Ongoing {
     },
     Storm {
         before: Weather,
+    },
+    /// It will stand still so many times more.
+    Starving {
+        process: usize,
+        stops: u32,
     },
 }
 
@@ -111,6 +116,13 @@ impl Havoc {
                 if let Some(victim) = victim {
                     let duration = self.pause_length();
                     world.pause(victim, duration);
+                }
+            }
+            FaultKind::Starve => {
+                if let Some(victim) = victim {
+                    self.note_fault(world, "starvation", true);
+                    let stops = self.fates.between(3, 40) as u32;
+                    self.keep(world, Ongoing::Starving { process: victim, stops }, 0);
                 }
             }
             FaultKind::PauseAtStep => {
@@ -286,6 +298,16 @@ impl Havoc {
                     self.note_fault(world, "flapping", false);
                 }
             }
+            Some(Ongoing::Starving { process, stops: 0 }) => {
+                world.resume(process);
+                self.note_fault(world, "starvation", false);
+            }
+            Some(Ongoing::Starving { process, stops }) => {
+                let (stop, awake) = (self.fates.spread(13 * MILLISECOND, SECOND), self.fates.millis(1, 10));
+                world.pause(process, stop);
+                self.ongoing[index] = Some(Ongoing::Starving { process, stops: stops - 1 });
+                world.cue(stop + awake, Cue::Fault(ONGOING + index as u32));
+            }
             Some(Ongoing::HalfDead { process }) => {
                 *world.network.reach_mut(process) = Reach::FULL;
                 self.note_fault(world, "half dead", false);
@@ -308,6 +330,7 @@ impl Havoc {
                     Ongoing::Flapping { .. } => "flapping",
                     Ongoing::HalfDead { .. } => "half dead",
                     Ongoing::Storm { .. } => "storm",
+                    Ongoing::Starving { .. } => "starvation",
                 };
                 self.note_fault(world, fault, false);
             }

@@ -75,8 +75,9 @@ impl FromStr for Profile {
     }
 }
 
-/// Sets the stream from which the role's migration is drawn apart from the others.
+/// Set the streams from which the role's migration, and whether processes are starved, are drawn apart from the others.
 const MIGRATION: u64 = 0x6d69_6772_6174_6521;
+const STARVATION: u64 = 0x7374_6172_7665_6421;
 
 /// How the group comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub(crate) enum FaultKind {
     Pause,
     /// Whoever next sends a frame of some kind stands still for a while.
     PauseAtStep,
+    /// A process stands still again and again, and goes on for a moment only in between.
+    Starve,
     /// An application takes no events for a while.
     Doze,
     /// The next few frames of some kind are lost.
@@ -127,7 +130,14 @@ pub(crate) enum FaultKind {
 impl FaultKind {
     /// Strikes one process.
     pub(crate) fn has_victim(self) -> bool {
-        matches!(self, FaultKind::Pause | FaultKind::Doze | FaultKind::Partition | FaultKind::Flapping)
+        matches!(
+            self,
+            FaultKind::Pause
+                | FaultKind::Starve
+                | FaultKind::Doze
+                | FaultKind::Partition
+                | FaultKind::Flapping
+        )
     }
 }
 
@@ -266,8 +276,12 @@ impl Plan {
                 1 => plan.start_together(),
                 _ => plan.form(random),
             }
-            // Drawn apart: whether the role may move changes nothing else of a seed.
-            plan.draw_migration(&mut Random::from_u64(MIGRATION ^ seed ^ (profile as u64 + 1) << 56));
+            // Drawn apart: neither changes anything else of a seed.
+            let apart = |stream: u64| Random::from_u64(stream ^ seed ^ (profile as u64 + 1) << 56);
+            plan.draw_migration(&mut apart(MIGRATION));
+            if matches!(profile, Profile::Swarm | Profile::Crash) {
+                add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
+            }
         }
         plan
     }

@@ -23,6 +23,7 @@
 //! at 10ms crash 4
 //! at 10ms start 5                           # a new life, which joins
 //! at 10ms pause 1 for 500ms
+//! at 10ms pause 1 for 92ms times 50 every 100ms
 //! at 10ms doze 1 for 500ms                  # its application takes no events
 //! at 10ms cut 0 1                           # 0 is not heard by 1 any more
 //! at 10ms partition 0 1 | 2 3 4
@@ -234,17 +235,19 @@ impl Scenario {
             "until" => self.until = words.time()?,
             "at" => {
                 let at = words.time()?;
-                let action = read_action(&mut words)?;
-                match (action, words.skip("every")) {
-                    (Action::Send { process, payload, times }, true) => {
-                        let every = words.time()?;
-                        for count in 0..times {
-                            let action = Action::Send { process, payload: payload.clone(), times: 1 };
-                            self.steps.push(Step { line: number, at: at + count * every, action });
-                        }
-                    }
-                    (_, true) => return Err("only `send` is done every so often".into()),
-                    (action, false) => self.steps.push(Step { line: number, at, action }),
+                let mut action = read_action(&mut words)?;
+                let mut count = if words.skip("times") { words.number()? } else { 1 };
+                let every = if words.skip("every") { words.time()? } else { 0 };
+                if let Action::Send { times, .. } = &mut action
+                    && every > 0
+                {
+                    count = std::mem::replace(times, 1);
+                }
+                if (count > 1) != (every > 0) {
+                    return Err("what is done several `times` is done `every` so often".into());
+                }
+                for index in 0..count {
+                    self.steps.push(Step { line: number, at: at + index * every, action: action.clone() });
                 }
             }
             "expect" => {

@@ -4,7 +4,7 @@
 //! about where its rule is written, and a probe noted where its state comes about ([`Planted`], [`Probe`]).
 
 use super::Group;
-use crate::identity::{Ballot, EpochId, EpochTag, Seqno};
+use crate::identity::{Ballot, EpochId, EpochTag, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 
 /// The numbers that a member gave out in one term.
@@ -75,6 +75,11 @@ impl Group {
             promised: self.recovery.promised(),
             prepared: self.recovery.prepared(),
         }
+    }
+
+    /// The view that this member prepared last in the present reset: it may have been decided. Nobody, if there is none.
+    pub fn prepared_view(&self) -> &[Uid] {
+        self.recovery.prepared_members()
     }
 
     /// Whether [`Group::marks`] may have moved since [`Group::has_moved_from`] was asked last, or [`Group::poll_sent`] has

@@ -5,13 +5,13 @@
 //! alone suspects nobody: after `silence` (the first knob) a burst of probes goes out, and only when none is
 //! answered within `patience` (the second) is the peer suspected. An orderer that owes a number to what was sent to it
 //! is probed much sooner: a working group notices its loss at once, and an idle one need not ask all the time. A member
-//! that was itself asleep counts that time for nobody's silence, and where members are seen to be late though alive,
-//! patience grows.
+//! that was itself asleep hardly counts that time for anybody's silence, and where members are seen to be late though
+//! alive, patience grows.
 
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
-use crate::peers::{Probing, Standing};
+use crate::peers::{Peer, Probing, Standing};
 use crate::planted::Probe;
 use crate::time::Time;
 use crate::wire::Frame;
@@ -24,8 +24,10 @@ const PROBES: u32 = 12;
 const OWING: u32 = 6;
 /// A peer must show that it hears us at least every so many silences.
 const DEAF_AFTER_SILENCES: u32 = 6;
-/// Woken later than this, we were asleep ourselves.
+/// Woken later than this, we were asleep ourselves: what goes beyond counts for nobody's silence.
 const ASLEEP: Duration = Duration::from_millis(40);
+/// So many times whoever is being probed is given all its time again since we were asleep.
+const FRESH_STARTS: u32 = 3;
 
 /// Patience with the silent grows by so many times the strain.
 const STRAINED: u32 = 6;
@@ -54,6 +56,8 @@ impl Lateness {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detector {
     look_at: Option<Time>,
+    /// Being late up to here has been noticed.
+    noticed: Time,
     /// How late this process was itself.
     own: Lateness,
     /// How late others say that they were.
@@ -101,25 +105,37 @@ impl Detector {
     }
 }
 
+impl Peer {
+    /// We were asleep for so long, and what shows that it lives may wait to be read. Where that happens again and again it
+    /// excuses nothing any more: it was asked each time, and what came in between was read.
+    fn forgive(&mut self, now: Time, asleep: Duration) {
+        if let Some(probing) = &mut self.probing {
+            if probing.fresh_starts >= FRESH_STARTS {
+                return;
+            }
+            let fresh_starts = probing.fresh_starts + 1;
+            *probing = Probing { fresh_starts, ..Probing::new(now, probing.nonce) };
+        }
+        self.last_heard = (self.last_heard + asleep).min(now);
+        self.heard_us = self.heard_us.map(|at| (at + asleep).min(now));
+    }
+}
+
 impl Group {
     /// Called first with every input: if the last deadline passed long ago, this process was not running, and
-    /// silence meanwhile says nothing.
+    /// silence meanwhile says next to nothing. Something it says, or whoever is kept waiting for ever would never miss
+    /// anybody.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let Some((deadline, _)) = self.poll_timeout() else { return };
         if now <= deadline {
             return;
         }
-        let late = now.since(deadline);
+        let noticed = core::mem::replace(&mut self.detector.noticed, now);
+        let late = now.since(deadline.max(noticed));
         self.detector.own.note(now, late);
-        if late <= ASLEEP {
-            return;
-        }
+        let Some(asleep) = late.checked_sub(ASLEEP).filter(|asleep| !asleep.is_zero()) else { return };
         self.probe(Probe::WasAsleep);
-        for peer in self.peers.iter_mut() {
-            peer.last_heard = (peer.last_heard + late).min(now);
-            peer.heard_us = peer.heard_us.map(|at| (at + late).min(now));
-            peer.probing = None;
-        }
+        self.peers.iter_mut().for_each(|peer| peer.forgive(now, asleep));
         self.recovery.notice_sleep(now);
     }
 
@@ -145,7 +161,7 @@ impl Group {
             return;
         }
         let silence = self.silence();
-        let patience = self.settings.patience + self.leeway(now);
+        let patience = self.patience(now);
         let watched: Vec<Uid> = self
             .peers
             .iter()
@@ -161,9 +177,9 @@ impl Group {
         }
     }
 
-    /// What the silent get beyond the usual patience, where members are seen to be late.
-    fn leeway(&self, now: Time) -> Duration {
-        self.detector.strain(now) * STRAINED
+    /// How long whoever was asked may leave that unanswered: longer where members are seen to be late.
+    pub(crate) fn patience(&self, now: Time) -> Duration {
+        self.settings.patience + self.detector.strain(now) * STRAINED
     }
 
     /// How long a peer may be silent; in larger groups each is heard less often.
@@ -198,7 +214,7 @@ impl Group {
             self.acknowledging.due = true;
         }
         let spacing = self.settings.patience / PROBES;
-        let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
+        let probing = peer.probing.get_or_insert(Probing::new(now, nonce));
         // What is heard during the burst, though no answer, says that it is not silence that is wrong.
         let heard_meanwhile = peer.last_heard > probing.since;
         let patience = if heard_meanwhile { patience * 3 } else { patience };
@@ -246,7 +262,7 @@ impl Group {
     pub(crate) fn probe_now(&mut self, now: Time, uid: Uid) {
         let nonce = self.random.next_u64() | 1;
         let Some(peer) = self.peers.get_mut(uid) else { return };
-        let probing = peer.probing.get_or_insert(Probing { since: now, last: Time::ZERO, nonce, sent: 0 });
+        let probing = peer.probing.get_or_insert(Probing::new(now, nonce));
         if now.since(probing.last) >= Duration::from_millis(5) {
             (probing.last, probing.sent) = (now, probing.sent + 1);
             let nonce = probing.nonce;

@@ -1,7 +1,9 @@
 //! How soon a loss is noticed, and who is given time.
 
 use crate::network::*;
+use std::time::Duration;
 use unisono_core::wire::*;
+use unisono_core::*;
 
 /// Milliseconds until the group of these members goes on in another epoch.
 fn until_reset(net: &mut Net, witness: usize) -> u64 {
@@ -52,5 +54,95 @@ fn whoever_was_late_lately_is_given_more_time() {
         net.crash(2);
         let took = until_reset(&mut net, 0);
         assert!(expected.contains(&took), "{took} ms, {calm} ns after it was late");
+    }
+}
+
+/// A process that runs for `awake` and stops for what `stop` says, again and again.
+fn starve(net: &mut Net, index: usize, awake: u64, until: u64, mut stop: impl FnMut() -> u64) {
+    let mut at = net.now;
+    while at < until {
+        let to = at + awake + stop();
+        net.stops[index].push((at + awake, to));
+        at = to;
+    }
+}
+
+// Whoever is kept waiting again and again, and forgives others all that time, misses nobody as long as that lasts.
+#[test]
+fn a_starved_member_misses_the_dead() {
+    for (awake, stop, limit) in [(8, 92, 2_000), (2, 500, 9_000), (1, 60, 1_500)] {
+        for busy in [false, true] {
+            let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
+            let mut net = Net::new();
+            net.add(Entry::Found(GroupConfig::default()), unicast());
+            for _ in 0..2 {
+                net.add(Entry::Join, patient.clone());
+                net.run(300 * MS);
+            }
+            let until = net.now + 40_000 * MS;
+            starve(&mut net, 0, awake * MS, until, || stop * MS);
+            net.run(2_000 * MS);
+            net.crash(2);
+            let crashed = net.now;
+            while net.epoch(0) == 0 && net.now < crashed + limit * MS {
+                if busy {
+                    let _ = net.send(1, b"what m0 finds in its socket");
+                }
+                net.run(20 * MS);
+            }
+            assert_eq!(
+                (net.epoch(0), net.size(0)),
+                (1, 2),
+                "awake for {awake} ms, then {stop} not; busy: {busy}"
+            );
+        }
+    }
+}
+
+// What waits in the socket of a starved process shows that the others live: nobody is suspected before it was read.
+#[test]
+fn a_starved_member_suspects_nobody_who_lives() {
+    for seed in 0..20 {
+        let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
+        let mut net = Net::new();
+        for (entry, settings) in [
+            (Entry::Found(GroupConfig::default()), patient.clone()),
+            (Entry::Join, unicast()),
+            (Entry::Join, patient),
+        ] {
+            net.add(entry, settings);
+            net.run(300 * MS);
+        }
+        let starved = seed as usize % 2;
+        net.hand_over(0, 1 - starved);
+        net.run(100 * MS);
+        let (until, mut random) = (net.now + 60_000 * MS, Random::from_u64(seed));
+        starve(&mut net, 1, (1 + seed % 5) * MS, until, || (13 + random.below(1_987)) * MS);
+        net.run(60_000 * MS);
+        net.show("m1 was starved");
+        assert_eq!(net.group(1).counters().suspicions, 0, "seed {seed}");
+        assert_eq!(net.size(1), 3, "seed {seed}");
+    }
+}
+
+// Its answers take long, and the one who asks sleeps: they wait in its socket, and are read before anybody is suspected.
+#[test]
+fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
+    for seed in 0..20 {
+        let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
+        let mut net = Net::new();
+        net.add(Entry::Found(GroupConfig::default()), unicast());
+        net.add(Entry::Join, patient);
+        net.run(300 * MS);
+        // All that m0 hears of m1 is that it lives, 90 ms after it asked.
+        net.filter(|seen| match seen.from == 1 {
+            true if seen.has(|frame| matches!(frame, Frame::Alive { .. })) => Some(90 * MS),
+            true => LOST,
+            false => PROMPT,
+        });
+        let (until, mut random) = (net.now + 60_000 * MS, Random::from_u64(seed));
+        starve(&mut net, 0, (300 + 7 * seed) * MS, until, || (100 + random.below(1_900)) * MS);
+        net.run(60_000 * MS);
+        assert_eq!(net.group(0).counters().suspicions, 0, "seed {seed}");
     }
 }

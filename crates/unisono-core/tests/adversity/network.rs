@@ -14,6 +14,8 @@ pub(crate) const LATENCY: u64 = 50_000;
 pub(crate) const PROMPT: Option<u64> = Some(LATENCY);
 /// What a filter says of a datagram that never arrives.
 pub(crate) const LOST: Option<u64> = None;
+/// What waited in the socket of a process that goes on is read so long after its timers, in nanoseconds.
+const SOCKET_DELAY: u64 = 1_000;
 /// More datagrams than this in answer to one input are a storm.
 const STORM_DATAGRAMS: u32 = 20_000;
 /// What is sent to everybody goes to so many places, whether somebody is there or not.
@@ -71,6 +73,9 @@ pub(crate) struct Net {
     pub(crate) members: Vec<Option<Group>>,
     /// Whose application receives nothing.
     pub(crate) asleep: Vec<bool>,
+    /// From when to when each process does not run. When it goes on, its timers come first, then what waits in its
+    /// socket.
+    pub(crate) stops: Vec<Vec<(u64, u64)>>,
     pub(crate) events: Vec<Vec<Event>>,
     pub(crate) outcomes: Vec<Vec<(MessageNumber, Outcome)>>,
     /// Whether somebody answered one input with more datagrams than any reason asks for. The network stands still then.
@@ -119,6 +124,7 @@ impl Net {
             now: 1,
             members: Vec::new(),
             asleep: Vec::new(),
+            stops: Vec::new(),
             events: Vec::new(),
             outcomes: Vec::new(),
             storm: false,
@@ -153,6 +159,7 @@ impl Net {
     fn seat(&mut self, group: Option<Group>) {
         self.members.push(group);
         self.asleep.push(false);
+        self.stops.push(Vec::new());
         self.events.push(Vec::new());
         self.outcomes.push(Vec::new());
     }
@@ -236,9 +243,16 @@ impl Net {
         let seen = Seen { now: self.now, from, to, multicast, bytes: bytes.len(), outside, frames };
         if let Some(delay) = (self.filter)(&seen) {
             self.count += 1;
-            let (at, id) = (self.now + delay, self.count);
+            let (at, id) = (self.runs_from(to, self.now + delay, SOCKET_DELAY), self.count);
             self.flights.push(Flight { at, id, from, to, multicast, bytes });
         }
+    }
+
+    /// When a process that something is due for at this time runs: then, or so long after it goes on.
+    fn runs_from(&self, index: usize, at: u64, after: u64) -> u64 {
+        let stops = self.stops.get(index).into_iter().flatten();
+        let stop = stops.into_iter().find(|(from, to)| (*from..*to).contains(&at));
+        stop.map_or(at, |(_, to)| to + after)
     }
 
     /// Lets so many nanoseconds pass.
@@ -249,7 +263,7 @@ impl Net {
             let flight = self.flights.iter().map(|flight| (flight.at, flight.id)).min();
             let timeout = |index: usize| {
                 let (at, _) = self.members[index].as_ref()?.poll_timeout()?;
-                Some((at.as_nanos(), index))
+                Some((self.runs_from(index, at.as_nanos(), 0), index))
             };
             let timeout = (0..self.members.len()).filter_map(timeout).min();
             let timeout_at = timeout.map_or(u64::MAX, |(at, _)| at);

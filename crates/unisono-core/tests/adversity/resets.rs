@@ -259,3 +259,45 @@ fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
         assert!(matches!(net.events[2].last(), Some(Event::Excluded { epoch: Some(_) })));
     }
 }
+
+// The rest are a quorum, and need not wait for a vote; but nobody said that they were to be less patient with it than with
+// anybody who is asked whether it lives.
+#[test]
+fn whoever_votes_within_the_patience_of_the_coordinator_goes_on() {
+    for (patience, late, goes_on) in [(100, 95, true), (400, 390, true), (100, 150, false)] {
+        let settings = Settings { patience: Duration::from_millis(patience), ..unicast() };
+        let mut net = group_with(5, GroupConfig::default(), settings);
+        net.run(50 * MS);
+        net.crash(0);
+        net.filter(move |seen| {
+            let votes = seen.from == 4 && seen.has(|frame| matches!(frame, Frame::Vote(_)));
+            if votes { Some(late * MS) } else { PROMPT }
+        });
+        assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+        assert_eq!(net.size(1) == 4, goes_on, "patience {patience} ms, a vote {late} ms late");
+    }
+}
+
+// Applications that decide themselves may ask for a reset as often as they like: who has promised a ballot lets it come to
+// an end before it begins another.
+#[test]
+fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let settings = Settings { patience: Duration::from_millis(300), ..unicast() };
+    let mut net = group_with(5, config, settings);
+    net.run(50 * MS);
+    net.crash(0);
+    net.run(500 * MS);
+    // Nobody knows yet that m4 is lost too.
+    net.cut_off(4);
+    for _ in 0..40 {
+        for member in 1..4 {
+            let now = Time::from_nanos(net.now);
+            let _ = net.group_mut(member).reset(now, 1);
+            net.drain(member);
+        }
+        net.run(50 * MS);
+    }
+    net.show("two seconds after the first asked");
+    assert_eq!((net.epoch(1), net.size(1)), (1, 3));
+}

@@ -18,10 +18,11 @@ use crate::wire::{Frame, Prepare, Proposal, Vote};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A coordinator waits so long for votes of members it does not suspect.
-const GATHER: Duration = Duration::from_millis(90);
-/// A stage that does not end within this ends its ballot.
-const STAGE_MAX: Duration = Duration::from_millis(250);
+/// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
+const STAGE_MARGIN: Duration = Duration::from_millis(150);
+/// The next ballot comes after so much more, at most, for each that was in vain, as far as so many.
+const BACKOFF: Duration = Duration::from_millis(60);
+const BACKOFFS_MAX: u32 = 6;
 
 #[derive(Clone, Debug)]
 pub(super) struct Coordination {
@@ -30,6 +31,7 @@ pub(super) struct Coordination {
     votes: Table<Vote>,
     /// Who was invited.
     invited: Vec<Uid>,
+    /// So long votes of members that are not suspected are waited for.
     gather_until: Time,
     stage_until: Time,
     repeat_at: Time,
@@ -50,6 +52,12 @@ impl Coordination {
             _ => self.stage_until,
         };
         self.repeat_at.min(stage)
+    }
+
+    /// Nothing is decided for want of an answer before this.
+    pub(super) fn put_off(&mut self, at_least: Time) {
+        self.gather_until = self.gather_until.max(at_least);
+        self.stage_until = self.stage_until.max(at_least);
     }
 }
 
@@ -78,19 +86,23 @@ impl Group {
             stage: Stage::Inviting,
             votes,
             invited: self.others_of(&uids(&before), &uids(&after)),
-            gather_until: now + GATHER,
-            stage_until: now + STAGE_MAX,
+            gather_until: now + self.patience(now),
+            stage_until: self.stage_end(now),
             repeat_at: now,
         });
         self.coordinate(now);
+    }
+
+    fn stage_end(&self, now: Time) -> Time {
+        now + self.patience(now) + STAGE_MARGIN
     }
 
     /// Gives up the present ballot; another one later.
     fn end_ballot(&mut self, now: Time) {
         self.recovery.coordination = None;
         self.recovery.pull = None;
-        let backoff = STAGE_MAX.as_nanos() as u64 / 4 * u64::from(self.recovery.attempts.min(6));
-        let jitter = Duration::from_nanos(self.random.below(backoff.max(1)));
+        let backoff = BACKOFF * self.recovery.attempts.min(BACKOFFS_MAX);
+        let jitter = Duration::from_nanos(self.random.below(backoff.as_nanos().max(1) as u64));
         self.recovery.begin_at = Some(now + Duration::from_millis(10) + jitter);
     }
 
@@ -206,10 +218,11 @@ impl Group {
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
         let everybody = self.others_of(&uids(&before), &uids(&after));
         if everybody.iter().any(|uid| !own.invited.contains(uid)) {
+            let gather_until = now + self.patience(now);
             let own = self.recovery.coordination.as_mut().expect("checked above");
             own.invited = everybody;
             own.stage = Stage::Inviting;
-            own.gather_until = now + GATHER;
+            own.gather_until = gather_until;
             own.repeat_at = now;
             return;
         }
@@ -248,8 +261,9 @@ impl Group {
             _ => self.propose(&after, members, accepted),
         };
         let prepare = Prepare { ballot, proposal, before: uids(&before), after: uids(&after) };
+        let stage_until = self.stage_end(now);
         if let Some(own) = &mut self.recovery.coordination {
-            own.stage_until = now + STAGE_MAX;
+            own.stage_until = stage_until;
             own.repeat_at = now;
             own.stage = Stage::Preparing { prepare: prepare.clone(), before, after, prepared: Vec::new() };
         }

@@ -27,8 +27,12 @@ const STAGGER: Duration = Duration::from_millis(4);
 const REPEAT_EVERY: Duration = Duration::from_millis(15);
 /// For so long after a promise other coordinators' invitations are ignored.
 const HOLD_OFF: Duration = Duration::from_millis(60);
-/// When nothing comes of a promise, the promiser coordinates itself after this and a little more by rank.
-const TAKE_OVER: Duration = Duration::from_millis(180);
+/// When nothing comes of a promise, the promiser coordinates itself so long after the coordinator's patience with
+/// voters must be over, and a little later by rank and by chance.
+const TAKE_OVER: Duration = Duration::from_millis(80);
+const TAKE_OVER_JITTER: Duration = Duration::from_millis(90);
+/// Sleep of this process puts off what it would begin or decide, but no more often than this for each ballot.
+const PUT_OFF_MAX: u32 = 3;
 /// An inviter must have shown within this time that it hears us.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
 /// So many ballots in vain, and everybody is asked where the group is: those who are known may all be gone.
@@ -52,6 +56,8 @@ pub(crate) struct Recovery {
     coordination: Option<Coordination>,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
+    /// How often sleep has put something off since the last promise.
+    put_off: u32,
     round: u32,
     attempts: u32,
     /// Under which nonce this member asked where the group is.
@@ -75,6 +81,11 @@ impl Recovery {
         Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
     }
 
+    /// Those whom the proposal that was prepared last names.
+    pub(crate) fn prepared_members(&self) -> &[Uid] {
+        self.prepared.as_ref().map_or(&[], |(_, proposal)| &proposal.members)
+    }
+
     pub(crate) fn since(&self) -> Option<Time> {
         self.since
     }
@@ -85,10 +96,20 @@ impl Recovery {
         earlier(earlier(self.begin_at, pull), coordination)
     }
 
-    /// This process was asleep: others may have gone on, so do not rush to begin.
+    /// This process was asleep: others may have gone on, and votes may wait to be read, so it does not rush to begin or
+    /// to decide.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
+        let is_at_work = self.begin_at.is_some() || self.coordination.is_some();
+        if !is_at_work || self.put_off >= PUT_OFF_MAX {
+            return;
+        }
+        self.put_off += 1;
+        let at_least = now + HOLD_OFF / 2;
         if let Some(at) = &mut self.begin_at {
-            *at = (*at).max(now + HOLD_OFF / 2);
+            *at = (*at).max(at_least);
+        }
+        if let Some(own) = &mut self.coordination {
+            own.put_off(at_least);
         }
     }
 
@@ -112,7 +133,7 @@ impl Group {
             return if members >= min { Ok(()) } else { Err(ResetError::TooFew { members, min }) };
         }
         self.recovery.floor = min;
-        if self.recovery.coordination.is_none() {
+        if !self.recovery.has_promised() {
             self.recovery.begin_at = Some(now);
         }
         Ok(())
@@ -148,6 +169,7 @@ impl Group {
         self.recovery.round = self.recovery.round.max(ballot.round);
         self.recovery.promised = Some(ballot);
         self.recovery.promised_at = now;
+        self.recovery.put_off = 0;
         self.recovery.since.get_or_insert(now);
         self.recovery.pending = None;
         if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < ballot) {
@@ -164,8 +186,8 @@ impl Group {
             self.phase = Phase::Resetting;
         }
         let rank = self.rank_among_unsuspected() as u32;
-        let jitter = Duration::from_nanos(self.random.below(TAKE_OVER.as_nanos() as u64 / 2));
-        self.recovery.begin_at = Some(now + TAKE_OVER + STAGGER * rank + jitter);
+        let jitter = Duration::from_nanos(self.random.below(TAKE_OVER_JITTER.as_nanos() as u64));
+        self.recovery.begin_at = Some(now + self.patience(now) + TAKE_OVER + STAGGER * rank + jitter);
     }
 
     fn own_vote(&self, ballot: Ballot) -> Vote {
