@@ -6,7 +6,7 @@ use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use quinn_udp::{RecvMeta, UdpSockRef};
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
@@ -70,18 +70,81 @@ impl Receiver {
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<bool> {
         let offered = self.offered;
+        self.make_room(offered);
+        let received = match offered {
+            1 => self.receive_one(socket, MsgFlags::MSG_DONTWAIT),
+            _ => self.receive_many(socket),
+        };
+        let count = match received {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        let coalesced = self.hand_out(count, &mut take);
+        self.alone = if count <= 1 && !coalesced { self.alone + 1 } else { 0 };
+        let more = if offered == 1 { coalesced } else { count == offered };
+        self.offered = match self.alone {
+            0 if more => (offered * 2).min(SLOTS),
+            0 => count + 1,
+            alone if alone.is_multiple_of(ALONE_MAX) => 2,
+            _ => 1,
+        };
+        Ok(more)
+    }
+
+    /// Sleeps until something has arrived at `socket`, which is one that [waits](Socket::set_waiting), and gives it to
+    /// `take`, in one system call: no other way of waiting wakes a thread as fast. Returns how many datagrams that
+    /// were; none if nothing has come for [`Socket::WAIT_MAX`], or without a reason.
+    pub fn wait_and_receive(
+        &mut self,
+        socket: &Socket,
+        mut take: impl FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<usize> {
+        self.receive_lone(socket, MsgFlags::empty(), &mut take)
+    }
+
+    /// Takes one datagram that has arrived, or a few that came as one packet, without waiting, whether `socket`
+    /// [waits](Socket::set_waiting) or not. Returns how many.
+    pub fn receive_next(
+        &mut self,
+        socket: &Socket,
+        mut take: impl FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<usize> {
+        self.receive_lone(socket, MsgFlags::MSG_DONTWAIT, &mut take)
+    }
+
+    fn receive_lone(
+        &mut self,
+        socket: &Socket,
+        flags: MsgFlags,
+        take: &mut impl FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<usize> {
+        self.make_room(1);
+        let mut datagrams = 0;
+        let mut count = |from, datagram| {
+            datagrams += 1;
+            take(from, datagram);
+        };
+        match self.receive_one(socket, flags) {
+            Ok(received) => self.hand_out(received, &mut count),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => false,
+            Err(error) => return Err(error),
+        };
+        Ok(datagrams)
+    }
+
+    /// Sees to it that so many slots have room for whatever comes.
+    fn make_room(&mut self, offered: usize) {
         for slot in &mut self.slots[..offered] {
             if slot.len() < ROOM_BYTES {
                 let spent = std::mem::replace(slot, chunk(&mut self.retired));
                 retire(&mut self.retired, spent);
             }
         }
-        let received = if offered == 1 { self.receive_one(socket) } else { self.receive_many(socket) };
-        let count = match received {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
+    }
+
+    /// Gives what so many slots have received to `take`. Returns whether any of it was coalesced.
+    fn hand_out(&mut self, count: usize, take: &mut impl FnMut(SocketAddr, BytesMut)) -> bool {
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
             let bytes = meta.len.min(slot.len());
             let mut rest = if bytes <= SMALL_BYTES_MAX {
@@ -96,16 +159,7 @@ impl Receiver {
             }
             take(meta.addr, rest);
         }
-        let coalesced = self.meta[..count].iter().any(|meta| meta.stride > 0 && meta.len > meta.stride);
-        self.alone = if count <= 1 && !coalesced { self.alone + 1 } else { 0 };
-        let more = if offered == 1 { coalesced } else { count == offered };
-        self.offered = match self.alone {
-            0 if more => (offered * 2).min(SLOTS),
-            0 => count + 1,
-            alone if alone.is_multiple_of(ALONE_MAX) => 2,
-            _ => 1,
-        };
-        Ok(more)
+        self.meta[..count].iter().any(|meta| meta.stride > 0 && meta.len > meta.stride)
     }
 
     fn receive_many(&mut self, socket: &Socket) -> io::Result<usize> {
@@ -114,9 +168,9 @@ impl Receiver {
         socket.state.recv(UdpSockRef::from(&socket.inner), &mut slices[..offered], &mut self.meta[..offered])
     }
 
-    fn receive_one(&mut self, socket: &Socket) -> io::Result<usize> {
+    fn receive_one(&mut self, socket: &Socket, flags: MsgFlags) -> io::Result<usize> {
         let mut slices = [IoSliceMut::new(&mut self.slots[0])];
-        let (fd, flags) = (socket.inner.as_raw_fd(), MsgFlags::empty());
+        let fd = socket.inner.as_raw_fd();
         let received = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut self.control), flags)?;
         let Some(from) = received.address.as_ref().and_then(address) else { return Ok(0) };
         let stride = received.cmsgs()?.find_map(|told| match told {

@@ -117,7 +117,7 @@ impl Socket {
         let sent = match self.source {
             Some(_) => self.transmit(datagram, None, destination),
             None => uninterrupted(|| {
-                Ok(sendto(&self.inner, datagram, SendFlags::empty(), &destination).map(drop)?)
+                Ok(sendto(&self.inner, datagram, SendFlags::DONTWAIT, &destination).map(drop)?)
             }),
         };
         match sent {

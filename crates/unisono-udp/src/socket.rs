@@ -7,11 +7,15 @@ use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// What is asked of the kernel for each direction. It grants what its limits allow.
 const BUFFER_BYTES: usize = 4 << 20;
+/// The kernel makes the least of it that it can.
+const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 
-/// A UDP socket, with all that makes it fast switched on as far as the kernel allows. It never blocks.
+/// A UDP socket, with all that makes it fast switched on as far as the kernel allows. It never blocks, unless it was
+/// told to ([`Socket::set_waiting`]).
 #[derive(Debug)]
 pub struct Socket {
     pub(crate) inner: socket2::Socket,
@@ -29,20 +33,23 @@ impl Socket {
         Socket::equip(inner)
     }
 
-    /// A socket that hears what is sent to the multicast address `group` on the interface that has the
-    /// address `interface`, except what `deaf_to` sends. Any number of processes can listen to one group.
+    /// The longest that a socket which waits does so in one call.
+    pub const WAIT_MAX: Duration = Duration::from_millis(20);
+
+    /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
+    /// `interface`, except what `deaf_to` sends, and empty datagrams, unless they are [nudges](Nudger) from this port.
+    /// Any number of processes can listen to one group.
     pub fn listen(
         group: SocketAddrV4,
         interface: Ipv4Addr,
         deaf_to: Option<SocketAddrV4>,
+        nudged_from: Option<u16>,
     ) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         inner.set_reuse_address(true)?;
         // Linux would also hand over what other sockets of this machine have joined.
         inner.set_multicast_all_v4(false)?;
-        if let Some(sender) = deaf_to {
-            inner.attach_filter(&drop_from(sender))?;
-        }
+        inner.attach_filter(&wanted(deaf_to, nudged_from))?;
         inner.bind(&SockAddr::from(group))?;
         inner.join_multicast_v4(group.ip(), &interface)?;
         Socket::equip(inner)
@@ -52,6 +59,9 @@ impl Socket {
         // Refused beyond the system's limit, which then applies.
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
+        // For the times when it waits.
+        inner.set_read_timeout(Some(Socket::WAIT_MAX))?;
+        inner.set_write_timeout(Some(SHORTEST_WAIT))?;
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
         untold(&inner);
         let address = inner
@@ -78,6 +88,13 @@ impl Socket {
     pub fn send_as(&mut self, source: IpAddr) {
         self.source = Some(source);
         self.address.set_ip(source);
+    }
+
+    /// From now on [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something to
+    /// receive, or does not, and [`Receiver::receive`](crate::Receiver::receive) is not to be called, or is. Sending does
+    /// not wait for room either way, but for a run, which waits for some milliseconds at most.
+    pub fn set_waiting(&self, waiting: bool) -> io::Result<()> {
+        self.inner.set_nonblocking(!waiting)
     }
 
     /// Where the socket is bound; with the address from which it sends, if that was chosen.
@@ -113,23 +130,77 @@ impl AsFd for Socket {
     }
 }
 
-/// A filter in the kernel's packet language that drops what `sender` sends before it wakes anybody.
-fn drop_from(sender: SocketAddrV4) -> [SockFilter; 6] {
+/// Wakes threads that wait in a receive, by empty datagrams that never leave this machine.
+#[derive(Debug)]
+pub struct Nudger {
+    socket: socket2::Socket,
+    port: u16,
+}
+
+impl Nudger {
+    /// For sockets bound to addresses of the same family as `like`, and listeners on this interface.
+    pub fn new(like: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<Nudger> {
+        let any: IpAddr = match like {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = socket2::Socket::new(Domain::for_address(like), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind(&SocketAddr::new(any, 0).into())?;
+        socket.set_nonblocking(true)?;
+        if let Some(interface) = interface.filter(|_| like.is_ipv4()) {
+            // Where this fails nobody can listen either.
+            let _ = socket.set_multicast_if_v4(&interface);
+            // A multicast that may not live for a single router stays on its machine.
+            socket.set_multicast_ttl_v4(0)?;
+            socket.set_multicast_loop_v4(true)?;
+        }
+        let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
+        Ok(Nudger { socket, port })
+    }
+
+    /// Where its nudges come from.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Wakes whoever waits in `socket`, now or when it next does. It may get lost, as any datagram.
+    pub fn nudge(&self, socket: &Socket) {
+        let _ = self.socket.send_to(&[], &socket.address().into());
+    }
+}
+
+/// A filter in the kernel's packet language that drops, before it wakes anybody, what a listener does not want.
+fn wanted(deaf_to: Option<SocketAddrV4>, nudged_from: Option<u16>) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    // Offsets are from the UDP header, whose first half word is the source port; the IP header lies at a
-    // magic offset, with the source address 12 bytes into it.
+    // Offsets are from the UDP header: source port, destination port, length. The IP header lies at a magic offset, with
+    // the source address 12 bytes into it.
+    const PORT: u32 = 0;
+    const LENGTH: u32 = 4;
+    const HEADER_BYTES: u32 = 8;
     const IP_SOURCE: u32 = 0xfff0_0000 + 12;
-    [
-        SockFilter::new(LOAD_WORD, 0, 0, IP_SOURCE),
-        SockFilter::new(JUMP_IF_EQUAL, 0, 3, u32::from(*sender.ip())),
-        SockFilter::new(LOAD_HALF, 0, 0, 0),
-        SockFilter::new(JUMP_IF_EQUAL, 0, 1, u32::from(sender.port())),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ]
+    const DROP: SockFilter = SockFilter::new(RETURN, 0, 0, 0);
+    const TAKE: SockFilter = SockFilter::new(RETURN, 0, 0, u32::MAX);
+    let load = SockFilter::new;
+    let unless_equal = |value, skipped| SockFilter::new(JUMP_IF_EQUAL, 0, skipped, value);
+    let mut filter = vec![load(LOAD_HALF, 0, 0, LENGTH)];
+    // No port is 65,536 or more.
+    let nudged_from = nudged_from.map_or(u32::MAX, u32::from);
+    filter.extend([
+        unless_equal(HEADER_BYTES, 4),
+        load(LOAD_HALF, 0, 0, PORT),
+        unless_equal(nudged_from, 1),
+        TAKE,
+        DROP,
+    ]);
+    if let Some(sender) = deaf_to {
+        filter.extend([load(LOAD_WORD, 0, 0, IP_SOURCE), unless_equal(u32::from(*sender.ip()), 3)]);
+        filter.extend([load(LOAD_HALF, 0, 0, PORT), unless_equal(sender.port().into(), 1), DROP]);
+    }
+    filter.push(TAKE);
+    filter
 }
 
 /// The address of this machine from which `destination` is reached; nothing is sent. Fails without a route.
@@ -147,7 +218,7 @@ pub fn address_toward(destination: SocketAddr) -> io::Result<IpAddr> {
 mod tests {
     use super::*;
     use crate::Receiver;
-    use std::time::Duration;
+    use std::time::Instant;
 
     /// Longer than any datagram takes.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -183,7 +254,7 @@ mod tests {
     /// Listeners on a fresh group; says so and gives nothing where multicast is not permitted.
     fn listeners(sender: &Socket, deaf: &[Option<SocketAddrV4>]) -> Option<Vec<Socket>> {
         let made: io::Result<Vec<Socket>> = sender.send_multicast_by(LOOPBACK, 1).and_then(|()| {
-            deaf.iter().map(|deaf_to| Socket::listen(group(sender), LOOPBACK, *deaf_to)).collect()
+            deaf.iter().map(|deaf_to| Socket::listen(group(sender), LOOPBACK, *deaf_to, None)).collect()
         });
         match made {
             Ok(listeners) => Some(listeners),
@@ -199,7 +270,7 @@ mod tests {
         let sender = bind();
         let Some(listeners) = listeners(&sender, &[None, None]) else { return };
         let other = SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 2), sender.address().port());
-        let stranger = Socket::listen(other, LOOPBACK, None).unwrap();
+        let stranger = Socket::listen(other, LOOPBACK, None, None).unwrap();
         sender.send(b"to all", 6, &[group(&sender).into()]);
         for listener in &listeners {
             assert_eq!(take(listener, 1), [(sender.address(), b"to all".to_vec())]);
@@ -218,6 +289,52 @@ mod tests {
         other.send(b"yours", 5, &to);
         // Had it heard its own, that would be first.
         assert_eq!(take(&listeners[0], 1), [(other.address(), b"yours".to_vec())]);
+    }
+
+    #[test]
+    fn a_nudge_wakes_who_waits_in_a_receive_and_nobody_else() {
+        let sender = bind();
+        let nudger = Nudger::new(sender.address(), Some(LOOPBACK)).unwrap();
+        let Some(other) = listeners(&sender, &[None]) else { return };
+        let nudged = Socket::listen(group(&sender), LOOPBACK, None, Some(nudger.port())).unwrap();
+        for socket in [&nudged, &sender] {
+            socket.set_waiting(true).unwrap();
+            let begin = Instant::now();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| {
+                    Receiver::new().wait_and_receive(socket, |_, datagram| assert!(datagram.is_empty()))
+                });
+                nudger.nudge(socket);
+                assert_eq!(waiting.join().unwrap().unwrap(), 1);
+            });
+            assert!(begin.elapsed() < Socket::WAIT_MAX, "it was not the nudge");
+        }
+        // Had an empty one come to the other, it would be first.
+        sender.send_multicast_by(LOOPBACK, 1).unwrap();
+        sender.send(b"to all", 6, &[group(&sender).into()]);
+        assert_eq!(take(&other[0], 1), [(sender.address(), b"to all".to_vec())]);
+    }
+
+    #[test]
+    fn a_wait_in_a_receive_ends_by_itself_and_what_it_brings_is_whole() {
+        let (sender, socket) = (bind(), bind());
+        let mut receiver = Receiver::new();
+        socket.set_waiting(true).unwrap();
+        let begin = Instant::now();
+        assert_eq!(receiver.wait_and_receive(&socket, |_, _| panic!("nothing was sent")).unwrap(), 0);
+        assert!((Socket::WAIT_MAX / 2..PATIENCE).contains(&begin.elapsed()));
+        // One packet where the kernel can, three otherwise.
+        sender.send(&[7; 250], 100, &[socket.address()]);
+        let mut taken = Vec::new();
+        while taken.len() < 3 {
+            receiver.wait_and_receive(&socket, |_, datagram| taken.push(datagram.len())).unwrap();
+        }
+        assert_eq!(taken, [100, 100, 50]);
+        assert_eq!(receiver.receive_next(&socket, |_, _| panic!("that was all")).unwrap(), 0);
+        sender.send(b"x", 1, &[socket.address()]);
+        assert_eq!(receiver.receive_next(&socket, |_, datagram| assert_eq!(datagram, "x")).unwrap(), 1);
+        socket.set_waiting(false).unwrap();
+        assert!(!receiver.receive(&socket, |_, _| panic!("that was all")).unwrap());
     }
 
     #[test]

@@ -10,35 +10,33 @@ use rustix::time::{
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is ready beyond this many at once is told by the next wait.
 const READY_MAX: usize = 16;
-/// The key of a watch's own timer.
-const TIMER: u64 = u64::MAX;
+/// The key of a watch's own alarm.
+const ALARM: u64 = u64::MAX;
 
-/// Any number of sockets and bells, waited for together.
+/// Any number of sockets and bells, an alarm, and other watches, waited for together.
 ///
-/// The set is prepared once, so that a wait is one system call, however large the set is. The deadline is a timer of
-/// the set's, left as it is while it rings early enough.
+/// The set is prepared once, so that a wait is one system call, however large the set is. Threads may add to it, remove
+/// from it, set the alarm and wait at the same time; what is ready is told to one of those who wait.
 #[derive(Debug)]
 pub struct Watch {
     set: OwnedFd,
-    timer: Alarm,
-    /// When the timer rings.
-    rings_at: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl Watch {
     /// A watch over nothing yet.
     pub fn new() -> io::Result<Watch> {
-        let watch = Watch { set: epoll::create(CreateFlags::CLOEXEC)?, timer: Alarm::new()?, rings_at: None };
-        watch.add(watch.timer.bell(), TIMER)?;
+        let watch = Watch { set: epoll::create(CreateFlags::CLOEXEC)?, alarm: Alarm::new()? };
+        watch.add(watch.alarm.bell(), ALARM)?;
         Ok(watch)
     }
 
-    /// From now on a wait ends too when this has something to receive, or was rung. `key` names it then, and is to be
-    /// less than `u64::MAX`. May be called while another thread waits.
+    /// From now on a wait ends too when this has something to receive, was rung, or has something ready. `key` names it
+    /// then, and is to be less than `u64::MAX`.
     pub fn add(&self, what: &impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::add(&self.set, what, EventData::new_u64(key), EventFlags::IN)?)
     }
@@ -56,32 +54,30 @@ impl Watch {
         let _ = epoll::modify(&self.set, socket, EventData::new_u64(key), flags);
     }
 
+    /// Ends one wait after this time, instead of when one was to end before.
+    pub fn set_alarm(&self, after: Duration) {
+        self.alarm.set(after);
+    }
+
     /// What is ready now.
-    pub fn look(&mut self) -> Ready {
+    pub fn look(&self) -> Ready {
         self.ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
     }
 
-    /// Sleeps until something is ready, or until then; without a deadline, for as long as it takes. May wake earlier
-    /// without a reason.
-    pub fn wait(&mut self, until: Option<Instant>) -> Ready {
-        if let Some(until) = until
-            && self.rings_at.is_none_or(|rings_at| until < rings_at)
-        {
-            self.timer.set(until.saturating_duration_since(Instant::now()));
-            self.rings_at = Some(until);
-        }
+    /// Sleeps until something is ready or the alarm goes off. May wake earlier without a reason.
+    pub fn wait(&self) -> Ready {
         self.ready(None)
     }
 
-    fn ready(&mut self, timeout: Option<&Timespec>) -> Ready {
+    fn ready(&self, timeout: Option<&Timespec>) -> Ready {
         let mut room = [const { MaybeUninit::uninit() }; READY_MAX];
-        let mut ready = Ready { keys: [0; READY_MAX], count: 0 };
+        let mut ready = Ready { keys: [0; READY_MAX], count: 0, alarmed: false };
         // The only errors are an interruption, which is a wake without a reason, and mistakes of ours.
         let Ok((events, _)) = epoll::wait(&self.set, &mut room, timeout) else { return ready };
         for event in events {
-            if event.data.u64() == TIMER {
-                self.rings_at = None;
-                self.timer.bell().silence();
+            if event.data.u64() == ALARM {
+                ready.alarmed = true;
+                self.alarm.bell().silence();
                 continue;
             }
             ready.keys[ready.count] = event.data.u64();
@@ -91,17 +87,29 @@ impl Watch {
     }
 }
 
-/// What was there when a wait ended, the deadline not counted.
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+/// What was there when a wait ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     keys: [u64; READY_MAX],
     count: usize,
+    alarmed: bool,
 }
 
 impl Ready {
     /// The keys of what is ready.
     pub fn keys(&self) -> &[u64] {
         &self.keys[..self.count]
+    }
+
+    /// The alarm went off; it is silent again.
+    pub fn alarmed(&self) -> bool {
+        self.alarmed
     }
 }
 
@@ -191,34 +199,31 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
     use std::sync::Arc;
+    use std::time::Instant;
 
     fn bind() -> Socket {
         Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
     }
 
-    fn in_a_minute() -> Option<Instant> {
-        Some(Instant::now() + Duration::from_secs(60))
-    }
-
     #[test]
     fn a_bell_rung_before_the_wait_ends_it_until_silenced() {
-        let (mut watch, bell) = (Watch::new().unwrap(), Bell::new().unwrap());
+        let (watch, bell) = (Watch::new().unwrap(), Bell::new().unwrap());
         watch.add(&bell, 3).unwrap();
         assert!(watch.look().keys().is_empty());
         bell.ring();
         bell.ring();
         bell.wait();
-        assert_eq!(watch.wait(None).keys(), [3]);
-        assert_eq!(watch.wait(None).keys(), [3]);
+        assert_eq!(watch.wait().keys(), [3]);
+        assert_eq!(watch.wait().keys(), [3]);
         bell.silence();
         assert!(watch.look().keys().is_empty());
     }
 
     #[test]
     fn a_bell_wakes_another_thread() {
-        let (mut watch, bell) = (Watch::new().unwrap(), Arc::new(Bell::new().unwrap()));
+        let (watch, bell) = (Watch::new().unwrap(), Arc::new(Bell::new().unwrap()));
         watch.add(&*bell, 1).unwrap();
-        let sleeper = std::thread::spawn(move || watch.wait(in_a_minute()).keys().to_vec());
+        let sleeper = std::thread::spawn(move || watch.wait().keys().to_vec());
         bell.ring();
         assert_eq!(sleeper.join().unwrap(), [1]);
     }
@@ -226,12 +231,12 @@ mod tests {
     #[test]
     fn of_hundreds_of_sockets_those_with_something_are_named_and_others_join_while_one_sleeps() {
         let sockets: Vec<Socket> = (0..200).map(|_| bind()).collect();
-        let mut watch = Watch::new().unwrap();
+        let watch = Watch::new().unwrap();
         for (key, socket) in sockets.iter().enumerate() {
             watch.add(socket, key as u64).unwrap();
         }
         sockets[0].send(b"x", 1, &[sockets[150].address()]);
-        assert_eq!(watch.wait(in_a_minute()).keys(), [150]);
+        assert_eq!(watch.wait().keys(), [150]);
         watch.remove(&sockets[150]);
         assert!(watch.look().keys().is_empty());
 
@@ -240,45 +245,47 @@ mod tests {
         sockets[0].send(b"x", 1, &all);
         let mut named = std::collections::BTreeSet::new();
         while named.len() < 40 {
-            named.extend(watch.wait(in_a_minute()).keys().iter().copied());
+            named.extend(watch.wait().keys().iter().copied());
         }
         assert!(named.into_iter().eq(0..40));
     }
 
     #[test]
-    fn a_wait_ends_at_its_deadline_whichever_came_before() {
-        let mut watch = Watch::new().unwrap();
+    fn an_alarm_ends_one_wait_and_can_be_set_anew() {
+        let watch = Watch::new().unwrap();
         let begin = Instant::now();
-        for after in [50, 20, 30, 90] {
-            let until = begin + Duration::from_micros(100 * after);
-            while Instant::now() < until {
-                assert!(watch.wait(Some(until)).keys().is_empty());
-            }
-            assert!(begin.elapsed() < Duration::from_secs(50));
-        }
-        // The timer of an earlier deadline is left alone, and ends a wait for a later one without a reason.
-        let bell = Bell::new().unwrap();
-        watch.add(&bell, 1).unwrap();
-        let rings_at = loop {
-            bell.ring();
-            assert_eq!(watch.wait(Some(Instant::now() + Duration::from_millis(2))).keys(), [1]);
-            bell.silence();
-            // Unless both came at the same time.
-            if let Some(rings_at) = watch.rings_at {
-                break rings_at;
-            }
-        };
-        assert!(watch.wait(in_a_minute()).keys().is_empty());
-        assert!(rings_at < Instant::now() && watch.rings_at.is_none());
+        watch.set_alarm(Duration::from_secs(60));
+        watch.set_alarm(Duration::from_millis(2));
+        let ready = watch.wait();
+        assert!(ready.alarmed() && ready.keys().is_empty());
+        assert!((Duration::from_millis(2)..Duration::from_secs(50)).contains(&begin.elapsed()));
+        assert!(!watch.look().alarmed());
+    }
+
+    #[test]
+    fn a_watch_tells_another_that_it_has_something_ready() {
+        let (outer, inner, bell) = (Watch::new().unwrap(), Watch::new().unwrap(), Bell::new().unwrap());
+        inner.add(&bell, 1).unwrap();
+        outer.add(&inner, 2).unwrap();
+        assert!(outer.look().keys().is_empty());
+        bell.ring();
+        assert_eq!(outer.wait().keys(), [2]);
+        assert_eq!(inner.look().keys(), [1]);
+        bell.silence();
+        assert!(outer.look().keys().is_empty());
+        inner.set_alarm(Duration::ZERO);
+        assert_eq!(outer.wait().keys(), [2]);
+        outer.remove(&inner);
+        assert!(outer.look().keys().is_empty() && inner.look().alarmed());
     }
 
     #[test]
     fn room_to_send_is_waited_for_only_while_it_is_asked_for() {
-        let (socket, mut watch) = (bind(), Watch::new().unwrap());
+        let (socket, watch) = (bind(), Watch::new().unwrap());
         watch.add(&socket, 0).unwrap();
         assert!(watch.look().keys().is_empty());
         watch.await_room(&socket, 0, true);
-        assert_eq!(watch.wait(in_a_minute()).keys(), [0]);
+        assert_eq!(watch.wait().keys(), [0]);
         watch.await_room(&socket, 0, false);
         assert!(watch.look().keys().is_empty());
     }

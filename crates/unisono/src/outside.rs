@@ -73,8 +73,9 @@ fn ask(
         }
     }
     // Nobody answers a question that does not open; what members tell each other shows that they are there.
-    let heard = nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None).ok());
-    let mut watch = watch(&socket, heard.as_ref())
+    let heard =
+        nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None, None).ok());
+    let watch = watch(&socket, heard.as_ref())
         .map_err(|source| OpenError::Socket { what: "wait for answers", source })?;
     let mut asker = Asker::new(tag, options)?;
     let mut receiver = Receiver::new();
@@ -89,7 +90,8 @@ fn ask(
         let asked = Instant::now();
         while answer.is_none() && asked.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
             let left = ASK_AGAIN.saturating_sub(asked.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
-            for &key in watch.wait(Some(Instant::now() + left)).keys() {
+            watch.set_alarm(left);
+            for &key in watch.wait().keys() {
                 let socket = if key == ANSWERS { &socket } else { heard.as_ref().unwrap_or(&socket) };
                 // An error is one datagram's.
                 let _ = receiver.receive(socket, |from, datagram| {

@@ -170,7 +170,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     while let Some(order) = orders.next()? {
         match (order, socket.take()) {
             (Order::Receive { source, multicast }, Some(own)) => {
-                let group = multicast.map(|group| Socket::listen(group, address, None)).transpose()?;
+                let group = multicast.map(|group| Socket::listen(group, address, None, None)).transpose()?;
                 std::thread::spawn(move || receive(&own, group.as_ref().unwrap_or(&own), source, pace));
                 processes::report(&Report::Ready)?;
             }

@@ -1,6 +1,8 @@
-//! The thread that sits when nobody else does.
+//! The thread that sits when nobody else does, and that stands in for one whose seat is focused.
 
 use super::Engine;
+use super::seat::{Deputy, OTHERS};
+use super::turn::Sleeper;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -20,12 +22,21 @@ pub(super) fn start(engine: Arc<Engine>) -> io::Result<()> {
 fn run(engine: &Engine) {
     // Where this is refused, timers are a little later.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
+    let (mut deputy, mut sockets) = (Deputy::new(), Arc::default());
     loop {
-        engine.alarm.bell().wait();
-        engine.alarm.bell().silence();
+        let ready = engine.guard.wait();
+        let stood_in = ready.keys().contains(&OTHERS).then(|| deputy.read(&engine.watch, &sockets));
         let Some(mut state) = engine.lock_unless_broken() else { return };
         let mut now = engine.now();
-        if !state.turn.alarmed(now) && !state.is_empty() {
+        if let Some(woken) = stood_in {
+            engine.note_woken(&mut state, woken);
+            state.turn.note_elsewhere(deputy.inbox.len());
+            state.take_in(now, &mut deputy.inbox);
+            engine.settle(&mut state, now);
+        }
+        let takes_seat = ready.alarmed() && state.turn.alarmed(now);
+        if !takes_seat && !state.is_empty() {
+            sockets = state.turn.sockets().clone();
             engine.arrange(&mut state, now, false);
             engine.unlock(state);
             continue;
@@ -42,11 +53,12 @@ fn run(engine: &Engine) {
                 state.turn.leave(now, sitting);
                 break;
             }
-            let risen = engine.sit(state, &mut sitting, now, Time::NEVER, Duration::ZERO);
-            let Some(risen) = risen else { return };
+            let sleeper = Sleeper::new(None, Time::NEVER);
+            let Some(risen) = engine.sit(state, &mut sitting, now, sleeper, Duration::ZERO) else { return };
             (state, now) = risen;
             seat = Some(sitting);
         }
+        sockets = state.turn.sockets().clone();
         engine.arrange(&mut state, now, true);
         engine.unlock(state);
     }

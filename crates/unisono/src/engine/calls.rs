@@ -187,6 +187,13 @@ impl Calls {
         self.out = self.handles == 0 && (self.out_by <= now || self.endpoint.is_idle());
     }
 
+    /// There may be something for a thread that waits and has not left its name.
+    pub(crate) fn has_news(&self) -> bool {
+        let news =
+            |(port, served): (&Port, &Served)| served.withdrawn || self.endpoint.requests_waiting(*port) > 0;
+        self.untaken > 0 || self.served.iter().any(news)
+    }
+
     /// Somebody waits for requests that are there.
     pub(crate) fn is_asked(&self) -> bool {
         self.served.iter().any(|(port, served)| {

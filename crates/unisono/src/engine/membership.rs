@@ -43,6 +43,8 @@ pub(crate) struct Membership {
     events: WaitList,
     progress: WaitList,
     phase: Phase,
+    /// When it was last served there was something for those who wait for anything but events.
+    progressed: bool,
     /// Bytes submitted and not yet sent, so that more may go along.
     pub(crate) gathered_bytes: usize,
     /// Nobody here wants events.
@@ -69,6 +71,7 @@ impl Membership {
             outcomes: Outcomes::default(),
             events: WaitList::default(),
             progress: WaitList::default(),
+            progressed: false,
             gathered_bytes: 0,
             ignoring: false,
             abandoned: false,
@@ -134,9 +137,15 @@ impl Membership {
         if progress {
             self.progress.wake(wakes);
         }
+        self.progressed = progress;
         if self.take_for_others(now, wakes) {
             outbox.drain(self, now);
         }
+    }
+
+    /// There may be something for a thread that waits and has not left its name.
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.progressed || self.peek().is_some()
     }
 
     /// Whether it has just turned out that nobody here receives.

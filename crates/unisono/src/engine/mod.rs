@@ -10,6 +10,10 @@
 //! waits for what it wants to be brought to it. Tasks of an executor never sit: for them the background
 //! thread does.
 //!
+//! Where all datagrams come from one socket the seat is **focused**: whoever sits waits in the receive of that socket,
+//! which is the fastest way to be woken, and the background thread sees to everything else in its stead (the timers,
+//! the bell, the other sockets). If that brings something for the one who sits, it is **nudged**, by an empty datagram.
+//!
 //! | | |
 //! |---|---|
 //! | `state` | everything behind the lock |
@@ -18,12 +22,13 @@
 //! | `calls` | the calls in a slot: those under way, and services |
 //! | `outcomes` | what becomes of messages under way |
 //! | `outbox` | what is sent, in runs |
-//! | `seat`, `turn` | what is received, and by whom |
+//! | `seat`, `turn`, `focus` | what is received, by whom, and in which of the sockets it waits |
 //! | `park` | waiting, for threads and tasks |
-//! | `background` | the thread that sits when nobody else does |
+//! | `background` | the thread that sits when nobody else does, and stands in for one who is focused |
 
 mod background;
 mod calls;
+mod focus;
 mod membership;
 mod outbox;
 mod outcomes;
@@ -40,7 +45,7 @@ use crate::error::OpenError;
 use crate::reach::{Place, Seeds, multicast_address};
 use outbox::Reach;
 use park::Parker;
-use seat::Seat;
+use seat::{BELL, Seat, Woken};
 use slot::{Occupant, Slot};
 use state::State;
 use std::io;
@@ -49,17 +54,21 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use turn::Next;
+use turn::{Next, Rouse, Sleeper};
 use unisono_core::{ConfigError, Group, GroupTag, MessageNumber, Time};
-use unisono_udp::{Alarm, Bell, Socket};
+use unisono_udp::{Bell, Nudger, Socket, Watch};
 
 /// See the module.
 pub(crate) struct Engine {
     state: Mutex<State>,
+    /// Over the bell and the sockets that whoever sits waits for, but the one that it is focused on.
+    watch: Arc<Watch>,
     /// Rung to make whoever sits look at the state.
     bell: Bell,
-    /// Calls the background thread.
-    alarm: Alarm,
+    /// What the background thread waits for while it does not sit: its alarm, and the watch while the seat is focused.
+    guard: Watch,
+    /// Wakes whoever is focused.
+    nudger: Nudger,
     place: Place,
     address: SocketAddr,
     origin: Instant,
@@ -67,8 +76,6 @@ pub(crate) struct Engine {
 
 /// When an engine begins, by its own clock.
 const BEGINNING: Time = Time::from_nanos(1);
-/// How often it is tried at least whether there is room to send again.
-const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// The engines of this process.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
@@ -150,13 +157,19 @@ impl Engine {
             // Where this fails, listening does too, and says so.
             let _ = unicast.send_multicast_by(interface, 1);
         }
+        let nudger = Nudger::new(unicast.address(), place.interface)
+            .map_err(|source| socket_error("open a second socket", source))?;
         let bell = Bell::new().map_err(|source| socket_error("make an event counter", source))?;
-        let seat = Seat::new(&bell).map_err(|source| socket_error("prepare to wait for sockets", source))?;
+        let watch = Watch::new()
+            .and_then(|watch| watch.add(&bell, BELL).map(|()| Arc::new(watch)))
+            .map_err(|source| socket_error("prepare to wait for sockets", source))?;
         Ok(Engine {
             address: unicast.address(),
-            state: Mutex::new(State::new(Arc::new(unicast), seat)),
+            state: Mutex::new(State::new(Arc::new(unicast), Seat::new(watch.clone()), nudger.port())),
+            watch,
             bell,
-            alarm: Alarm::new().map_err(|source| socket_error("make a timer", source))?,
+            guard: Watch::new().map_err(|source| socket_error("make a timer", source))?,
+            nudger,
             place,
             origin: Instant::now(),
         })
@@ -220,8 +233,34 @@ impl Engine {
     /// consequences.
     fn settle(&self, state: &mut State, now: Time) {
         state.settle(now);
+        self.call(state, now);
+    }
+
+    /// Wakes whoever sleeps on the seat if there is something for it to see, and lets it sleep no longer than until the
+    /// next timer is due.
+    fn call(&self, state: &mut State, now: Time) {
+        if state.turn.sleeper().is_none() {
+            return;
+        }
         if state.calls() {
-            self.ring(state);
+            state.turn.call();
+        }
+        match state.turn.rouse(now) {
+            None => {}
+            Some(Rouse::Ring) => self.ring(state),
+            Some(Rouse::Nudge(key)) => {
+                state.sockets.get(&key).into_iter().for_each(|socket| self.nudger.nudge(socket));
+            }
+        }
+        self.set_alarm(state, now);
+    }
+
+    /// Lets the watch's alarm go off when whoever sleeps, or stands in for it, has to be up.
+    fn set_alarm(&self, state: &mut State, now: Time) {
+        let due = state.alarm(now);
+        if due < state.turn.rings_at {
+            self.watch.set_alarm(due.since(self.now()));
+            state.turn.rings_at = due;
         }
     }
 
@@ -237,37 +276,42 @@ impl Engine {
         match state.turn.next(now, at_once) {
             Next::Nothing => {}
             Next::Wake(parker) => state.wakes.push(parker.into()),
-            Next::Alarm(after) => self.alarm.set(after),
+            Next::Alarm(after) => self.guard.set_alarm(after),
         }
     }
 
-    /// Sleeps on the seat until something comes, until a timer is due, or until then; and takes in what came.
-    /// Returns when that was, too; nothing if another thread broke the engine meanwhile.
+    /// Sleeps on the seat until something comes, until a timer is due, or until `sleeper` wants to be up; and takes in
+    /// what came. Returns when that was, too; nothing if another thread broke the engine meanwhile.
     fn sit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         seat: &mut Seat,
         now: Time,
-        until: Time,
+        sleeper: Sleeper,
         spin: Duration,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
-        let mut until = state.deadline().min(until);
-        if state.lacks_room() {
-            // What could not be sent may leave a timer due all the while.
-            until = until.max(now + ROOM_LOOK);
-        }
-        state.sit_down(seat, until);
+        // One who spins wants to hear of everything itself, and for the background thread nobody can stand in.
+        let may_focus = sleeper.slot.is_some() && spin.is_zero();
+        state.sit_down(seat, &self.guard, may_focus, sleeper);
+        self.set_alarm(&mut state, now);
         self.unlock(state);
-        let rang = seat.wait(self.instant(until), spin);
+        let woken = seat.wait(spin);
         let mut state = self.lock_unless_broken()?;
         let now = self.now();
-        if rang {
-            self.bell.silence();
-            state.rung = false;
-        }
+        self.note_woken(&mut state, woken);
         state.turn.rise();
         state.take_in(now, &mut seat.inbox);
         Some((state, now))
+    }
+
+    fn note_woken(&self, state: &mut State, woken: Woken) {
+        if woken.rang {
+            self.bell.silence();
+            state.rung = false;
+        }
+        if woken.alarmed {
+            state.turn.rings_at = Time::NEVER;
+        }
     }
 
     /// Sleeps until woken or until then, while somebody else sits.
@@ -319,9 +363,7 @@ impl Engine {
                 Attempt::Given => state.touch(index),
                 Attempt::Kept(done) => {
                     state.arm(index);
-                    if state.calls() {
-                        self.ring(state);
-                    }
+                    self.call(state, now);
                     return Ok(done);
                 }
                 Attempt::Gathered(done) => {
@@ -378,7 +420,9 @@ impl<O: Occupant> Shared<O> {
                 Err(interest) => {
                     seat = seat.or_else(|| state.turn.take(now, false));
                     let risen = match &mut seat {
-                        Some(seat) => engine.sit(state, seat, now, until, self.spin),
+                        Some(seat) => {
+                            engine.sit(state, seat, now, Sleeper::new(Some(self.index), until), self.spin)
+                        }
                         None => engine.stand::<O>(state, self.index, interest, until),
                     };
                     (state, now) = risen.unwrap_or_else(|| (engine.lock(), engine.now()));
@@ -472,4 +516,100 @@ pub(crate) fn no_multicast() -> io::Error {
 
 fn socket_error(what: &'static str, source: io::Error) -> OpenError {
     OpenError::Socket { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, Group, GroupConfig, Options};
+    use std::net::UdpSocket;
+    use std::sync::mpsc;
+
+    /// Longer than anything takes that works.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Half of the time after which whoever waits in a receive is up by itself.
+    const HALF_A_WAIT: Duration = Duration::from_millis(10);
+    const ROUNDS: usize = 10;
+
+    /// A member alone in its group, and its engine.
+    fn alone(what: &str) -> (Group, Arc<Engine>) {
+        let name = format!("{what}-{}", std::process::id());
+        let group = Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
+        let address = group.members()[0].address;
+        let engine = engines().iter().filter_map(Weak::upgrade).find(|engine| engine.address == address);
+        (group, engine.unwrap())
+    }
+
+    /// Returns when a thread sleeps that is focused: what comes, and means nothing, comes from one socket.
+    fn focus(engine: &Engine) {
+        const A_MOMENT: Duration = Duration::from_millis(1);
+        let (socket, begin) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Instant::now());
+        let is_focused = || engine.lock().turn.sleeper().is_some_and(Sleeper::is_focused);
+        let lasts = |so: bool| {
+            let begin = Instant::now();
+            while begin.elapsed() < A_MOMENT && is_focused() == so {
+                std::thread::yield_now();
+            }
+            is_focused() == so
+        };
+        while lasts(false) || !lasts(true) {
+            assert!(begin.elapsed() < PATIENCE, "it does not focus");
+            socket.send_to(b"nothing", engine.address).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
+        let (group, engine) = alone("focus-news");
+        let (told, heard) = mpsc::channel();
+        let shortest = std::thread::scope(|scope| {
+            let receiver = group.clone();
+            scope.spawn(move || {
+                while let Ok(event) = receiver.receive() {
+                    if let Event::Message { .. } = event {
+                        let _ = told.send(Instant::now());
+                    }
+                }
+            });
+            let waits = (0..ROUNDS).map(|_| {
+                focus(&engine);
+                let begin = Instant::now();
+                drop(group.submit("mine").unwrap());
+                heard.recv_timeout(PATIENCE).unwrap().saturating_duration_since(begin)
+            });
+            let shortest = waits.min();
+            group.leave("").unwrap();
+            shortest
+        });
+        assert!(shortest < Some(HALF_A_WAIT), "{shortest:?}");
+    }
+
+    #[test]
+    fn one_that_waits_in_a_socket_for_a_while_waits_no_longer() {
+        let (group, engine) = alone("focus-while");
+        group.receive_timeout(PATIENCE).unwrap().unwrap();
+        let (told, heard) = mpsc::channel();
+        let shortest = std::thread::scope(|scope| {
+            let receiver = group.clone();
+            scope.spawn(move || {
+                let limit = Duration::from_millis(1);
+                loop {
+                    let begin = Instant::now();
+                    match receiver.receive_timeout(limit) {
+                        Ok(None) if told.send(begin.elapsed()).is_ok() => {}
+                        _ => break,
+                    }
+                }
+            });
+            let waits = (0..ROUNDS).map(|_| {
+                focus(&engine);
+                heard.try_iter().for_each(drop);
+                heard.recv_timeout(PATIENCE).unwrap()
+            });
+            let shortest = waits.min();
+            drop(heard);
+            shortest
+        });
+        assert!(shortest < Some(HALF_A_WAIT), "{shortest:?}");
+    }
 }

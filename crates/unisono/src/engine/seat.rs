@@ -1,23 +1,25 @@
 //! The seat: whoever has it waits for the sockets and reads them, on behalf of everybody.
 
+use super::focus::Focus;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unisono_udp::{Bell, Ready, Receiver, Socket, Watch};
+use unisono_udp::{Ready, Receiver, Socket, Watch};
 
 /// Sockets by the keys under which they are waited for: the unicast socket by its own, listeners by any from
 /// [`LISTENERS`] on that none had before.
 pub(crate) type Sockets = BTreeMap<u64, Arc<Socket>>;
 
-/// The key of the bell.
-const BELL: u64 = 0;
+/// The key of the bell, in the watch over the sockets.
+pub(crate) const BELL: u64 = 0;
 /// The key of the unicast socket; the others listen to multicast addresses.
 pub(crate) const UNICAST: u64 = 1;
 /// The first key of a listener.
 pub(crate) const LISTENERS: u64 = 2;
+/// The key of the watch over the sockets, in the background thread's own.
+pub(crate) const OTHERS: u64 = 0;
 /// Datagrams after which what was received is handled before more is.
 const INBOX_MAX: usize = 1024;
 
@@ -28,24 +30,38 @@ pub(crate) struct Received {
     pub(crate) datagram: BytesMut,
 }
 
+/// What ended a wait, beside datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Woken {
+    /// The bell rang.
+    pub(crate) rang: bool,
+    /// The watch's alarm went off.
+    pub(crate) alarmed: bool,
+}
+
 /// What it takes to wait for datagrams. It is owned by the thread that waits, so that nothing is locked
 /// meanwhile.
 pub(crate) struct Seat {
     receiver: Receiver,
-    watch: Watch,
+    /// Over the bell and the sockets, but the one that the seat is focused on.
+    watch: Arc<Watch>,
     sockets: Arc<Sockets>,
+    focus: Focus,
     pub(crate) inbox: Vec<Received>,
 }
 
 impl Seat {
-    pub(crate) fn new(bell: &Bell) -> io::Result<Seat> {
-        let watch = Watch::new()?;
-        watch.add(bell, BELL)?;
-        Ok(Seat { receiver: Receiver::new(), watch, sockets: Arc::default(), inbox: Vec::new() })
+    /// `watch` is to be over the bell, and over nothing else yet.
+    pub(crate) fn new(watch: Arc<Watch>) -> Seat {
+        let (receiver, sockets) = (Receiver::new(), Arc::default());
+        Seat { receiver, watch, sockets, focus: Focus::new(), inbox: Vec::new() }
     }
 
     /// From now on it waits for these sockets.
-    pub(crate) fn attend(&mut self, sockets: &Arc<Sockets>) {
+    pub(crate) fn attend(&mut self, sockets: &Arc<Sockets>, guard: &Watch) {
+        if self.focus.on().is_some_and(|on| !sockets.contains_key(&on)) {
+            self.widen(guard, false);
+        }
         for (_, gone) in self.sockets.iter().filter(|(key, _)| !sockets.contains_key(key)) {
             self.watch.remove(&**gone);
         }
@@ -56,44 +72,139 @@ impl Seat {
         self.sockets = sockets.clone();
     }
 
-    /// From now on it waits, or does not, for room to send from the unicast socket.
+    /// From now on it waits, or does not, for room to send from the unicast socket. Not while it is focused.
     pub(crate) fn await_room(&mut self, awaited: bool) {
         if let Some(unicast) = self.sockets.get(&UNICAST) {
             self.watch.await_room(unicast, UNICAST, awaited);
         }
     }
 
-    /// Waits until datagrams come, the bell rings or a moment has come, and fills the inbox. Looks again and again
-    /// for the first `spin` before it sleeps. Returns whether the bell rang.
-    pub(crate) fn wait(&mut self, until: Option<Instant>, spin: Duration) -> bool {
-        let ready = self.spun(until, spin);
-        let mut rang = false;
-        for key in ready.keys() {
-            rang |= *key == BELL;
-            if let Some(socket) = self.sockets.get(key) {
-                read(&mut self.receiver, socket, *key != UNICAST, &mut self.inbox);
-            }
-        }
-        rang
+    /// The socket that it is focused on.
+    pub(crate) fn focus(&self) -> Option<u64> {
+        self.focus.on()
     }
 
-    fn spun(&mut self, until: Option<Instant>, spin: Duration) -> Ready {
+    /// Focuses on one socket if everything comes from there and the seat `may`; or widens, if that is not so any more.
+    /// Meanwhile `elsewhere` datagrams came from the others. While it is focused, `guard` tells when there is something
+    /// in what the seat does not wait for.
+    pub(crate) fn refocus(&mut self, guard: &Watch, may: bool, elsewhere: usize) {
+        self.focus.note_elsewhere(elsewhere);
+        if self.focus.on().is_some() && (!may || self.focus.is_wrong()) {
+            self.widen(guard, may);
+        } else if let Some(socket) = self.focus.candidate().filter(|_| may) {
+            self.narrow(guard, socket);
+        }
+    }
+
+    fn narrow(&mut self, guard: &Watch, key: u64) {
+        let Some(socket) = self.sockets.get(&key) else { return };
+        // Where one of these fails it stays as it was.
+        if guard.add(&*self.watch, OTHERS).is_err() {
+            return;
+        }
+        if socket.set_waiting(true).is_err() {
+            guard.remove(&*self.watch);
+            return;
+        }
+        self.watch.remove(&**socket);
+        self.focus.set(key);
+    }
+
+    /// `wrong`: since it was focused on what is not where everything comes from.
+    fn widen(&mut self, guard: &Watch, wrong: bool) {
+        let Some((key, socket)) = self.focus.on().and_then(|on| self.sockets.get_key_value(&on)) else {
+            return;
+        };
+        // Neither fails for a socket that was attended before.
+        let _ = socket.set_waiting(false);
+        let _ = self.watch.add(&**socket, *key);
+        guard.remove(&*self.watch);
+        self.focus.clear(wrong);
+    }
+
+    /// Waits until datagrams come, the bell rings or the alarm goes off, and fills the inbox. Looks again and again for
+    /// the first `spin` before it sleeps. Focused, it waits for datagrams only, and for [`Socket::WAIT_MAX`] at most.
+    pub(crate) fn wait(&mut self, spin: Duration) -> Woken {
+        match self.focus.on().and_then(|on| self.sockets.get(&on)).cloned() {
+            Some(socket) => {
+                self.wait_in(&socket);
+                Woken::default()
+            }
+            None => self.wait_for_all(spin),
+        }
+    }
+
+    fn wait_in(&mut self, socket: &Socket) {
+        let (inbox, by_multicast) = (&mut self.inbox, self.focus.on() != Some(UNICAST));
+        let mut take = |from, datagram| inbox.push(Received { from, by_multicast, datagram });
+        // An error is one datagram's (the socket lives on), or the want of memory.
+        let datagrams = self.receiver.wait_and_receive(socket, &mut take).unwrap_or(0);
+        if self.focus.note_focused(datagrams) {
+            let more = self.receiver.receive_next(socket, &mut take).unwrap_or(0);
+            self.focus.note_look(more);
+        }
+    }
+
+    fn wait_for_all(&mut self, spin: Duration) -> Woken {
+        let ready = self.spun(spin);
+        for key in ready.keys() {
+            if let Some(socket) = self.sockets.get(key) {
+                let before = self.inbox.len();
+                read(&mut self.receiver, socket, *key, &mut self.inbox);
+                self.focus.note(*key, self.inbox.len() - before);
+            }
+        }
+        Woken { rang: ready.keys().contains(&BELL), alarmed: ready.alarmed() }
+    }
+
+    fn spun(&mut self, spin: Duration) -> Ready {
         let begin = if spin.is_zero() { None } else { Some(Instant::now()) };
         while let Some(begin) = begin
             && begin.elapsed() < spin
-            && until.is_none_or(|until| Instant::now() < until)
         {
             let ready = self.watch.look();
-            if !ready.keys().is_empty() {
+            if ready.alarmed() || !ready.keys().is_empty() {
                 return ready;
             }
         }
-        self.watch.wait(until)
+        self.watch.wait()
     }
 }
 
-fn read(receiver: &mut Receiver, socket: &Socket, by_multicast: bool, inbox: &mut Vec<Received>) {
-    let mut more = true;
+/// Reads what a focused seat does not wait for, in its stead.
+pub(crate) struct Deputy {
+    receiver: Receiver,
+    pub(crate) inbox: Vec<Received>,
+}
+
+impl Deputy {
+    pub(crate) fn new() -> Deputy {
+        Deputy { receiver: Receiver::new(), inbox: Vec::new() }
+    }
+
+    /// Fills the inbox with what there is in those of the sockets that the watch is over.
+    pub(crate) fn read(&mut self, watch: &Watch, sockets: &Sockets) -> Woken {
+        let ready = watch.look();
+        for key in ready.keys() {
+            if let Some(socket) = sockets.get(key) {
+                self.empty(socket, *key != UNICAST);
+            }
+        }
+        Woken { rang: ready.keys().contains(&BELL), alarmed: ready.alarmed() }
+    }
+
+    /// The seat may focus on the socket meanwhile: nothing here may wait.
+    fn empty(&mut self, socket: &Socket, by_multicast: bool) {
+        let mut more = true;
+        while more && self.inbox.len() < INBOX_MAX {
+            let take = |from, datagram| self.inbox.push(Received { from, by_multicast, datagram });
+            more = self.receiver.receive_next(socket, take).is_ok_and(|datagrams| datagrams > 0);
+        }
+    }
+}
+
+fn read(receiver: &mut Receiver, socket: &Socket, key: u64, inbox: &mut Vec<Received>) {
+    let (mut more, by_multicast) = (true, key != UNICAST);
     while more && inbox.len() < INBOX_MAX {
         // An error is one datagram's (the socket lives on), or the want of memory.
         more = receiver
@@ -106,6 +217,7 @@ fn read(receiver: &mut Receiver, socket: &Socket, by_multicast: bool, inbox: &mu
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use unisono_udp::Bell;
 
     fn sockets(keys: std::ops::Range<u64>) -> Sockets {
         let bind = || Arc::new(Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
@@ -114,24 +226,102 @@ mod tests {
 
     #[test]
     fn hundreds_of_sockets_come_and_go_and_all_are_read() {
-        let bell = Bell::new().unwrap();
-        let mut seat = Seat::new(&bell).unwrap();
+        let (watch, guard, bell) =
+            (Arc::new(Watch::new().unwrap()), Watch::new().unwrap(), Bell::new().unwrap());
+        watch.add(&bell, BELL).unwrap();
+        let mut seat = Seat::new(watch);
         let mut all = sockets(UNICAST..UNICAST + 300);
-        seat.attend(&Arc::new(all.clone()));
+        seat.attend(&Arc::new(all.clone()), &guard);
         let unicast = all[&UNICAST].clone();
         let gone = all.split_off(&(UNICAST + 200));
-        seat.attend(&Arc::new(all.clone()));
+        seat.attend(&Arc::new(all.clone()), &guard);
         all.extend(sockets(UNICAST + 300..UNICAST + 310));
-        seat.attend(&Arc::new(all.clone()));
+        seat.attend(&Arc::new(all.clone()), &guard);
 
         let everywhere: Vec<SocketAddr> = all.values().chain(gone.values()).map(|s| s.address()).collect();
         unicast.send(b"x", 1, &everywhere);
         while seat.inbox.len() < all.len() {
-            assert!(!seat.wait(None, Duration::ZERO));
+            assert_eq!(seat.wait(Duration::ZERO), Woken::default());
         }
         assert_eq!(seat.inbox.iter().filter(|received| !received.by_multicast).count(), 1);
         bell.ring();
-        assert!(seat.wait(None, Duration::from_secs(60)));
+        assert!(seat.wait(Duration::from_secs(60)).rang);
         assert_eq!(seat.inbox.len(), 210);
+    }
+
+    #[test]
+    fn a_focused_seat_waits_in_one_socket_and_a_deputy_reads_the_rest() {
+        let (watch, guard, bell) =
+            (Arc::new(Watch::new().unwrap()), Watch::new().unwrap(), Bell::new().unwrap());
+        watch.add(&bell, BELL).unwrap();
+        let mut seat = Seat::new(watch.clone());
+        let sockets = Arc::new(sockets(UNICAST..UNICAST + 3));
+        let (own, other) = (&sockets[&UNICAST], &sockets[&LISTENERS]);
+        seat.attend(&sockets, &guard);
+        let lone = |seat: &mut Seat| {
+            other.send(b"x", 1, &[own.address()]);
+            seat.wait(Duration::ZERO);
+            assert_eq!(seat.inbox.drain(..).count(), 1);
+        };
+        for _ in 0..100 {
+            seat.refocus(&guard, false, 0);
+            lone(&mut seat);
+        }
+        assert_eq!(seat.focus(), None);
+        for round in 0..3 {
+            seat.refocus(&guard, true, 0);
+            assert_eq!(seat.focus(), Some(UNICAST), "{round}");
+            lone(&mut seat);
+            own.send(b"elsewhere", 9, &[other.address()]);
+            let (mut deputy, mut woken) = (Deputy::new(), Woken::default());
+            while deputy.inbox.is_empty() {
+                assert_eq!(guard.wait().keys(), [OTHERS]);
+                woken = deputy.read(&watch, &sockets);
+            }
+            assert!(deputy.inbox[0].by_multicast && deputy.inbox[0].datagram == "elsewhere");
+            assert_eq!(woken, Woken::default());
+            bell.ring();
+            assert_eq!(guard.wait().keys(), [OTHERS]);
+            assert!(deputy.read(&watch, &sockets).rang);
+            bell.silence();
+        }
+        // Nothing is lost when it widens, and the guard has nothing to see to any more.
+        other.send(b"x", 1, &[own.address()]);
+        seat.refocus(&guard, false, 0);
+        seat.wait(Duration::ZERO);
+        assert_eq!((seat.focus(), seat.inbox.len()), (None, 1));
+        bell.ring();
+        assert!(guard.look().keys().is_empty());
+    }
+
+    #[test]
+    fn a_seat_widens_when_its_socket_goes_when_nothing_comes_and_when_much_comes_from_elsewhere() {
+        let guard = Watch::new().unwrap();
+        let mut seat = Seat::new(Arc::new(Watch::new().unwrap()));
+        let all = sockets(UNICAST..UNICAST + 3);
+        let mut fewer = all.clone();
+        let gone = fewer.remove(&LISTENERS).unwrap();
+        let convince = |seat: &mut Seat| {
+            seat.attend(&Arc::new(all.clone()), &guard);
+            for _ in 0..10_000 {
+                seat.refocus(&guard, true, 0);
+                if seat.focus().is_some() {
+                    break;
+                }
+                all[&UNICAST].send(b"x", 1, &[gone.address()]);
+                seat.wait(Duration::ZERO);
+            }
+            assert_eq!(seat.focus(), Some(LISTENERS));
+        };
+        convince(&mut seat);
+        seat.attend(&Arc::new(fewer.clone()), &guard);
+        assert_eq!(seat.focus(), None);
+        convince(&mut seat);
+        seat.wait(Duration::ZERO);
+        seat.refocus(&guard, true, 0);
+        assert_eq!(seat.focus(), None);
+        convince(&mut seat);
+        seat.refocus(&guard, true, 1000);
+        assert_eq!(seat.focus(), None);
     }
 }

@@ -80,6 +80,14 @@ impl Slot {
         }
     }
 
+    /// There may be something for a thread that waits here: it has not left its name, as it sits.
+    pub(crate) fn has_news(&mut self) -> bool {
+        match self {
+            Slot::Membership(member) => member.has_news(),
+            Slot::Calls(calls) => calls.has_news(),
+        }
+    }
+
     /// There is something that more than one may take, and somebody waits for it.
     pub(crate) fn is_asked(&self) -> bool {
         match self {

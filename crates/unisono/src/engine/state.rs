@@ -3,13 +3,17 @@
 use super::outbox::Outbox;
 use super::seat::{LISTENERS, Received, Seat, Sockets, UNICAST};
 use super::slot::{Occupant, Slot};
-use super::turn::Turn;
+use super::turn::{Sleeper, Turn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 use unisono_core::{GroupTag, Time, wire};
-use unisono_udp::Socket;
+use unisono_udp::{Socket, Watch};
+
+/// How often it is tried at least whether there is room to send again.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub(crate) struct State {
@@ -22,6 +26,8 @@ pub(crate) struct State {
     asked: Vec<usize>,
     outbox: Outbox,
     own_address: SocketAddr,
+    /// The port from which listeners are nudged.
+    nudged_from: u16,
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// Who must be woken once the lock is released.
     pub(crate) wakes: Vec<Waker>,
@@ -55,7 +61,7 @@ struct Listener {
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>, seat: Seat) -> State {
+    pub(crate) fn new(unicast: Arc<Socket>, seat: Seat, nudged_from: u16) -> State {
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -65,6 +71,7 @@ impl State {
             dirty: Vec::new(),
             asked: Vec::new(),
             own_address: unicast.address(),
+            nudged_from,
             outbox: Outbox::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
@@ -89,11 +96,9 @@ impl State {
         self.occupied == 0
     }
 
-    /// Whoever sits has to look at this again before it would by itself.
+    /// Whoever sits has to see this.
     pub(crate) fn calls(&self) -> bool {
-        self.is_empty()
-            || self.turn.sleeps_past(self.deadline())
-            || self.turn.lacks(&self.sockets, self.lacks_room())
+        self.is_empty() || self.turn.lacks(&self.sockets, self.lacks_room())
     }
 
     /// Listens to the address for one user more.
@@ -106,7 +111,7 @@ impl State {
             SocketAddr::V4(own) => Some(own),
             SocketAddr::V6(_) => None,
         };
-        let (socket, key) = (Socket::listen(address, interface, own)?, self.next_key);
+        let (socket, key) = (Socket::listen(address, interface, own, Some(self.nudged_from))?, self.next_key);
         self.next_key += 1;
         self.listeners.insert(*address.ip(), Listener { key, users: 1 });
         Arc::make_mut(&mut self.sockets).insert(key, Arc::new(socket));
@@ -173,10 +178,20 @@ impl State {
         }
     }
 
-    /// The one who sits goes to sleep, at the latest until then.
-    pub(crate) fn sit_down(&mut self, seat: &mut Seat, until: Time) {
+    /// The one who sits goes to sleep.
+    pub(crate) fn sit_down(&mut self, seat: &mut Seat, guard: &Watch, may_focus: bool, sleeper: Sleeper) {
         let lacks_room = self.lacks_room();
-        self.turn.sleep(seat, &self.sockets, lacks_room, until);
+        self.turn.sleep(seat, (&self.sockets, lacks_room), guard, may_focus, sleeper);
+    }
+
+    /// When whoever sits, or reads for it, has to be up.
+    pub(crate) fn alarm(&self, now: Time) -> Time {
+        let deadline = match self.lacks_room() {
+            // What could not be sent may leave a timer due all the while.
+            true => self.deadline().max(now + ROOM_LOOK),
+            false => self.deadline(),
+        };
+        self.turn.sleeper().map_or(deadline, |sleeper| deadline.min(sleeper.until))
     }
 
     /// Gives each datagram to the slot it is for.
@@ -219,6 +234,11 @@ impl State {
                 entry.slot.serve(now, &mut self.outbox, &mut self.wakes);
                 if entry.slot.is_asked() {
                     self.asked.push(index);
+                }
+                if self.turn.sleeper().is_some_and(|sleeper| sleeper.slot == Some(index))
+                    && entry.slot.has_news()
+                {
+                    self.turn.call();
                 }
             }
             self.arm(index);

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::Time;
+use unisono_udp::Watch;
 
 /// How long the seat stays free before the background thread takes it.
 const VACANCY_MAX: Duration = Duration::from_millis(2);
@@ -22,8 +23,12 @@ pub(crate) struct Turn {
     sockets: Arc<Sockets>,
     /// It waits for room to send too.
     awaits_room: bool,
-    /// Whoever sits sleeps until then, unless the bell wakes it.
-    sleeps_until: Time,
+    /// Who sits, and sleeps.
+    sleeper: Option<Sleeper>,
+    /// When the alarm of the watch over the sockets goes off.
+    pub(crate) rings_at: Time,
+    /// Datagrams that the background thread has read for a focused seat, since it was last told.
+    elsewhere: usize,
     background_sits: bool,
     /// When the alarm calls the background thread.
     alarm: Option<Time>,
@@ -34,6 +39,42 @@ pub(crate) struct Turn {
     claimants: VecDeque<Arc<Parker>>,
     /// Tasks wait, which never sit.
     tasks_wait: bool,
+}
+
+/// Who sleeps on the seat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleeper {
+    /// It waits for something in this slot; the background thread for nothing.
+    pub(crate) slot: Option<usize>,
+    /// It wants to be up then, if not before.
+    pub(crate) until: Time,
+    /// It waits in this socket only.
+    focus: Option<u64>,
+    /// There is something for it to see.
+    called: bool,
+    /// Somebody is waking it.
+    roused: bool,
+}
+
+impl Sleeper {
+    pub(crate) fn new(slot: Option<usize>, until: Time) -> Sleeper {
+        Sleeper { slot, until, focus: None, called: false, roused: false }
+    }
+
+    /// It waits in one socket only.
+    #[cfg(test)]
+    pub(crate) fn is_focused(&self) -> bool {
+        self.focus.is_some()
+    }
+}
+
+/// How to wake who sleeps on the seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rouse {
+    /// By the bell.
+    Ring,
+    /// By a nudge in this socket.
+    Nudge(u64),
 }
 
 /// What to do about a free seat.
@@ -53,7 +94,9 @@ impl Turn {
             sockets: Arc::default(),
             awaits_room: false,
             seat: Some(Box::new(seat)),
-            sleeps_until: Time::ZERO,
+            sleeper: None,
+            rings_at: Time::NEVER,
+            elsewhere: 0,
             background_sits: false,
             alarm: None,
             left_at: Time::ZERO,
@@ -78,27 +121,60 @@ impl Turn {
         self.background_sits = false;
     }
 
-    /// The one who sits goes to sleep, waiting for these sockets, and for room to send if that is lacking.
-    pub(crate) fn sleep(&mut self, seat: &mut Seat, sockets: &Arc<Sockets>, lacks_room: bool, until: Time) {
+    /// The one who sits goes to sleep, waiting for these sockets, and for room to send if that is lacking. It may wait in
+    /// one of the sockets only, if it `may_focus` and `guard` is told of the others.
+    pub(crate) fn sleep(
+        &mut self,
+        seat: &mut Seat,
+        (sockets, lacks_room): (&Arc<Sockets>, bool),
+        guard: &Watch,
+        may_focus: bool,
+        sleeper: Sleeper,
+    ) {
         if !Arc::ptr_eq(&self.sockets, sockets) {
-            seat.attend(sockets);
+            seat.attend(sockets, guard);
             self.sockets = sockets.clone();
         }
+        seat.refocus(guard, may_focus && !lacks_room, std::mem::take(&mut self.elsewhere));
         if self.awaits_room != lacks_room {
             seat.await_room(lacks_room);
             self.awaits_room = lacks_room;
         }
-        self.sleeps_until = until;
+        self.sleeper = Some(Sleeper { focus: seat.focus(), ..sleeper });
     }
 
     /// The one who sits is up again.
     pub(crate) fn rise(&mut self) {
-        self.sleeps_until = Time::ZERO;
+        self.sleeper = None;
     }
 
-    /// Somebody sits who would sleep past `deadline`.
-    pub(crate) fn sleeps_past(&self, deadline: Time) -> bool {
-        self.seat.is_none() && deadline < self.sleeps_until
+    /// Who sits, and sleeps.
+    pub(crate) fn sleeper(&self) -> Option<&Sleeper> {
+        self.sleeper.as_ref()
+    }
+
+    /// There is something for who sleeps to see.
+    pub(crate) fn call(&mut self) {
+        if let Some(sleeper) = &mut self.sleeper {
+            sleeper.called = true;
+        }
+    }
+
+    /// How to wake the one who sleeps, if it is called, or has slept long enough, and nobody is waking it yet.
+    pub(crate) fn rouse(&mut self, now: Time) -> Option<Rouse> {
+        let sleeper = self.sleeper.as_mut().filter(|sleeper| !sleeper.roused)?;
+        sleeper.roused = sleeper.called || sleeper.until <= now;
+        sleeper.roused.then(|| sleeper.focus.map_or(Rouse::Ring, Rouse::Nudge))
+    }
+
+    /// The background thread has read so many datagrams that a focused seat does not wait for.
+    pub(crate) fn note_elsewhere(&mut self, datagrams: usize) {
+        self.elsewhere += datagrams;
+    }
+
+    /// The sockets that whoever sits waits for.
+    pub(crate) fn sockets(&self) -> &Arc<Sockets> {
+        &self.sockets
     }
 
     /// Somebody sits who waits for other sockets than these, or does not wait for room that is lacking.
@@ -179,11 +255,12 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
     use std::task::Waker;
-    use unisono_udp::Bell;
+    use unisono_udp::Socket;
 
     fn turn() -> Turn {
-        Turn::new(Seat::new(&Bell::new().unwrap()).unwrap())
+        Turn::new(Seat::new(Arc::new(Watch::new().unwrap())))
     }
 
     fn at(micros: u64) -> Time {
@@ -271,18 +348,60 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_called_for_what_comes_before_it_wakes_or_from_elsewhere() {
-        let mut turn = turn();
-        assert!(!turn.sleeps_past(at(1)));
+    fn a_sleeper_is_roused_once_for_what_it_is_to_see_or_at_its_time() {
+        let (mut turn, guard) = (turn(), Watch::new().unwrap());
+        turn.call();
+        assert_eq!(turn.rouse(at(100)), None, "nobody sleeps");
         let mut seat = turn.take(at(1), false).unwrap();
         let same = turn.sockets.clone();
-        turn.sleep(&mut seat, &same, false, at(100));
-        assert!(turn.sleeps_past(at(99)) && !turn.sleeps_past(at(100)));
-        let other = Arc::default();
+        for called in [false, true] {
+            turn.sleep(&mut seat, (&same, false), &guard, true, Sleeper::new(Some(3), at(100)));
+            assert_eq!(turn.rouse(at(99)), None);
+            if called {
+                turn.call();
+            }
+            assert_eq!(turn.rouse(at(if called { 99 } else { 100 })), Some(Rouse::Ring));
+            assert_eq!(turn.rouse(at(101)), None);
+            turn.rise();
+            assert!(turn.sleeper().is_none());
+        }
+    }
+
+    #[test]
+    fn a_sleeper_is_called_for_what_it_does_not_wait_for() {
+        let (mut turn, guard) = (turn(), Watch::new().unwrap());
+        let mut seat = turn.take(at(1), false).unwrap();
+        let (same, other) = (turn.sockets.clone(), Arc::default());
         assert!(!turn.lacks(&same, false) && turn.lacks(&other, false) && turn.lacks(&same, true));
-        turn.rise();
-        assert!(!turn.sleeps_past(at(1)));
-        turn.sleep(&mut seat, &other, true, at(100));
+        turn.sleep(&mut seat, (&other, true), &guard, true, Sleeper::new(None, at(100)));
         assert!(!turn.lacks(&other, true) && !turn.lacks(&other, false));
+    }
+
+    #[test]
+    fn a_focused_sleeper_is_nudged_and_what_lacks_room_or_may_not_focuses_on_nothing() {
+        let (mut turn, guard) = (turn(), Watch::new().unwrap());
+        let (socket, sender) = (socket(), socket());
+        let sockets = Arc::new(Sockets::from([(1, socket.clone())]));
+        let mut seat = turn.take(at(1), false).unwrap();
+        let sleep = |turn: &mut Turn, seat: &mut Seat, lacks_room, may_focus| {
+            let sleeper = Sleeper::new(None, at(100));
+            turn.sleep(seat, (&sockets, lacks_room), &guard, may_focus, sleeper);
+            turn.call();
+            (turn.rouse(at(1)), seat.focus())
+        };
+        for _ in 0..100 {
+            sleep(&mut turn, &mut seat, false, false);
+            sender.send(b"x", 1, &[socket.address()]);
+            seat.wait(Duration::ZERO);
+        }
+        assert_eq!(sleep(&mut turn, &mut seat, true, true), (Some(Rouse::Ring), None));
+        assert_eq!(sleep(&mut turn, &mut seat, false, true), (Some(Rouse::Nudge(1)), Some(1)));
+        // The guard is told of what the seat does not wait for.
+        turn.rings_at = at(1);
+        assert_eq!(sleep(&mut turn, &mut seat, false, false), (Some(Rouse::Ring), None));
+    }
+
+    fn socket() -> Arc<Socket> {
+        Arc::new(Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap())
     }
 }
