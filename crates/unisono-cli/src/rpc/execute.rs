@@ -1,67 +1,167 @@
 //! A shell command that answers a request: the request on its standard input, the reply from its standard output.
+//!
+//! The command is the leader of a process group, so that what it started ends with it when its time is over.
 
 use super::MESSAGE_BYTES_MAX;
-use std::io::{self, Read, Write};
-use std::process::{Command, Stdio};
-use std::thread;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::Answer;
 
 /// So much of what a command says on standard error becomes the reason of a refusal.
-const REASON_BYTES_MAX: u64 = 4096;
+const REASON_BYTES_MAX: usize = 4096;
+/// Bytes that are read or written at a time.
+const GULP_BYTES: usize = 1 << 16;
 
-/// Runs the command with this request. It refuses by ending with another status than 0.
-pub(super) fn answer(command: &str, request: &[u8]) -> Answer {
-    run(command, request).unwrap_or_else(|error| refuse(format!("cannot run the command: {error}")))
+/// The command of a service, and where it runs just now.
+pub(super) struct Commands {
+    command: String,
+    limit: Duration,
+    running: Mutex<Vec<Pid>>,
 }
 
-fn run(command: &str, request: &[u8]) -> io::Result<Answer> {
-    let mut process = Command::new("sh")
-        .args(["-c", command])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let (mut stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-    // All three at once: a pipe that is full stops the command, whichever it is.
-    let (reply, reason) = thread::scope(|scope| {
-        scope.spawn(move || {
-            // It need not read what it does not want to know.
-            let _ = stdin.as_mut().map(|stdin| stdin.write_all(request));
-        });
-        let reason = scope.spawn(move || stderr.map(read_some));
-        let reply = stdout.map(|stdout| {
-            let mut reply = Vec::new();
-            let read = stdout.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut reply);
-            read.map(|_| reply)
-        });
-        (reply, reason.join().ok().flatten())
-    });
-    let reply = reply.transpose()?.unwrap_or_default();
-    // Whoever says too much is not read on, and has ended for that, or never will.
-    if reply.len() as u64 > MESSAGE_BYTES_MAX {
-        process.kill()?;
-        process.wait()?;
-        return Ok(refuse(format!("the command says more than {MESSAGE_BYTES_MAX} bytes")));
+impl Commands {
+    /// Each run of the command is killed when it has not ended after `limit`.
+    pub(super) fn new(command: String, limit: Duration) -> Commands {
+        Commands { command, limit, running: Mutex::default() }
     }
-    let status = process.wait()?;
-    if status.success() {
-        return Ok(Answer::Reply(reply.into()));
+
+    /// Runs the command with this request. It refuses by ending with another status than 0.
+    pub(super) fn answer(&self, request: &[u8]) -> Answer {
+        self.run(request).unwrap_or_else(|error| refuse(format!("cannot run the command: {error}")))
     }
-    let said = reason.unwrap_or_default();
-    Ok(match said.trim_ascii() {
-        b"" => refuse(format!("the command ended with {status}")),
-        said => Answer::Refuse(Bytes::copy_from_slice(said)),
-    })
+
+    /// Kills what runs.
+    pub(super) fn kill_all(&self) {
+        for group in self.running().iter() {
+            // It may have ended just now.
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+
+    fn run(&self, request: &[u8]) -> io::Result<Answer> {
+        let until = Instant::now() + self.limit;
+        let mut child = Command::new("sh")
+            .args(["-c", &self.command])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let group = Pid::from_child(&child);
+        self.running().push(group);
+        let heard = converse(&mut child, request, until);
+        if !matches!(heard, Ok(Heard::All { .. })) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        // Until it is waited for, nobody else gets its number.
+        self.running().retain(|running| *running != group);
+        let status = child.wait()?;
+        Ok(match heard? {
+            Heard::All { reply, .. } if status.success() => Answer::Reply(reply.into()),
+            Heard::All { reason, .. } => match reason.trim_ascii() {
+                b"" => refuse(format!("the command ended with {status}")),
+                said => Answer::Refuse(Bytes::copy_from_slice(said)),
+            },
+            Heard::TooMuch => refuse(format!("the command says more than {MESSAGE_BYTES_MAX} bytes")),
+            Heard::TooLong => {
+                refuse(format!("the command took longer than {} s, and was killed", self.limit.as_secs_f64()))
+            }
+        })
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The beginning of what is said; the rest is read so that whoever says it can go on.
-fn read_some(mut from: impl Read) -> Vec<u8> {
-    let mut beginning = Vec::new();
-    // What was read until it failed is as good as it gets.
-    let _ = from.by_ref().take(REASON_BYTES_MAX).read_to_end(&mut beginning);
-    let _ = io::copy(&mut from, &mut io::sink());
-    beginning
+/// What came of a command.
+enum Heard {
+    /// It has ended, and nobody has its standard output and error any more.
+    All { reply: Vec<u8>, reason: Vec<u8> },
+    /// It says more than can be replied.
+    TooMuch,
+    /// Its time was over before that.
+    TooLong,
+}
+
+/// Tells the command the request and hears what it says, until it has ended. All at once: a pipe that is full stops it,
+/// whichever it is.
+fn converse(child: &mut Child, request: &[u8], until: Instant) -> io::Result<Heard> {
+    let mut process = Some(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?);
+    let (mut stdin, mut stdout, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    for pipe in [fd(&stdin), fd(&stdout), fd(&stderr)].into_iter().flatten() {
+        ioctl_fionbio(pipe, true)?;
+    }
+    let (mut untold, mut reply, mut reason) = (request, Vec::new(), Vec::new());
+    while process.is_some() || stdout.is_some() || stderr.is_some() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Heard::TooLong);
+        }
+        let input = [fd(&process), fd(&stdout), fd(&stderr)].map(|fd| (fd, PollFlags::IN));
+        let output = [(fd(&stdin), PollFlags::OUT)];
+        let wanted = input.into_iter().chain(output).filter_map(|(fd, flags)| Some((fd?, flags)));
+        let mut polled: Vec<PollFd<'_>> =
+            wanted.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
+        match poll(&mut polled, Some(&left.try_into().map_err(io::Error::other)?)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Its own comes first.
+        if process.is_some() && !polled[0].revents().is_empty() {
+            process = None;
+        }
+        tell(&mut stdin, &mut untold);
+        hear(&mut stdout, &mut reply, MESSAGE_BYTES_MAX as usize + 1)?;
+        hear(&mut stderr, &mut reason, REASON_BYTES_MAX)?;
+        if reply.len() as u64 > MESSAGE_BYTES_MAX {
+            return Ok(Heard::TooMuch);
+        }
+    }
+    Ok(Heard::All { reply, reason })
+}
+
+fn fd<T: AsFd>(pipe: &Option<T>) -> Option<BorrowedFd<'_>> {
+    pipe.as_ref().map(AsFd::as_fd)
+}
+
+/// Writes as much as is taken now. Closes the pipe when that is all, or when nobody reads: the command need not read what
+/// it does not want to know.
+fn tell(pipe: &mut Option<impl Write>, untold: &mut &[u8]) {
+    let Some(open) = pipe else { return };
+    match open.write(untold) {
+        Ok(bytes) => *untold = &untold[bytes..],
+        Err(error) if waits(&error) => return,
+        Err(_) => *untold = &[],
+    }
+    if untold.is_empty() {
+        *pipe = None;
+    }
+}
+
+/// Reads what is there now, of which `max` bytes in all are kept. Closes the pipe at its end.
+fn hear(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, max: usize) -> io::Result<()> {
+    let Some(open) = pipe else { return Ok(()) };
+    let mut gulp = [0; GULP_BYTES];
+    match open.read(&mut gulp) {
+        Ok(0) => *pipe = None,
+        Ok(bytes) => kept.extend_from_slice(&gulp[..bytes.min(max - kept.len())]),
+        Err(error) if waits(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn waits(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 fn refuse(reason: String) -> Answer {
@@ -71,6 +171,11 @@ fn refuse(reason: String) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+
+    fn answer(command: &str, request: &[u8]) -> Answer {
+        Commands::new(command.into(), Duration::from_secs(60)).answer(request)
+    }
 
     fn text(answer: Answer) -> (bool, String) {
         let (replied, bytes) = match answer {
@@ -95,7 +200,7 @@ mod tests {
         assert!(!replied && reason.contains('3'), "{reason}");
         assert!(!text(answer("/no/such/command", b"x")).0);
         let (replied, reason) = text(answer("yes no | head -c 1000000 >&2; exit 1", b""));
-        assert!(!replied && reason.len() <= REASON_BYTES_MAX as usize);
+        assert!(!replied && reason.len() <= REASON_BYTES_MAX);
     }
 
     #[test]
@@ -105,5 +210,57 @@ mod tests {
         assert!(replied && reply.len() == request.len() && reply.bytes().all(|byte| byte == b'b'));
         let (replied, reason) = text(answer("yes", b""));
         assert!(!replied && reason.contains("more than"), "{reason}");
+    }
+
+    /// A pipe that is at its end when nobody has the other side any more, and the path of the other side.
+    fn pipe() -> (std::io::PipeReader, String, std::io::PipeWriter) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+        (reader, path, writer)
+    }
+
+    #[test]
+    fn what_takes_too_long_is_killed_with_all_that_it_started_and_its_client_is_told() {
+        for command in ["sleep 1000 | cat", "sleep 1000 & echo gone", "exec >&- 2>&-; sleep 1000"] {
+            let (mut reader, path, writer) = pipe();
+            let commands = Commands::new(format!("exec 3>{path}; {command}"), Duration::from_millis(200));
+            let (replied, reason) = text(commands.answer(b""));
+            assert!(!replied && reason.contains("longer than 0.2 s"), "{command}: {reason}");
+            assert!(commands.running().is_empty());
+            drop(writer);
+            // Comes to an end when all who could write are dead.
+            assert_eq!(reader.read(&mut [0]).unwrap(), 0, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_has_left_its_group_holds_nobody_up() {
+        // The survivor says who it is, if it is there by then.
+        let survivor = [1, 10, 100].into_iter().find_map(|limit_seconds| {
+            let (mut reader, path, writer) = pipe();
+            let command = format!("setsid sh -c 'echo $$ >{path}; sleep 1000' & sleep 1000");
+            let commands = Commands::new(command, Duration::from_secs(limit_seconds));
+            assert!(!text(commands.answer(b"")).0);
+            drop(writer);
+            let mut survivor = String::new();
+            reader.read_to_string(&mut survivor).unwrap();
+            survivor.trim().parse().ok().and_then(Pid::from_raw)
+        });
+        kill_process_group(survivor.unwrap(), Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn all_that_runs_can_be_ended() {
+        let (mut reader, path, writer) = pipe();
+        let commands = Commands::new(format!("echo x >{path}; sleep 1000"), Duration::from_secs(60));
+        let answer = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| commands.answer(b""));
+            reader.read_exact(&mut [0]).unwrap();
+            commands.kill_all();
+            answer.join().unwrap()
+        });
+        drop(writer);
+        let (replied, reason) = text(answer);
+        assert!(!replied && reason.contains("signal"), "{reason}");
     }
 }

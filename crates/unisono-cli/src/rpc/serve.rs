@@ -1,7 +1,8 @@
 //! `unisono rpc serve`: a shell command as a service.
 
-use super::{Served, execute};
-use crate::arguments::Common;
+use super::Served;
+use super::execute::Commands;
+use crate::arguments::{Common, seconds};
 use crate::connection;
 use crate::output::{Output, visible};
 use crate::problem::Problem;
@@ -10,6 +11,7 @@ use crate::signals;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use unisono::rpc::{ServeOptions, Server};
 
@@ -38,6 +40,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
 
+    /// How many seconds the command may take: then it is killed, with all that it started, and the request is refused
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    exec_timeout: Duration,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -46,15 +52,17 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
     let options = connection::options(settings, None)?;
     let server = Server::new(&command.port.port, ServeOptions::default(), &options)?;
     connection::warn_of_no_key(&options);
-    let ending = server.clone();
+    let commands = Arc::new(Commands::new(command.exec, command.exec_timeout));
+    let (ending, unfinished) = (server.clone(), commands.clone());
     signals::on_interrupt(move |_| {
         if let Err(trouble) = ending.drain(FAREWELL) {
             eprintln!("unisono: {trouble}");
+            unfinished.kill_all();
             std::process::exit(1);
         }
     })?;
     say_what_is_served(&server, &command.port.name, output)?;
-    server.serve(command.concurrency.into(), |request| execute::answer(&command.exec, request.payload()));
+    server.serve(command.concurrency.into(), |request| commands.answer(request.payload()));
     // What was taken last is to be received too.
     server.drain(FAREWELL).map_err(Problem::failed)
 }
