@@ -111,6 +111,10 @@ pub struct Settings {
     /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 by default, which fits an
     /// Ethernet.
     pub datagram_bytes_max: usize,
+    /// What a member's socket holds until it is read, as the kernel counts: with its own bookkeeping, so that half of it
+    /// counts as data. All members are taken to have as much. At least 4,096; by default 425,984, as Linux grants by
+    /// default. The library sets it to what its socket was granted.
+    pub receive_buffer_bytes: usize,
     /// How the group is reached.
     pub transport: Transport,
     /// How long a member may be silent before it is probed; a sixth of it if it is the orderer, and owes this member
@@ -128,6 +132,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             datagram_bytes_max: 1472,
+            receive_buffer_bytes: 425_984,
             transport: Transport::Auto,
             silence: Duration::from_millis(150),
             patience: Duration::from_millis(100),
@@ -230,6 +235,17 @@ impl GroupConfig {
 }
 
 impl Settings {
+    /// How much of what was numbered may be under way to the members: half of what their sockets hold. The rest is for
+    /// what has no number yet.
+    pub(crate) fn under_way_bytes_max(&self) -> u64 {
+        self.receive_buffer_bytes as u64 / 4
+    }
+
+    /// How much of one sender may wait in queues for a number: two that send at once fill the rest.
+    pub(crate) fn queued_bytes_max(&self) -> u64 {
+        self.receive_buffer_bytes as u64 / 8
+    }
+
     /// Refuses what no member can work with.
     ///
     /// # Errors
@@ -237,6 +253,8 @@ impl Settings {
     pub fn check(&self) -> Result<(), ConfigError> {
         let bytes = self.datagram_bytes_max as u64;
         check_between("datagram_bytes_max", bytes, 576, 16_000, "576 to 16,000")?;
+        let buffer = self.receive_buffer_bytes as u64;
+        check_between("receive_buffer_bytes", buffer, 1 << 12, 1 << 50, "4,096 to 2^50")?;
         let hour = Duration::from_secs(3600);
         for (parameter, value) in
             [("silence", self.silence), ("patience", self.patience), ("locate", self.locate)]

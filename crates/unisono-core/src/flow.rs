@@ -91,7 +91,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new() -> Outbox {
+    /// At most so many bytes are to wait in queues on their way to a place.
+    pub(crate) fn new(queued_bytes_max: u64) -> Outbox {
         Outbox {
             first: 1,
             kept: VecDeque::new(),
@@ -111,7 +112,7 @@ impl Outbox {
             round_trip: RoundTrip::default(),
             timed: None,
             bytes_numbered: 0,
-            path: Path::default(),
+            path: Path::new(queued_bytes_max),
             shrunk_at: Time::ZERO,
             waits_since: None,
         }
@@ -348,7 +349,7 @@ impl Outbox {
         self.disturbed = 0;
         self.bytes_in_flight = 0;
         self.timed = None;
-        self.path = Path::default();
+        self.path = self.path.afresh();
         self.resend_at = None;
         self.resend_after = RESEND_FIRST;
         self.waits_since = None;
@@ -390,7 +391,7 @@ mod tests {
 
     /// Ten messages on their way since the beginning, and one came back after 40 ms.
     fn under_way() -> Outbox {
-        let mut outbox = Outbox::new();
+        let mut outbox = Outbox::new(4 << 20);
         for number in 1..=11 {
             let bytes = Bytes::from_static(b"text");
             let again_at = Time::ZERO;

@@ -2,9 +2,9 @@
 //!
 //! More under way than a path carries in one round trip only waits in some queue before its slowest part, until that
 //! overflows. So what may be under way is bounded by what was seen to come back in a time, over the shortest round trip
-//! seen and a little: the queue stays short, and whoever else uses it has some of it too. The rate counts, and not
-//! how long something took: a process that gets no processor looks like a full queue, but where much comes back at once
-//! much may be under way.
+//! seen and a little: the queue stays short, and whoever else uses it has some of it too. Nor does more wait than a socket
+//! has room for: on a fast path that is the queue. The rate counts, and not how long something took: a process that gets no
+//! processor looks like a full queue, but where much comes back at once much may be under way.
 
 use core::time::Duration;
 
@@ -17,8 +17,10 @@ const QUEUE_TIME_MAX: Duration = Duration::from_millis(40);
 const RATE_MEMORY: u64 = 16;
 
 /// See the module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
+    /// So much may wait in queues.
+    queued_bytes_max: u64,
     /// The most bytes a second that came back lately.
     rate: u64,
     /// The shortest round trip.
@@ -28,6 +30,16 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// Nothing is known of it yet. At most so many bytes are to wait in queues.
+    pub(crate) fn new(queued_bytes_max: u64) -> Path {
+        Path { queued_bytes_max: queued_bytes_max.max(WINDOW_MIN), rate: 0, shortest: None, window: None }
+    }
+
+    /// The same, forgetting what was seen.
+    pub(crate) fn afresh(&self) -> Path {
+        Path::new(self.queued_bytes_max)
+    }
+
     /// What may be under way.
     pub(crate) fn window(&self) -> u64 {
         self.window.unwrap_or(u64::MAX)
@@ -42,7 +54,8 @@ impl Path {
         let remembered = if is_full { self.rate - self.rate / RATE_MEMORY } else { self.rate };
         self.rate = rate.max(remembered);
         let shortest = self.shortest.map_or(round_trip, |known| known.min(round_trip));
-        let carried = self.carried_within(shortest + QUEUE_TIME_MAX + lateness.min(QUEUE_TIME_MAX));
+        let queued = self.carried_within(QUEUE_TIME_MAX + lateness.min(QUEUE_TIME_MAX));
+        let carried = self.carried_within(shortest).saturating_add(queued.min(self.queued_bytes_max));
         if carried >= WINDOW_MIN {
             (self.shortest, self.window) = (Some(shortest), Some(carried));
         } else {
@@ -63,6 +76,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    /// One whose ends have large buffers.
+    fn path() -> Path {
+        Path::new(4 << 20)
+    }
+
     /// A path with so much room a second and this round trip, on which always as much is under way as may be.
     fn filled(bytes_per_s: u64, empty: Duration, mut path: Path, rounds: u32) -> (Path, Duration) {
         let mut took = empty;
@@ -76,7 +94,7 @@ mod tests {
 
     #[test]
     fn on_a_slow_path_little_waits() {
-        let mut path = Path::default();
+        let mut path = path();
         path.note(2 * MS, 1500, true, Duration::ZERO);
         let (path, took) = filled(1_250_000, 2 * MS, path, 100);
         assert!(took < 45 * MS && took > 30 * MS, "{took:?}");
@@ -87,7 +105,7 @@ mod tests {
     fn a_fast_or_a_long_path_is_filled() {
         for (bytes_per_s, empty) in [(1_000_000_000, MS / 10), (100_000_000, 30 * MS), (20_000_000, 100 * MS)]
         {
-            let mut path = Path::default();
+            let mut path = path();
             path.note(empty, WINDOW_MIN, true, Duration::ZERO);
             let (path, _) = filled(bytes_per_s, empty, path, 100);
             let needed = (bytes_per_s as f64 * empty.as_secs_f64()) as u64;
@@ -97,14 +115,14 @@ mod tests {
 
     #[test]
     fn a_path_that_became_long_is_filled_again() {
-        let (path, _) = filled(10_000_000, MS, Path::default(), 50);
+        let (path, _) = filled(10_000_000, MS, path(), 50);
         let (path, _) = filled(10_000_000, 200 * MS, path, 1000);
         assert!(path.window() >= 2_000_000, "{path:?}");
     }
 
     #[test]
     fn who_sends_little_learns_nothing_bad() {
-        let mut path = Path::default();
+        let mut path = path();
         path.note(MS, 100_000, true, Duration::ZERO);
         let window = path.window();
         for _ in 0..1000 {
@@ -115,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_starved_process_is_no_queue() {
-        let (mut path, _) = filled(500_000_000, MS / 10, Path::default(), 50);
+        let (mut path, _) = filled(500_000_000, MS / 10, path(), 50);
         // Every tenth round trip waits for a processor.
         for round in 0..1000 {
             let took = if round % 10 == 0 { 60 * MS } else { MS };

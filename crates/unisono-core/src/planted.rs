@@ -154,6 +154,8 @@ named! {
         SenderAsked,
         /// The history was full.
         HistoryFull,
+        /// As much was under way as the buffers of sockets hold.
+        BuffersFull,
         /// The slowest application shut the window.
         WindowShut,
         /// A sender's window was full.

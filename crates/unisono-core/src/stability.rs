@@ -24,6 +24,8 @@ pub(crate) struct Acknowledging {
     told: Watermarks,
     told_to: Uid,
     told_at: Time,
+    /// Bytes received since then.
+    untold_bytes: u64,
     /// The stamp of the last heartbeat of the orderer.
     pub(crate) stamp: u32,
     /// When a multicast of the group was last heard.
@@ -44,6 +46,8 @@ impl Acknowledging {
 
 /// A member that was silent for so long shows life with its next answer to a heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
+/// A member says how far it is after such a part of what may be under way to it.
+const REPORT_PART: u64 = 4;
 
 impl Group {
     /// How many members of a view of `members` must hold a message before it is accepted.
@@ -194,7 +198,8 @@ impl Group {
         let mut own = 0;
         for seqno in from + 1..=received {
             match self.history.get(seqno) {
-                Some(Entry::Message(Message { sender, number, resilience, .. })) => {
+                Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
+                    self.acknowledging.untold_bytes += data.as_ref().map_or(0, |data| data.len() as u64);
                     let needed = self.config.resilience.max(*resilience) as usize;
                     due = due || self.acknowledges_first(needed);
                     if *sender == self.me.uid {
@@ -228,7 +233,8 @@ impl Group {
             peer.received = peer.received.max(received);
         }
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
-        if due || unsaid >= self.report_every() {
+        let room = self.settings.under_way_bytes_max();
+        if due || unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART {
             self.acknowledging.due = true;
         }
     }
@@ -359,6 +365,7 @@ impl Group {
         self.moved = true;
         let known = &mut self.acknowledging;
         (known.due, known.told, known.told_to, known.told_at) = (false, told, to, now);
+        known.untold_bytes = 0;
     }
 
     /// A heartbeat of the orderer is to be answered. One that only rides along with entries is not, unless the

@@ -75,9 +75,11 @@ impl FromStr for Profile {
     }
 }
 
-/// Set the streams from which the role's migration, and whether processes are starved, are drawn apart from the others.
+/// Set the streams from which the role's migration, whether processes are starved, and what sockets hold are drawn apart
+/// from the others.
 const MIGRATION: u64 = 0x6d69_6772_6174_6521;
 const STARVATION: u64 = 0x7374_6172_7665_6421;
+const BUFFERS: u64 = 0x6275_6666_6572_7321;
 
 /// How the group comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,9 +278,10 @@ impl Plan {
                 1 => plan.start_together(),
                 _ => plan.form(random),
             }
-            // Drawn apart: neither changes anything else of a seed.
+            // Drawn apart: none of these changes anything else of a seed.
             let apart = |stream: u64| Random::from_u64(stream ^ seed ^ (profile as u64 + 1) << 56);
             plan.draw_migration(&mut apart(MIGRATION));
+            plan.draw_buffers(&mut apart(BUFFERS));
             if matches!(profile, Profile::Swarm | Profile::Crash) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
@@ -291,6 +294,7 @@ impl Plan {
         let members = 5;
         let settings = Settings {
             datagram_bytes_max: random.pick(&[1472, 1472, 1472, 700, 900, 4000]),
+            receive_buffer_bytes: Settings::default().receive_buffer_bytes,
             transport: random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast]),
             silence: random.duration(60, 300),
             patience: random.duration(60, 300),
@@ -386,6 +390,12 @@ impl Plan {
             });
         } else if random.chance(0.05) {
             self.config.migration = Migration::Never;
+        }
+    }
+
+    fn draw_buffers(&mut self, random: &mut Random) {
+        if random.chance(0.5) {
+            self.settings.receive_buffer_bytes = random.spread(1 << 12, 1 << 18) as usize;
         }
     }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::wire::{Checksum, Protection};
-use unisono_core::{Entry, Group, Member, Random, Uid};
+use unisono_core::{Entry, Group, Member, Random, Settings, Uid};
 
 /// How long the last handle of a blocking program waits for its leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
@@ -47,9 +47,9 @@ impl Opening<'_> {
         let uid = Uid(u64::from_ne_bytes(random()?));
         let random = Random::from_seed(random()?);
         let needs_multicast = seeds.is_empty() && !matches!(self.entry, Entry::Found(_));
-        let make = |now, address| {
+        let make = |now, address, receive_buffer_bytes| {
             let me = Member { uid, name: options.name.clone(), address };
-            let settings = options.settings.clone();
+            let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
         let way = Way { tag: port.tag(), seeds, needs_multicast };

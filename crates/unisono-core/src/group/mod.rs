@@ -177,7 +177,7 @@ impl Group {
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             hold: Hold::default(),
-            outbox: Outbox::new(),
+            outbox: Outbox::new(settings.queued_bytes_max()),
             peers: Peers::default(),
             accepted: 0,
             delivered: 0,

@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::wire::{Data, Frame, Method, Piece};
 use core::time::Duration;
 
-/// A sender is asked for what is lacking at most so often...
+/// What a sender is to be asked for is looked for at most so often...
 const WANT_EVERY: Duration = Duration::from_millis(3);
 /// ... and for the same once more after this: answers take their time where queues are long.
 const WANT_AGAIN: Duration = Duration::from_millis(20);
@@ -77,7 +77,7 @@ impl Group {
         if (!again && !early) || !self.has_room(now) {
             return false;
         }
-        self.number_message(sender, number, held.clone());
+        self.number_message(now, sender, number, held.clone());
         self.order.numbered = self.history.received();
         true
     }
@@ -96,12 +96,13 @@ impl Group {
         let (wanted, since) = peer.wanted;
         let again = now.since(since) >= WANT_AGAIN;
         let gaps = self.hold.gaps(sender, last, WANTS_MAX);
-        let news = gaps.last().is_some_and(|&(_, to)| to > wanted || again);
-        if !news {
+        let Some(&(_, through)) = gaps.last() else { return };
+        // Looked at, which takes long where much is here: not for each datagram.
+        peer.asked.note(now);
+        if through <= wanted && !again {
             return;
         }
-        peer.asked.note(now);
-        peer.wanted = (gaps.last().map_or(wanted, |&(_, to)| to), if again { now } else { since });
+        peer.wanted = (through, if again { now } else { since });
         for (from, to) in gaps {
             if again || to > wanted {
                 self.probe(Probe::SenderAsked);

@@ -5,8 +5,9 @@
 //! soon as it holds everything through that event; from that event on the old orderer numbers nothing. Until the
 //! successor is heard, everyone who knows the event tells it so.
 //!
-//! `intake` is what comes to be numbered, `numbering` gives out the numbers while there is `room`. `role` is about who
-//! does that, `heartbeat` about what an orderer says of itself, `migration` about where the role goes by load.
+//! `intake` is what comes to be numbered, `numbering` gives out the numbers while there is `room`; what is `under_way`
+//! takes some. `role` is about who does that, `heartbeat` about what an orderer says of itself, `migration` about where
+//! the role goes by load.
 
 mod heartbeat;
 mod intake;
@@ -14,6 +15,7 @@ mod migration;
 mod numbering;
 mod role;
 mod room;
+mod under_way;
 
 use crate::group::Numbered;
 use crate::identity::{Seqno, Uid};
@@ -21,6 +23,7 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::time::Duration;
 use migration::Load;
+use under_way::UnderWay;
 
 /// What this member has to do with ordering.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,8 @@ pub(crate) struct Order {
     successor: Option<Uid>,
     /// Who sends, for a role that follows the load.
     pub(crate) load: Load,
+    /// What takes room in the sockets of members.
+    under_way: UnderWay,
     /// Whose turn it was last.
     turn: Uid,
     /// Whose turns come next: empty between two numberings, kept for its memory.

@@ -75,7 +75,7 @@ impl Group {
                     }
                     self.order.turn = sender;
                     progress = true;
-                    self.number_message(sender, number, held);
+                    self.number_message(now, sender, number, held);
                 }
             }
         }
@@ -105,11 +105,11 @@ impl Group {
         Some(next)
     }
 
-    pub(super) fn number_message(&mut self, sender: Uid, number: MessageNumber, held: Held) {
+    pub(super) fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber, held: Held) {
         if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
             self.hold.take(sender, number);
         }
-        let patient = held.patient;
+        let (patient, bytes) = (held.patient, held.bytes.len());
         let seqno = self.history.append(Entry::Message(Message {
             sender,
             number,
@@ -118,6 +118,7 @@ impl Group {
             broadcast: held.broadcast,
             data: Some(held.bytes),
         }));
+        self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
         if !patient {
             self.order.tell_through = seqno;
         }

@@ -36,6 +36,12 @@ impl Group {
             self.note_shut(now, slowest);
             return false;
         }
+        if self.fills_buffers(now) {
+            self.probe(Probe::BuffersFull);
+            let slowest = self.slowest_received();
+            self.note_shut(now, slowest);
+            return false;
+        }
         let (delivered, who) = self.slowest_delivered();
         if end - delivered.min(end) >= limit {
             self.probe(Probe::WindowShut);
@@ -57,6 +63,18 @@ impl Group {
         self.order.shut_since.is_some()
             || self.history.len() as u64 > u64::from(self.config.history_messages)
             || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
+    }
+
+    /// As much may lie in the buffer of some member's socket as that holds.
+    fn fills_buffers(&mut self, now: Time) -> bool {
+        let room = self.settings.under_way_bytes_max();
+        if self.order.under_way.bytes() < room {
+            return false;
+        }
+        let slowest = self.slowest_received();
+        let held = self.peers.get(slowest).map_or(self.history.received(), |peer| peer.received);
+        self.order.under_way.note_held(now, held);
+        self.order.under_way.bytes() >= room
     }
 
     fn slowest_received(&self) -> Uid {

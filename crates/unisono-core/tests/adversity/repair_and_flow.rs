@@ -52,6 +52,46 @@ fn on_one_machine_three_multicast_and_two_do_not() {
     }
 }
 
+/// A socket that holds some fifty messages of a thousand bytes.
+fn little_buffers() -> Settings {
+    Settings { receive_buffer_bytes: 100_000, ..unicast() }
+}
+
+// A member whose process does not run reads nothing: what all send then has to find room in its socket, or is lost.
+#[test]
+fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
+    let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
+    let mut net = group_with(3, config, little_buffers());
+    let heard = Rc::new(Cell::new(0));
+    let counted = heard.clone();
+    net.filter(move |seen| {
+        if seen.to == 2 {
+            counted.set(counted.get() + seen.bytes);
+        }
+        if seen.from == 2 { LOST } else { PROMPT }
+    });
+    for n in 0..300_u32 {
+        net.send((n % 2) as usize, &[n as u8; 1000]).unwrap();
+    }
+    net.run(30 * MS);
+    assert!((20_000..50_000).contains(&heard.get()), "{} bytes", heard.get());
+    net.calm();
+    net.run(1000 * MS);
+    assert_eq!(net.delivered(2), 300);
+}
+
+// Who waits until members hold what is under way must hear of it from them, and not from the next heartbeat.
+#[test]
+fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
+    let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
+    let mut net = group_with(3, config, little_buffers());
+    for n in 0..300_u32 {
+        net.send(0, &[n as u8; 1000]).unwrap();
+    }
+    net.run(10 * MS);
+    assert_eq!(net.delivered(2), 300);
+}
+
 // A member that receives nothing shuts everybody's window. By the group's rule it is excluded, whatever its rank
 // (hazard H29).
 #[test]

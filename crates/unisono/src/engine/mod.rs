@@ -118,7 +118,7 @@ impl Engine {
         place: Place,
         way: Way,
         spin: Duration,
-        make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
+        make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let mut engines = engines();
         for engine in engines.iter().filter_map(Weak::upgrade) {
@@ -180,10 +180,10 @@ impl Engine {
         mut state: MutexGuard<'_, State>,
         way: Way,
         spin: Duration,
-        make: impl FnOnce(Time, SocketAddr) -> Result<Group, ConfigError>,
+        make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let now = self.now();
-        let group = make(now, self.address)?;
+        let group = make(now, self.address, state.receive_buffer_bytes())?;
         let address = multicast_address(way.tag);
         let listens = match self.place.interface {
             Some(interface) => state.listen(address, interface),

@@ -82,6 +82,11 @@ impl State {
         }
     }
 
+    /// What the socket that everybody sends to holds until it is read, as the kernel counts.
+    pub(crate) fn receive_buffer_bytes(&self) -> usize {
+        self.sockets.get(&UNICAST).map_or(0, |socket| socket.receive_buffer_bytes())
+    }
+
     pub(crate) fn has(&self, tag: GroupTag) -> bool {
         self.by_tag.contains_key(&tag)
     }
