@@ -414,6 +414,38 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
 }
 
 #[test]
+fn a_state_larger_than_a_message_comes_to_a_newcomer_whole() {
+    const STATE_BYTES: usize = 20 << 20;
+    struct Bulk(Bytes);
+    impl Service for Bulk {
+        fn apply(&mut self, _: &Asked<'_>) -> Outcome {
+            let bytes: Vec<u8> = (0..STATE_BYTES).map(|at| (at / 1000) as u8).collect();
+            self.0 = bytes.into();
+            Outcome::Reply(Bytes::new())
+        }
+        fn snapshot(&self) -> Bytes {
+            self.0.clone()
+        }
+        fn restore(&mut self, snapshot: &[u8]) {
+            self.0 = Bytes::copy_from_slice(snapshot);
+        }
+    }
+    let port = port();
+    let name = port.public().to_string();
+    let open = || {
+        let mut options = apart();
+        options.settings.patience = PATIENCE;
+        OpenGroup::open(&name, &port, Bulk(Bytes::new()), GroupConfig::default(), &options).unwrap()
+    };
+    let first = open();
+    client().call_within(port.public(), "grow", PATIENCE).unwrap();
+    let second = open();
+    let state = second.look(|bulk| bulk.0.clone());
+    assert_eq!(state.len(), STATE_BYTES);
+    assert!(state == first.look(|bulk| bulk.0.clone()));
+}
+
+#[test]
 fn asynchronous_programs_call_and_serve() {
     let port = port();
     let server = serve(&port);

@@ -39,6 +39,8 @@ use word::{Command, Word};
 const SETTLE: Duration = Duration::from_secs(1);
 /// How often requests are let go of whose clients do not wait any longer.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// The state travels in messages with so many bytes of it.
+const STATE_PART_BYTES: usize = 1 << 20;
 /// How long the last handle waits for what was taken to be answered.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -49,8 +51,8 @@ pub trait Service: Send + 'static {
     /// Does what was asked, at this place in the order.
     fn apply(&mut self, asked: &Asked<'_>) -> Outcome;
 
-    /// Everything, for a member that has nothing yet. It travels in one message with the answers that clients may still ask
-    /// for: where both are more than 16 MiB together nobody can come in.
+    /// Everything, for a member that has nothing yet. It travels with the answers that clients may still ask for, in as
+    /// many messages as it takes; meanwhile the giver keeps a copy.
     fn snapshot(&self) -> Bytes;
 
     /// Becomes what another member's copy was.
@@ -137,6 +139,14 @@ struct State<S> {
     conflict: bool,
 }
 
+/// What follows from events and may have to wait: for other threads than the one that takes them.
+struct Errands {
+    /// Calls to be said again.
+    again: Sender<(Uid, CallNumber)>,
+    /// States to be given.
+    give: Sender<replica::State>,
+}
+
 impl<S: Service> OpenGroup<S> {
     /// Joins the group of this name, or founds it if nobody answers, gets the state from the others, and serves the port.
     /// Returns when it does. `service` is what a founder begins with.
@@ -162,7 +172,10 @@ impl<S: Service> OpenGroup<S> {
             changed: Condvar::new(),
         });
         let (again, repeats) = mpsc::channel();
-        spawn("order", &inner, move |inner| inner.follow(&again))?;
+        let (give, states) = mpsc::channel();
+        let errands = Errands { again, give };
+        spawn("state", &inner, move |inner| inner.give_states(&states))?;
+        spawn("order", &inner, move |inner| inner.follow(&errands))?;
         inner.await_state()?;
         let serve = ServeOptions { repeats: true, ..ServeOptions::default() };
         let server = Server::beside(&inner.group, port, serve)?;
@@ -249,11 +262,11 @@ impl<S: Service> Inner<S> {
     }
 
     /// Follows the group's order until it ends.
-    fn follow(&self, again: &Sender<(Uid, CallNumber)>) {
+    fn follow(&self, errands: &Errands) {
         let mut events = Vec::new();
         let ended = loop {
             match self.group.receive_many(&mut events) {
-                Ok(_) => events.drain(..).for_each(|event| self.take(event, again)),
+                Ok(_) => events.drain(..).for_each(|event| self.take(event, errands)),
                 Err(ended) => break ended,
             }
         };
@@ -262,7 +275,7 @@ impl<S: Service> Inner<S> {
 
     /// Takes an event, and does what follows from it: answers what was received here, gives the state to newcomers, and
     /// says again what a reset may have dropped.
-    fn take(&self, event: Event, again: &Sender<(Uid, CallNumber)>) {
+    fn take(&self, event: Event, errands: &Errands) {
         let (entered, reset, conflict) = (
             matches!(event, Event::Entered { .. }),
             matches!(event, Event::Reset { .. }),
@@ -278,14 +291,12 @@ impl<S: Service> Inner<S> {
             _ => state.alone_since = None,
         }
         for newcomer in state.replica.newcomers() {
-            // Where there is no room now, another event comes.
-            if self.group.try_submit(state.replica.state_for(newcomer).write()).map(drop).is_ok() {
-                state.replica.note_told(newcomer);
-            }
+            // Whoever hears them gives them, for as long as this member is in.
+            errands.give.send(state.replica.give(newcomer)).unwrap_or(());
         }
         if reset {
             // Whoever hears them repeats them, for as long as this member is in.
-            state.pending.keys().for_each(|call| again.send(*call).unwrap_or(()));
+            state.pending.keys().for_each(|call| errands.again.send(*call).unwrap_or(()));
         }
         let answers: Vec<_> =
             applied.into_iter().flat_map(|applied| state.answers(applied, &self.group)).collect();
@@ -332,6 +343,21 @@ impl<S: Service> Inner<S> {
             if tidied.elapsed() >= TIDY_EVERY {
                 tidied = Instant::now();
                 self.lock().drop_expired();
+            }
+        }
+    }
+
+    /// Gives newcomers the state, until there is no more order to give it in.
+    fn give_states(&self, states: &Receiver<replica::State>) {
+        for state in states {
+            for part in state.parts(STATE_PART_BYTES) {
+                if !self.lock().replica.gives(&state) {
+                    break;
+                }
+                if self.group.submit(Word::State(part).write()).map(drop).is_err() {
+                    // The next event has it given anew.
+                    self.lock().replica.take_back(&state);
+                }
             }
         }
     }

@@ -1,10 +1,10 @@
 //! One member's copy of a replicated service: what it does with each event of the group, apart from any thread.
 
 use super::memory::{Known, Memory, Outcome};
-use super::word::{Command, Word};
+use super::word::{Command, StatePart, Word};
 use super::{Asked, Service};
-use bytes::{BufMut, Bytes};
-use std::collections::BTreeSet;
+use bytes::{Buf, BufMut, Bytes};
+use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::rpc::CallNumber;
 use unisono_core::{Event, Member, Seqno, Uid, View};
 
@@ -22,10 +22,48 @@ pub(super) struct Replica<S> {
     at: Seqno,
     /// Those who have the state.
     informed: BTreeSet<Uid>,
-    /// Those to whom this member has given it, though it has not come back in the order yet.
-    told: BTreeSet<Uid>,
+    /// Those who have the beginning of it.
+    arriving: BTreeMap<Uid, Arriving>,
+    /// Those to whom this member gives it, as of which place.
+    told: BTreeMap<Uid, Seqno>,
     /// What was said since this member came in, for as long as it lacks the state.
     kept: Vec<(Seqno, Uid, Word)>,
+    /// What this member has of the state, for as long.
+    parts: Vec<Bytes>,
+}
+
+/// Parts of a state that have come in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Arriving {
+    by: Uid,
+    through: Seqno,
+    parts: u32,
+}
+
+/// The whole state, for a newcomer.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) to: Uid,
+    through: Seqno,
+    bytes: Bytes,
+}
+
+impl State {
+    /// In parts of so many bytes at most.
+    pub(super) fn parts(&self, part_bytes: usize) -> impl Iterator<Item = StatePart> {
+        let count = self.bytes.len().div_ceil(part_bytes).max(1);
+        (0..count).map(move |index| {
+            let begin = index * part_bytes;
+            let end = self.bytes.len().min(begin + part_bytes);
+            StatePart {
+                to: self.to,
+                through: self.through,
+                index: index as u32,
+                is_last: index + 1 == count,
+                bytes: self.bytes.slice(begin..end),
+            }
+        })
+    }
 }
 
 /// What came of a call that this member applied.
@@ -46,8 +84,10 @@ impl<S: Service> Replica<S> {
             view: None,
             at: 0,
             informed: BTreeSet::new(),
-            told: BTreeSet::new(),
+            arriving: BTreeMap::new(),
+            told: BTreeMap::new(),
             kept: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -77,7 +117,10 @@ impl<S: Service> Replica<S> {
             self.informed = view.members.iter().map(|member| member.uid).filter(|_| *seqno == 0).collect();
             self.view = Some(view.clone());
             self.at = *seqno;
+            self.arriving.clear();
+            self.told.clear();
             self.kept.clear();
+            self.parts.clear();
             return;
         }
         if let Some(view) = &mut self.view {
@@ -107,28 +150,63 @@ impl<S: Service> Replica<S> {
     fn forget_who_is_gone(&mut self) {
         let there: BTreeSet<Uid> = self.members().iter().map(|member| member.uid).collect();
         self.informed.retain(|member| there.contains(member));
-        self.told.retain(|member| there.contains(member));
+        self.arriving.retain(|member, _| there.contains(member));
+        self.told.retain(|member, _| there.contains(member));
         self.memory.retain_members(|member| there.contains(&member));
     }
 
     fn hear(&mut self, seqno: Seqno, sender: Uid, word: Word, applied: &mut Vec<Applied>) {
         match word {
-            word if !self.is_informed() => match word {
-                Word::State { to, through, bytes } if to == self.me => self.catch_up(through, bytes, applied),
-                word => self.kept.push((seqno, sender, word)),
-            },
-            Word::Command(command) => applied.push(self.apply(seqno, sender, command)),
-            Word::State { to, .. } => {
-                self.informed.insert(to);
+            Word::State(part) if part.to == self.me => self.take_part(sender, part, applied),
+            Word::Command(command) if self.is_informed() => applied.push(self.apply(seqno, sender, command)),
+            Word::State(part) if self.is_informed() => {
+                if self.note_part(sender, &part) && part.is_last {
+                    self.informed.insert(part.to);
+                }
             }
+            Word::Command(command) => self.kept.push((seqno, sender, Word::Command(command))),
+            // Only that it came is of interest.
+            Word::State(part) => {
+                self.kept.push((seqno, sender, Word::State(StatePart { bytes: Bytes::new(), ..part })));
+            }
+        }
+    }
+
+    /// A part of the state has come for a newcomer. Returns whether it continues what the newcomer has, or begins anew.
+    fn note_part(&mut self, by: Uid, part: &StatePart) -> bool {
+        let &StatePart { to, through, index, is_last, .. } = part;
+        let expected = self.arriving.get(&to).copied().filter(|arriving| index == arriving.parts);
+        let continues = expected.is_some_and(|arriving| (arriving.by, arriving.through) == (by, through));
+        if self.informed.contains(&to) || index > 0 && !continues {
+            return false;
+        }
+        match is_last {
+            true => self.arriving.remove(&to),
+            false => self.arriving.insert(to, Arriving { by, through, parts: index + 1 }),
+        };
+        true
+    }
+
+    /// Takes a part of the state that another member gives.
+    fn take_part(&mut self, by: Uid, part: StatePart, applied: &mut Vec<Applied>) {
+        if !self.note_part(by, &part) {
+            return;
+        }
+        if part.index == 0 {
+            self.parts.clear();
+        }
+        self.parts.push(part.bytes);
+        if part.is_last {
+            let parts = std::mem::take(&mut self.parts);
+            self.catch_up(part.through, parts.concat().into(), applied);
         }
     }
 
     /// Begins with what another member gave, and goes on with what was said since.
     fn catch_up(&mut self, through: Seqno, mut bytes: Bytes, applied: &mut Vec<Applied>) {
-        let Some((informed, memory)) = read_head(&mut bytes) else { return };
-        (self.informed, self.memory) = (informed, memory);
+        let Some(()) = self.read_head(&mut bytes) else { return };
         self.service.restore(&bytes);
+        self.arriving.remove(&self.me);
         self.informed.insert(self.me);
         for (seqno, sender, word) in std::mem::take(&mut self.kept) {
             if seqno > through {
@@ -163,35 +241,57 @@ impl<S: Service> Replica<S> {
         if donor.is_none_or(|donor| donor.uid != self.me) {
             return Vec::new();
         }
-        let lacks = |uid: &Uid| !self.informed.contains(uid) && !self.told.contains(uid);
+        let lacks = |uid: &Uid| !self.informed.contains(uid) && !self.told.contains_key(uid);
         self.members().iter().map(|member| member.uid).filter(lacks).collect()
     }
 
-    /// The state as of now, for a newcomer.
-    pub(super) fn state_for(&self, to: Uid) -> Word {
+    /// The state as of now, for a newcomer, to whom it is on its way from now on.
+    pub(super) fn give(&mut self, to: Uid) -> State {
         let mut bytes = Vec::new();
         bytes.put_u32(self.informed.len() as u32);
         for member in &self.informed {
             bytes.put_u64(member.0);
         }
+        bytes.put_u32(self.arriving.len() as u32);
+        for (member, arriving) in &self.arriving {
+            bytes.put_u64(member.0);
+            bytes.put_u64(arriving.by.0);
+            bytes.put_u64(arriving.through);
+            bytes.put_u32(arriving.parts);
+        }
         self.memory.write(&mut bytes);
         bytes.put(self.service.snapshot());
-        Word::State { to, through: self.at, bytes: bytes.into() }
+        self.told.insert(to, self.at);
+        State { to, through: self.at, bytes: bytes.into() }
     }
 
-    /// The state is on its way to this one.
-    pub(super) fn note_told(&mut self, newcomer: Uid) {
-        self.told.insert(newcomer);
+    /// This state is still to be given: no reset has come since.
+    pub(super) fn gives(&self, state: &State) -> bool {
+        self.told.get(&state.to) == Some(&state.through)
     }
-}
 
-fn read_head(from: &mut Bytes) -> Option<(BTreeSet<Uid>, Memory)> {
-    use bytes::Buf;
-    let mut informed = BTreeSet::new();
-    for _ in 0..from.try_get_u32().ok()? {
-        informed.insert(Uid(from.try_get_u64().ok()?));
+    /// The state could not be given.
+    pub(super) fn take_back(&mut self, state: &State) {
+        if self.gives(state) {
+            self.told.remove(&state.to);
+        }
     }
-    Some((informed, Memory::read(from)?))
+
+    /// Reads what stands before the snapshot; nothing if that is none, and then nothing has changed.
+    fn read_head(&mut self, from: &mut Bytes) -> Option<()> {
+        let (mut informed, mut arriving) = (BTreeSet::new(), BTreeMap::new());
+        for _ in 0..from.try_get_u32().ok()? {
+            informed.insert(Uid(from.try_get_u64().ok()?));
+        }
+        for _ in 0..from.try_get_u32().ok()? {
+            let member = Uid(from.try_get_u64().ok()?);
+            let (by, through) = (Uid(from.try_get_u64().ok()?), from.try_get_u64().ok()?);
+            arriving.insert(member, Arriving { by, through, parts: from.try_get_u32().ok()? });
+        }
+        self.memory = Memory::read(from)?;
+        (self.informed, self.arriving) = (informed, arriving);
+        Some(())
+    }
 }
 
 #[cfg(test)]
@@ -268,6 +368,16 @@ mod tests {
         applied
     }
 
+    /// What this member gives to another one, in one part.
+    fn whole_state(of: &mut Replica<Log>, to: Uid) -> Word {
+        Word::State(of.give(to).parts(1 << 20).next().unwrap())
+    }
+
+    /// The same in parts of ten bytes.
+    fn small_parts(of: &mut Replica<Log>, to: Uid) -> Vec<Word> {
+        of.give(to).parts(10).map(Word::State).collect()
+    }
+
     #[test]
     fn a_call_takes_effect_once_however_often_it_is_said() {
         let mut replica = founder(A);
@@ -284,8 +394,7 @@ mod tests {
         take(&mut old, said(1, A, &command(1, "a")));
         take(&mut old, joined(2, B, 2));
         assert_eq!(old.newcomers(), [B]);
-        let state = old.state_for(B);
-        old.note_told(B);
+        let state = whole_state(&mut old, B);
         assert!(old.newcomers().is_empty());
 
         let mut new = joiner(B, 2, &[A, B]);
@@ -309,7 +418,7 @@ mod tests {
     fn if_the_one_that_gives_the_state_dies_the_next_one_that_has_it_does() {
         let (mut a, mut b) = (founder(A), joiner(B, 1, &[A, B]));
         take(&mut a, joined(1, B, 2));
-        let state = said(2, A, &a.state_for(B));
+        let state = said(2, A, &whole_state(&mut a, B));
         let third = joined(3, C, 3);
         for replica in [&mut a, &mut b] {
             take(replica, state.clone());
@@ -325,9 +434,66 @@ mod tests {
         take(&mut c, said(5, B, &command(1, "x")));
         assert!(!c.is_informed());
         take(&mut b, said(5, B, &command(1, "x")));
-        take(&mut c, said(6, B, &b.state_for(C)));
+        take(&mut c, said(6, B, &whole_state(&mut b, C)));
         assert!(c.is_informed());
         assert_eq!(c.service().0, b"x");
+    }
+
+    #[test]
+    fn a_state_in_parts_is_whole_with_its_last_and_who_comes_meanwhile_knows_how_far_it_is() {
+        let (mut a, mut b) = (founder(A), joiner(B, 2, &[A, B]));
+        take(&mut a, said(1, A, &command(1, "a")));
+        take(&mut a, joined(2, B, 2));
+        let parts = small_parts(&mut a, B);
+        assert!(parts.len() > 3);
+        let (last, parts) = parts.split_last().unwrap();
+        for (seqno, part) in (3..).zip(parts) {
+            take(&mut a, said(seqno, A, part));
+            take(&mut b, said(seqno, A, part));
+        }
+        let seqno = 3 + parts.len() as Seqno;
+        take(&mut a, joined(seqno, C, 3));
+        take(&mut b, joined(seqno, C, 3));
+        let mut c = joiner(C, seqno, &[A, B, C]);
+        assert_eq!((b.is_informed(), a.newcomers()), (false, vec![C]));
+        let to_c = whole_state(&mut a, C);
+        let words = [(A, last.clone()), (A, to_c), (B, command(2, "b"))];
+        for (seqno, (sender, word)) in (seqno + 1..).zip(&words) {
+            for replica in [&mut a, &mut b, &mut c] {
+                take(replica, said(seqno, *sender, word));
+            }
+        }
+        for replica in [&a, &b, &c] {
+            assert_eq!(replica.service().0, b"ab");
+            assert_eq!(replica.informed, BTreeSet::from([A, B, C]));
+            assert_eq!((&replica.arriving, &replica.memory), (&BTreeMap::new(), &a.memory));
+        }
+    }
+
+    #[test]
+    fn a_state_of_which_a_reset_dropped_parts_is_given_anew() {
+        let (mut a, mut b) = (founder(A), joiner(B, 2, &[A, B]));
+        take(&mut a, said(1, A, &command(1, "a")));
+        take(&mut a, joined(2, B, 2));
+        let first = a.give(B);
+        let parts: Vec<Word> = first.parts(10).map(Word::State).collect();
+        let reset =
+            Event::Reset { seqno: 4, view: view(&[A, B]), excluded: vec![member(C)], degraded: false };
+        for event in [said(3, A, &parts[0]), reset, said(5, A, &parts[2])] {
+            take(&mut a, event.clone());
+            take(&mut b, event);
+        }
+        assert_eq!((a.gives(&first), a.newcomers()), (false, vec![B]));
+        let mut words = small_parts(&mut a, B);
+        // What was under way of the first came after all.
+        words.insert(1, parts.last().unwrap().clone());
+        for (seqno, word) in (6..).zip(&words) {
+            assert!(!a.has_state(B) && !b.is_informed());
+            take(&mut a, said(seqno, A, word));
+            take(&mut b, said(seqno, A, word));
+        }
+        assert!(a.has_state(B) && b.is_informed());
+        assert_eq!(b.service().0, b"a");
     }
 
     #[test]

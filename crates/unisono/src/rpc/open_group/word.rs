@@ -9,15 +9,8 @@ use unisono_core::{Seqno, Uid};
 pub(super) enum Word {
     /// Somebody called.
     Command(Command),
-    /// What a newcomer lacks.
-    State {
-        /// The newcomer.
-        to: Uid,
-        /// Everything up to this place is in it.
-        through: Seqno,
-        /// The state.
-        bytes: Bytes,
-    },
+    /// A part of what a newcomer lacks.
+    State(StatePart),
 }
 
 /// A call, as the member puts it that received it.
@@ -31,6 +24,20 @@ pub(super) struct Command {
     /// When it was submitted, by the member's own clock.
     pub(super) stamp_ms: u64,
     pub(super) payload: Bytes,
+}
+
+/// A part of the state, for a newcomer. Parts follow each other in the order, but for what a reset drops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StatePart {
+    /// The newcomer.
+    pub(super) to: Uid,
+    /// Everything up to this place is in the state. With the member that sends them it names the parts of one state.
+    pub(super) through: Seqno,
+    /// Which part, from 0.
+    pub(super) index: u32,
+    /// None follows.
+    pub(super) is_last: bool,
+    pub(super) bytes: Bytes,
 }
 
 const COMMAND: u8 = 1;
@@ -53,11 +60,13 @@ impl Word {
                 }
                 out.put_slice(&command.payload);
             }
-            Word::State { to, through, bytes } => {
+            Word::State(part) => {
                 out.put_u8(STATE);
-                out.put_u64(to.0);
-                out.put_u64(*through);
-                out.put_slice(bytes);
+                out.put_u64(part.to.0);
+                out.put_u64(part.through);
+                out.put_u32(part.index);
+                out.put_u8(part.is_last.into());
+                out.put_slice(&part.bytes);
             }
         }
         out.into()
@@ -74,11 +83,13 @@ impl Word {
                 stamp_ms: from.try_get_u64().ok()?,
                 payload: from,
             }),
-            STATE => Word::State {
+            STATE => Word::State(StatePart {
                 to: Uid(from.try_get_u64().ok()?),
                 through: from.try_get_u64().ok()?,
+                index: from.try_get_u32().ok()?,
+                is_last: from.try_get_u8().ok()? != 0,
                 bytes: from,
-            },
+            }),
             _ => return None,
         })
     }
@@ -98,8 +109,8 @@ mod tests {
             stamp_ms: 5,
             payload: "add".into(),
         };
-        let state = Word::State { to: Uid(1), through: 2, bytes: "".into() };
-        for word in [Word::Command(command), state] {
+        let part = StatePart { to: Uid(1), through: 2, index: 3, is_last: true, bytes: "".into() };
+        for word in [Word::Command(command), Word::State(part)] {
             let bytes = word.write();
             assert_eq!(Word::read(bytes.clone()), Some(word.clone()));
             assert_eq!(Word::read(bytes.slice(..16)), None);
