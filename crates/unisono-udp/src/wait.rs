@@ -166,7 +166,8 @@ impl AsFd for Bell {
     }
 }
 
-/// A bell that rings itself after a time, set by any thread without waking the one that waits for it.
+/// A bell that rings itself after a time, set by any thread without waking the one that waits for it. The time goes on while
+/// the machine is suspended.
 #[derive(Debug)]
 pub struct Alarm(Bell);
 
@@ -174,7 +175,7 @@ impl Alarm {
     /// An alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Alarm(Bell(timerfd_create(TimerfdClockId::Monotonic, flags)?)))
+        Ok(Alarm(Bell(timerfd_create(TimerfdClockId::Boottime, flags)?)))
     }
 
     /// Rings after this time (at once if it is zero), instead of when it was to ring before. Silences it too.

@@ -45,6 +45,7 @@ use crate::error::OpenError;
 use crate::reach::{Place, Seeds, multicast_address};
 use outbox::Reach;
 use park::Parker;
+use rustix::time::{ClockId, clock_gettime};
 use seat::{BELL, Seat, Woken};
 use slot::{Occupant, Slot};
 use state::State;
@@ -71,7 +72,8 @@ pub(crate) struct Engine {
     nudger: Nudger,
     place: Place,
     address: SocketAddr,
-    origin: Instant,
+    /// When it began, by the system's clock.
+    origin_ns: u64,
 }
 
 /// When an engine begins, by its own clock.
@@ -171,7 +173,7 @@ impl Engine {
             guard: Watch::new().map_err(|source| socket_error("make a timer", source))?,
             nudger,
             place,
-            origin: Instant::now(),
+            origin_ns: clock_ns(),
         })
     }
 
@@ -206,7 +208,7 @@ impl Engine {
 
     /// Nanoseconds since a little before the engine began.
     fn now(&self) -> Time {
-        BEGINNING + self.origin.elapsed()
+        Time::from_nanos(BEGINNING.as_nanos() + clock_ns().saturating_sub(self.origin_ns))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -221,6 +223,9 @@ impl Engine {
 
     /// Releases the lock and wakes who has to be woken.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        if !state.has_wakes() {
+            return;
+        }
         let wakes = state.take_wakes();
         if !wakes.is_empty() {
             state.turn.tasks_woken();
@@ -335,9 +340,9 @@ impl Engine {
         Some((state, self.now()))
     }
 
-    /// The same time on the system's clock.
+    /// The same time on the clock by which threads sleep.
     fn instant(&self, time: Time) -> Option<Instant> {
-        if time == Time::NEVER { None } else { self.origin.checked_add(time.since(BEGINNING)) }
+        if time == Time::NEVER { None } else { Instant::now().checked_add(time.since(self.now())) }
     }
 
     /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
@@ -501,6 +506,12 @@ impl<O: Occupant> Drop for Shared<O> {
     fn drop(&mut self) {
         self.end(O::release);
     }
+}
+
+/// A clock that never goes back or stands still, not even while the machine is suspended: others go on meanwhile.
+fn clock_ns() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// The engines that there are, for as long as nobody else adds one.

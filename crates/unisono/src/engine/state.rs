@@ -251,6 +251,11 @@ impl State {
         }
     }
 
+    /// There may be somebody to wake.
+    pub(crate) fn has_wakes(&self) -> bool {
+        !self.wakes.is_empty() || !self.asked.is_empty()
+    }
+
     /// Whom to wake, now that whoever was awake has taken what it wanted.
     pub(crate) fn take_wakes(&mut self) -> Vec<Waker> {
         while let Some(index) = self.asked.pop() {

@@ -9,11 +9,12 @@ use unisono_core::Time;
 use unisono_udp::Watch;
 
 /// How long the seat stays free before the background thread takes it.
-const VACANCY_MAX: Duration = Duration::from_millis(2);
+const VACANCY_MAX: Duration = Duration::from_nanos(VACANCY_MAX_NS);
+const VACANCY_MAX_NS: u64 = 2_000_000;
 /// The same while threads wait for what only the one who sits can bring.
 const VACANCY_AWAITED_MAX: Duration = Duration::from_micros(200);
 /// A seat that is usually free for less than this is not worth waking a thread for.
-const VACANCY_SHORT: Duration = Duration::from_micros(50);
+const VACANCY_SHORT_NS: u64 = 50_000;
 
 /// See the module.
 pub(crate) struct Turn {
@@ -33,8 +34,8 @@ pub(crate) struct Turn {
     /// When the alarm calls the background thread.
     alarm: Option<Time>,
     left_at: Time,
-    /// How long the seat is usually free: an average.
-    usual_vacancy: Duration,
+    /// How long the seat is usually free: an average, in nanoseconds.
+    usual_vacancy_ns: u64,
     /// Threads that wait for something, and would take the seat.
     claimants: VecDeque<Arc<Parker>>,
     /// Tasks wait, which never sit.
@@ -100,7 +101,7 @@ impl Turn {
             background_sits: false,
             alarm: None,
             left_at: Time::ZERO,
-            usual_vacancy: Duration::ZERO,
+            usual_vacancy_ns: 0,
             claimants: VecDeque::new(),
             tasks_wait: false,
         }
@@ -110,7 +111,8 @@ impl Turn {
     pub(crate) fn take(&mut self, now: Time, background: bool) -> Option<Box<Seat>> {
         let seat = self.seat.take()?;
         self.background_sits = background;
-        self.usual_vacancy = (3 * self.usual_vacancy + now.since(self.left_at).min(VACANCY_MAX)) / 4;
+        let vacancy_ns = now.as_nanos().saturating_sub(self.left_at.as_nanos()).min(VACANCY_MAX_NS);
+        self.usual_vacancy_ns = (3 * self.usual_vacancy_ns + vacancy_ns) / 4;
         Some(seat)
     }
 
@@ -221,7 +223,7 @@ impl Turn {
         if self.seat.is_none() {
             return Next::Nothing;
         }
-        if (at_once || self.usual_vacancy >= VACANCY_SHORT)
+        if (at_once || self.usual_vacancy_ns >= VACANCY_SHORT_NS)
             && let Some(claimant) = self.claimants.iter().find(|claimant| !claimant.woken())
         {
             return Next::Wake(claimant.clone());
