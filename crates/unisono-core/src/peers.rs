@@ -167,6 +167,8 @@ impl Peers {
         let mut others = others.map(|member| self.get(member.uid).map_or(0, |peer| peer.received));
         match holders {
             0 => mine,
+            // At r = 0 nobody else is asked.
+            1 if own == mine => mine,
             2 => {
                 let (mut highest, mut second) = (own, 0);
                 // Mostly the first one asked, the orderer, holds all there is.

@@ -119,19 +119,10 @@ impl Group {
                         || (self.broken(Planted::SenderCountsAsHolder)
                             && self.holders(view, seqno, Some(sender)) >= needed)
                 }
-                Entry::Change(change) => match &**change {
-                    // Like a message, and held by the successor.
-                    Change::Role { orderer } => {
-                        let needed = self.holders_needed(view.len(), 0);
-                        concerns_others = true;
-                        self.holds(*orderer, seqno)
-                            && self.peers.held_by(view, needed, self.me.uid, mine) >= seqno
-                    }
-                    change => {
-                        concerns_others = true;
-                        self.change_is_held(view, seqno, change)
-                    }
-                },
+                Entry::Change(change) => {
+                    concerns_others = true;
+                    self.change_is_held(view, seqno, change)
+                }
                 Entry::Reset(_) => true,
             };
             if !acceptable {
@@ -156,10 +147,16 @@ impl Group {
         }
     }
 
-    /// A join or leave is held, with all below it, by quorums of both sides, and by the joiner. Where quorums need not
-    /// meet, by as many as a message would be too: who goes on without the others, fewer of them missing than the
-    /// resilience covers, is to know whom it goes on without.
+    /// A change of the role is held like a message, and by the successor. A join or leave is held, with all below it, by
+    /// quorums of both sides, and by the joiner. Where quorums need not meet, by as many as a message would be too: who
+    /// goes on without the others, fewer of them missing than the resilience covers, is to know whom it goes on without.
+    #[cold]
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
+        if let Change::Role { orderer } = change {
+            let (needed, mine) = (self.holders_needed(before.len(), 0), self.history.received());
+            return self.holds(*orderer, seqno)
+                && self.peers.held_by(before, needed, self.me.uid, mine) >= seqno;
+        }
         if self.broken(Planted::ChangeAcceptedAlone) {
             return true;
         }

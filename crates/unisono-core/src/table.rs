@@ -32,6 +32,7 @@ impl<T, K: Copy + Ord> Table<T, K> {
         self.keys.binary_search(&key)
     }
 
+    #[inline(never)]
     fn insert_at(&mut self, index: usize, key: K, value: T) {
         self.keys.insert(index, key);
         self.values.insert(index, value);

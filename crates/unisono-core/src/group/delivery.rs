@@ -6,7 +6,7 @@
 
 use super::{Group, Phase};
 use crate::event::{Event, Outcome, View};
-use crate::history::{Entry, Members, Message};
+use crate::history::{Entry, Members, Message, Reset};
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -49,14 +49,24 @@ impl Group {
             if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
         while self.delivered < limit {
             let seqno = self.delivered + 1;
-            let entry = self.history.get(seqno)?.clone();
+            let event = match self.history.get(seqno)? {
+                Entry::Message(message) => {
+                    let message = message.clone();
+                    self.event_of_message(seqno, message)
+                }
+                Entry::Change(change) => {
+                    let change = change.clone();
+                    self.event_of_change(seqno, *change)
+                }
+                Entry::Reset(reset) => {
+                    let reset = reset.clone();
+                    self.event_of_reset(seqno, *reset)
+                }
+            };
             self.delivered = seqno;
-            let skipped = self.joiner_starts_late(seqno);
-            if let Some(event) = self.event_of(seqno, entry)
-                && !skipped
-            {
+            if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
-                return Some(event);
+                return event;
             }
         }
         self.note_delivered();
@@ -67,47 +77,48 @@ impl Group {
         self.closing.take()
     }
 
-    /// What the application is told of an entry: nothing, for a piece that is not a message's last.
-    fn event_of(&mut self, seqno: Seqno, entry: Entry) -> Option<Event> {
-        match entry {
-            Entry::Message(Message { sender, number, more, data, .. }) => {
-                let max = self.config.message_bytes_max as usize;
-                let pieces = more || self.assembly.is_open(sender);
-                let payload = self.assembly.take(sender, more, data?, max)?;
-                if pieces {
-                    self.probe(Probe::PiecesDelivered);
-                }
-                self.counters.messages_delivered += 1;
-                Some(Event::Message { seqno, sender, number, payload })
-            }
-            Entry::Change(change) => {
-                let members = self.history.view_at(seqno).len();
-                match *change {
-                    Change::Join { member, .. } if member.uid == self.me.uid => {
-                        let orderer = self.history.term_at(seqno).1;
-                        Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
-                    }
-                    Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
-                    Change::Leave { uid, goodbye } => {
-                        self.assembly.forget_sender(uid);
-                        let member = find(self.history.view_at(seqno - 1), uid)?;
-                        let (term, orderer) = self.history.term_at(seqno);
-                        let successor = (term == seqno).then_some(orderer);
-                        Some(Event::Left { seqno, member, goodbye, members, successor })
-                    }
-                    Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
-                }
-            }
-            Entry::Reset(reset) => {
-                if !self.broken(Planted::UnfinishedKept) {
-                    self.assembly.clear();
-                }
-                let orderer = self.history.term_at(seqno).1;
-                let mut view = self.view_at(seqno, orderer);
-                view.epoch = reset.epoch;
-                Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
-            }
+    /// What the application is told of a message: nothing, for a piece that is not the last.
+    fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
+        let Message { sender, number, more, data, .. } = message;
+        let max = self.config.message_bytes_max as usize;
+        let pieces = more || self.assembly.is_open(sender);
+        let payload = self.assembly.take(sender, more, data?, max)?;
+        if pieces {
+            self.probe(Probe::PiecesDelivered);
         }
+        self.counters.messages_delivered += 1;
+        Some(Event::Message { seqno, sender, number, payload })
+    }
+
+    #[cold]
+    fn event_of_change(&mut self, seqno: Seqno, change: Change) -> Option<Event> {
+        let members = self.history.view_at(seqno).len();
+        match change {
+            Change::Join { member, .. } if member.uid == self.me.uid => {
+                let orderer = self.history.term_at(seqno).1;
+                Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
+            }
+            Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
+            Change::Leave { uid, goodbye } => {
+                self.assembly.forget_sender(uid);
+                let member = find(self.history.view_at(seqno - 1), uid)?;
+                let (term, orderer) = self.history.term_at(seqno);
+                let successor = (term == seqno).then_some(orderer);
+                Some(Event::Left { seqno, member, goodbye, members, successor })
+            }
+            Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
+        }
+    }
+
+    #[cold]
+    fn event_of_reset(&mut self, seqno: Seqno, reset: Reset) -> Option<Event> {
+        if !self.broken(Planted::UnfinishedKept) {
+            self.assembly.clear();
+        }
+        let orderer = self.history.term_at(seqno).1;
+        let mut view = self.view_at(seqno, orderer);
+        view.epoch = reset.epoch;
+        Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
     }
 
     /// The view at that place, for the application.

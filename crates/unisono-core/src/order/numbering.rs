@@ -43,9 +43,13 @@ impl Group {
 
     /// Senders take turns, each in its own order, as long as there is room.
     fn number_messages(&mut self, now: Time) {
-        if self.hold.senders().next().is_some() || !self.outbox.all_numbered() {
+        if self.somebody_waits_for_a_number() {
             self.number_by_turns(now);
         }
+    }
+
+    fn somebody_waits_for_a_number(&self) -> bool {
+        self.hold.senders().next().is_some() || !self.outbox.all_numbered()
     }
 
     #[inline(never)]
@@ -65,14 +69,15 @@ impl Group {
 
     fn take_turns(&mut self, now: Time, senders: &[Uid]) {
         let mut progress = true;
-        while progress {
+        while progress && self.somebody_waits_for_a_number() {
             progress = false;
             for &sender in senders {
                 for _ in 0..TURN {
-                    let Some((number, held)) = self.next_of(sender) else { break };
+                    let Some(number) = self.next_of(sender) else { break };
                     if !self.has_room(now) {
                         return;
                     }
+                    let Some(held) = self.take_next(sender, number) else { break };
                     self.order.turn = sender;
                     progress = true;
                     self.number_message(now, sender, number, held);
@@ -82,33 +87,32 @@ impl Group {
     }
 
     /// The next message of `sender` that may be numbered.
-    fn next_of(&mut self, sender: Uid) -> Option<(MessageNumber, Held)> {
+    fn next_of(&mut self, sender: Uid) -> Option<MessageNumber> {
         let mark = self.history.sender_mark(sender);
-        let next = if sender == self.me.uid {
-            let (number, own) = self.outbox.first_unnumbered()?;
-            let held = Held {
-                more: own.more,
-                resilience: own.resilience,
-                broadcast: false,
-                patient: false,
-                bytes: own.bytes.clone(),
-            };
-            (number, held)
+        let (number, more) = if sender == self.me.uid {
+            self.outbox.first_unnumbered().map(|(number, own)| (number, own.more))?
         } else {
-            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.clone()))?
+            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.more))?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if next.1.more && !mark.open && self.somebody_may_join() {
+        if more && !mark.open && self.somebody_may_join() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }
-        Some(next)
+        Some(number)
+    }
+
+    /// What [`Group::next_of`] named. An own message stays in the outbox until it is accepted.
+    fn take_next(&mut self, sender: Uid, number: MessageNumber) -> Option<Held> {
+        if sender != self.me.uid {
+            return self.hold.take(sender, number);
+        }
+        let own = self.outbox.get(number)?;
+        let (more, resilience, bytes) = (own.more, own.resilience, own.bytes.clone());
+        Some(Held { more, resilience, broadcast: false, patient: false, bytes })
     }
 
     pub(super) fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber, held: Held) {
-        if sender != self.me.uid && !self.broken(Planted::DuplicateNumbered) {
-            self.hold.take(sender, number);
-        }
         let (patient, bytes) = (held.patient, held.bytes.len());
         let seqno = self.history.append(Entry::Message(Message {
             sender,
