@@ -96,10 +96,11 @@ pub struct Group {
     pub(crate) repair: Repair,
     pub(crate) acknowledging: Acknowledging,
     pub(crate) detector: Detector,
-    pub(crate) joining: Option<Joining>,
-    pub(crate) forming: Option<Forming>,
+    // What is large and there only for a while has a place of its own: each step asks whether it is there.
+    pub(crate) joining: Option<Box<Joining>>,
+    pub(crate) forming: Option<Box<Forming>>,
     /// The formation by which this member entered.
-    pub(crate) formed: Option<Formed>,
+    pub(crate) formed: Option<Box<Formed>>,
     pub(crate) door: Door,
     pub(crate) seek: Option<Seek>,
     /// The place of this member's own join; 0 for a founder.
@@ -107,7 +108,7 @@ pub struct Group {
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
-    pub(crate) past: Option<Past>,
+    pub(crate) past: Option<Box<Past>>,
 
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
@@ -225,7 +226,7 @@ impl Group {
             Entry::Form(formation, config) => {
                 let me = group.me.clone();
                 let forming = Forming::new(now, me, formation, config, &group.settings, &mut group.random)?;
-                group.forming = Some(forming);
+                group.forming = Some(Box::new(forming));
             }
         }
         group.settle(now);
@@ -270,17 +271,17 @@ impl Group {
                 next = Some((at, reason));
             }
         };
-        consider(self.joining.as_ref().map(Joining::wake_at), Reason::Join);
+        consider(self.joining.as_deref().map(Joining::wake_at), Reason::Join);
         consider(self.seek.as_ref().map(Seek::wake_at), Reason::Locate);
-        consider(self.forming.as_ref().map(Forming::wake_at), Reason::Form);
-        consider(self.formed.as_ref().and_then(Formed::wake_at), Reason::Form);
+        consider(self.forming.as_deref().map(Forming::wake_at), Reason::Form);
+        consider(self.formed.as_deref().and_then(Formed::wake_at), Reason::Form);
         consider(self.leaving.as_ref().and_then(Leaving::wake_at), Reason::Leave);
         consider(self.order.heartbeat_at(), Reason::Heartbeat);
         consider(self.repair.wake_at(), Reason::Nack);
         consider(self.outbox.resend_at(), Reason::Resend);
         consider(self.detector.wake_at(), Reason::Detector);
         consider(self.recovery.wake_at(), Reason::Reset);
-        consider(self.past.as_ref().and_then(Past::wake_at), Reason::Linger);
+        consider(self.past.as_deref().and_then(Past::wake_at), Reason::Linger);
         next
     }
 

@@ -14,6 +14,7 @@ use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Pace, Time};
 use crate::wire::{Change, Condition, Frame, HereIs, Refusal, Welcome};
+use alloc::boxed::Box;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -74,7 +75,7 @@ impl Group {
         // Founders that started together shall not found together.
         let jitter = Duration::from_nanos(self.random.below(locate.as_nanos() as u64 / 2 + 1));
         let patience = if config.is_some() { locate + jitter } else { locate * PATIENCE };
-        self.joining = Some(Joining {
+        self.joining = Some(Box::new(Joining {
             hello,
             config,
             give_up_at: now + patience,
@@ -87,7 +88,7 @@ impl Group {
             asks: 0,
             welcomer: None,
             redirected: Pace::default(),
-        });
+        }));
         self.joining_timeout(now);
     }
 

@@ -29,6 +29,7 @@ use crate::group::{Destination, Group, Phase};
 use crate::identity::{Ballot, Member, Uid};
 use crate::time::{Time, earlier};
 use crate::wire::{Founding, Frame};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
@@ -119,13 +120,13 @@ impl Group {
             self.acknowledging.due = true;
             self.detector.look_soon(now);
         }
-        self.formed = Some(Formed {
+        self.formed = Some(Box::new(Formed {
             tag,
             decision,
             tell_at: (ours || enters).then(|| if ours { now } else { now + TELL_FIRST }),
             tells: 0,
             fail_at: (!enters).then(|| if ours { give_up_at.min(now + LINGER) } else { now }),
-        });
+        }));
         self.formed_timeout(now);
     }
 

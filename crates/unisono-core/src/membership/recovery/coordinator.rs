@@ -15,6 +15,7 @@ use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{Frame, Prepare, Proposal, Vote};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -81,7 +82,7 @@ impl Group {
         let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
         let mut votes = Table::default();
         votes.insert(self.me.uid, self.own_vote(ballot));
-        self.recovery.coordination = Some(Coordination {
+        self.recovery.coordination = Some(Box::new(Coordination {
             ballot,
             stage: Stage::Inviting,
             votes,
@@ -89,7 +90,7 @@ impl Group {
             gather_until: now + self.patience(now),
             stage_until: self.stage_end(now),
             repeat_at: now,
-        });
+        }));
         self.coordinate(now);
     }
 

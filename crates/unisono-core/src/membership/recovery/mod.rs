@@ -17,6 +17,7 @@ use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
 use crate::wire::{Frame, HereIs, Prepare, Proposal, Vote};
+use alloc::boxed::Box;
 use coordinator::Coordination;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -53,7 +54,7 @@ pub(crate) struct Recovery {
     /// An invitation whose sender has not shown yet that it hears us.
     invitation: Option<(Uid, Ballot)>,
     pull: Option<Pull>,
-    coordination: Option<Coordination>,
+    coordination: Option<Box<Coordination>>,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
     /// How often sleep has put something off since the last promise.
@@ -92,7 +93,7 @@ impl Recovery {
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
         let pull = self.pull.map(|pull| pull.ask_at);
-        let coordination = self.coordination.as_ref().map(Coordination::wake_at);
+        let coordination = self.coordination.as_deref().map(Coordination::wake_at);
         earlier(earlier(self.begin_at, pull), coordination)
     }
 

@@ -94,7 +94,7 @@ impl Group {
         self.settle_log(keep);
         self.fail_rest_of_outbox();
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past = Some(Past::survived(now, self.epoch_tag, proposal.clone(), peers));
+        self.past = Some(Past::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
         let start = self.history.append_reset(members.clone(), reset);
         self.enter_epoch(now, proposal.epoch, start);
@@ -181,7 +181,7 @@ impl Group {
         }
         self.end_membership(own_leave.is_some(), Some(proposal.epoch));
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past = Some(Past::lingering(now, self.epoch_tag, proposal, peers));
+        self.past = Some(Past::lingering(now, self.epoch_tag, proposal, peers).into());
         if entered {
             self.phase = Phase::Gone;
         }
