@@ -200,10 +200,10 @@ impl History {
         &self.views[self.views.len() - 1].1
     }
 
-    /// The place up to which the view in force after `seqno` stays the same: the one before the next change, or
-    /// nothing if there is none.
+    /// The place of the first change of the view after `seqno`, if there is one.
     pub(crate) fn next_change_after(&self, seqno: Seqno) -> Option<Seqno> {
-        self.views.iter().map(|(from, _)| *from).find(|&from| from > seqno)
+        let changes = self.views.iter().rev().map(|(from, _)| *from);
+        changes.take_while(|&from| from > seqno).last()
     }
 
     /// The last naming event of the log, and whom it names.

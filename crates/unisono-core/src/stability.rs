@@ -96,6 +96,7 @@ impl Group {
 
     /// How far entries through `last`, all numbered in one view (only `last` itself may change it), can be accepted,
     /// and whether somebody must be told of one of them.
+    #[inline(never)]
     fn acceptable_within(&self, last: Seqno, hint: Seqno) -> (Seqno, bool) {
         let mine = self.history.received();
         let view = self.history.view_at(self.accepted);

@@ -35,6 +35,7 @@ impl Group {
     }
 
     /// Who is to get a copy, anew: after the view, or who hears the multicast, has changed.
+    #[cold]
     pub(super) fn rebuild_audience(&mut self) {
         self.audience_is_stale = false;
         let acting = self.order.is_acting();

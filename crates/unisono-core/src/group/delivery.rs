@@ -11,6 +11,7 @@ use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Change;
+use bytes::Bytes;
 
 impl Group {
     /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
@@ -34,8 +35,8 @@ impl Group {
 
     #[inline(never)]
     fn next_event(&mut self) -> Option<Event> {
-        if let Some(notice) = self.notices.pop_front() {
-            return Some(notice);
+        if !self.notices.is_empty() {
+            return self.notices.pop_front();
         }
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return None;
@@ -43,7 +44,7 @@ impl Group {
         if matches!(self.closing, Some(Event::JoinFailed { .. })) {
             // Never a member: nothing it listened to is for its application.
             self.delivered = self.accepted;
-            return self.closing.take();
+            return self.last_event();
         }
         let limit =
             if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
@@ -70,6 +71,12 @@ impl Group {
             }
         }
         self.note_delivered();
+        self.last_event()
+    }
+
+    /// The last event, if it is time.
+    #[cold]
+    fn last_event(&mut self) -> Option<Event> {
         if self.closing == Some(Event::Gone) && self.phase != Phase::Gone {
             // It has left, and still serves whoever needs it.
             return None;
@@ -80,14 +87,18 @@ impl Group {
     /// What the application is told of a message: nothing, for a piece that is not the last.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
         let Message { sender, number, more, data, .. } = message;
-        let max = self.config.message_bytes_max as usize;
-        let pieces = more || self.assembly.is_open(sender);
-        let payload = self.assembly.take(sender, more, data?, max)?;
-        if pieces {
-            self.probe(Probe::PiecesDelivered);
-        }
+        let is_piece = more || self.assembly.is_open(sender);
+        let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
         Some(Event::Message { seqno, sender, number, payload })
+    }
+
+    #[inline(never)]
+    fn put_together(&mut self, sender: Uid, more: bool, piece: Bytes) -> Option<Bytes> {
+        let max = self.config.message_bytes_max as usize;
+        let whole = self.assembly.take(sender, more, piece, max)?;
+        self.probe(Probe::PiecesDelivered);
+        Some(whole)
     }
 
     #[cold]

@@ -81,6 +81,7 @@ impl Group {
 
     /// Damaged on the way; or under another key, if it is not of this very epoch, which only those speak of who have
     /// the key.
+    #[cold]
     fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
         let ours = header.epoch == self.epoch_tag && !matches!(self.phase, Phase::Locating);
         let same_kind = header.protection == self.protection.kind();
@@ -94,6 +95,7 @@ impl Group {
 
     // --- outside of any epoch ---
 
+    #[cold]
     fn receive_outside(
         &mut self,
         now: Time,
@@ -201,27 +203,26 @@ impl Group {
         }
         let (mut level, mut heartbeat, mut alone) = (None, None, true);
         for frame in Decoder::new(payload) {
-            match frame {
-                Ok(Frame::Level { ballot }) => level = Some(ballot),
-                Ok(frame) => {
-                    match &frame {
-                        Frame::Heartbeat(beat) if beat.acting => heartbeat = Some(beat.end),
-                        _ => alone = false,
-                    }
-                    if !entered && !is_told_from_elsewhere(&frame) {
-                        entered = true;
-                        self.note_entered(sender);
-                    }
-                    self.handle_inside(now, sender, frame, level);
-                    if self.epoch_tag != header.epoch || self.phase == Phase::Gone {
-                        // The frame before ended the epoch that the rest speaks of.
-                        return;
-                    }
+            let Ok(frame) = frame else {
+                self.counters.malformed += 1;
+                break;
+            };
+            match &frame {
+                Frame::Level { ballot } => {
+                    level = Some(*ballot);
+                    continue;
                 }
-                Err(_) => {
-                    self.counters.malformed += 1;
-                    break;
-                }
+                Frame::Heartbeat(beat) if beat.acting => heartbeat = Some(beat.end),
+                _ => alone = false,
+            }
+            if !entered && !is_told_from_elsewhere(&frame) {
+                entered = true;
+                self.note_entered(sender);
+            }
+            self.handle_inside(now, sender, frame, level);
+            if self.epoch_tag != header.epoch || self.phase == Phase::Gone {
+                // The frame before ended the epoch that the rest speaks of.
+                return;
             }
         }
         if level.is_some() {
@@ -243,6 +244,7 @@ impl Group {
 
     /// A stranger speaks in this epoch. It may be somebody who left and was cut off since, or have one thing to say:
     /// that the epoch is long over, or that we may go.
+    #[cold]
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
         let uid = header.sender;
         // Nobody unknown is answered with more bytes than it sent.
@@ -280,9 +282,17 @@ impl Group {
             Frame::Data(data) => self.handle_data(now, data),
             Frame::Ordered(ordered) => self.handle_ordered(ordered, level),
             Frame::Numbers(numbers) => self.handle_numbers(numbers, level),
-            Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
             Frame::Heartbeat(heartbeat) => self.handle_heartbeat(now, from, &heartbeat),
             Frame::Watermarks(marks) => self.handle_watermarks(now, from, &marks),
+            frame => self.handle_rare(now, from, frame, level),
+        }
+    }
+
+    /// What is said only when something is lost, or members come, go or are missed.
+    #[cold]
+    fn handle_rare(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
+        match frame {
+            Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
             Frame::Nack { ranges } => self.handle_nack(from, &ranges),
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
             Frame::Gone { through } => self.handle_gone(now, from, through),
@@ -323,6 +333,7 @@ impl Group {
 
     /// A datagram of another epoch: of the one before, whose members are told what was decided; or of one that this
     /// member has not heard of yet, about which it asks.
+    #[cold]
     fn receive_strange(
         &mut self,
         now: Time,

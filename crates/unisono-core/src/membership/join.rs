@@ -265,15 +265,18 @@ impl Group {
     /// Only the orderer knows its observers. When the one that welcomed this joiner has handed the role on, and the
     /// next is heard, no JOIN of this life comes any more unless it is in the order already: another life asks again.
     pub(crate) fn follow_the_role(&mut self) {
+        let Some(joining) = &self.joining else { return };
+        if self.phase != Phase::Joining || self.is_member() {
+            return;
+        }
         let (term, named) = self.history.term();
-        let listens = self.phase == Phase::Joining && !self.is_member();
-        let Some(joining) = self.joining.as_ref().filter(|_| listens) else { return };
         if joining.welcomer.is_some_and(|welcomer| welcomer != named) && self.order.is_heard_in(term) {
             self.join_failed(JoinFailure::TimedOut);
         }
     }
 
     /// The JOIN of this member is accepted: it is in.
+    #[cold]
     pub(crate) fn enter_if_joined(&mut self, now: Time) {
         if self.phase != Phase::Joining {
             return;

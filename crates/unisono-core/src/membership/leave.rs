@@ -187,6 +187,7 @@ impl Group {
     }
 
     /// This member's leave is accepted: what is left is to serve.
+    #[cold]
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
         let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
         if let Some(leaving) = &mut self.leaving {

@@ -170,6 +170,7 @@ impl Group {
     }
 
     /// Whoever shows the epoch before this one, by a datagram of so many bytes, is told what was decided.
+    #[cold]
     pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(past) = &mut self.past else { return };
         let cost = past.decision_bytes;

@@ -43,6 +43,7 @@ impl Group {
     }
 
     /// The log now has a join, a leave or a role event at `seqno`: who is a peer, and of what standing, follows.
+    #[cold]
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::history::Entry::Change(change)) = self.history.get(seqno) else { return };
         let change = change.clone();

@@ -20,11 +20,15 @@ impl Group {
     /// Numbers whatever may be numbered now, and frees what may be freed before and after.
     pub(crate) fn number_and_purge(&mut self, now: Time) {
         self.purge();
-        if self.order.acting.is_none()
-            || (self.recovery.has_promised() && !self.broken(Planted::NumberAfterPromise))
+        if self.order.acting.is_some()
+            && (!self.recovery.has_promised() || self.broken(Planted::NumberAfterPromise))
         {
-            return;
+            self.number(now);
         }
+    }
+
+    #[inline(never)]
+    fn number(&mut self, now: Time) {
         let before = self.history.received();
         let was_waiting = self.order.shut_since.is_some();
         self.number_messages(now);

@@ -40,6 +40,7 @@ impl Decoder {
 impl Iterator for Decoder {
     type Item = Result<Frame>;
 
+    #[inline]
     fn next(&mut self) -> Option<Result<Frame>> {
         if !self.from.begin() {
             return None;
@@ -138,7 +139,6 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             check_run(from, numbers.first, numbers.count)?;
             Frame::Numbers(numbers)
         }
-        FrameKind::Change => Frame::Change { seqno: from.place("seqno")?, change: read_change(from)? },
         FrameKind::Heartbeat => Frame::Heartbeat(Heartbeat {
             term: from.mark("term")?,
             acting: from.flag("acting")?,
@@ -157,6 +157,18 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             hears_multicast: from.flag("hears multicast")?,
             late_ms: from.u8("late")?,
         }),
+        kind if kind.is_of_calls() => calls::read(from, kind)?,
+        kind => read_rare(from, kind)?,
+    };
+    from.finish()?;
+    Ok(frame)
+}
+
+/// Reads what is said when something is lost, when members come, go or are missed, and by those who look on.
+#[cold]
+fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
+    Ok(match kind {
+        FrameKind::Change => Frame::Change { seqno: from.place("seqno")?, change: read_change(from)? },
         FrameKind::Nack => Frame::Nack { ranges: read_ranges(from)? },
         FrameKind::Want => {
             let first = from.place("from")?;
@@ -283,21 +295,9 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             founding: Box::new(read_founding(from)?),
         },
-        FrameKind::LocatePort
-        | FrameKind::PortHere
-        | FrameKind::PortNotHere
-        | FrameKind::Request
-        | FrameKind::Reply
-        | FrameKind::Reject
-        | FrameKind::Forward
-        | FrameKind::Working
-        | FrameKind::Part
-        | FrameKind::Got
-        | FrameKind::Done
-        | FrameKind::Cancel => calls::read(from, kind)?,
-    };
-    from.finish()?;
-    Ok(frame)
+        // All others are read by `read_body`.
+        _ => return Err(from.error(Fault::Kind(kind as u8))),
+    })
 }
 
 /// Writes the body that [`read_body`] reads.
@@ -489,15 +489,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
 pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
     match *head {
         RunHead::Ordered { seqno, sender, first, resilience } => {
-            out.u64(seqno);
-            out.u64(sender.0);
-            out.u64(first);
+            out.u64s([seqno, sender.0, first]);
             out.u8(resilience);
         }
         RunHead::Data { sender, first, base, method, resilience } => {
-            out.u64(sender.0);
-            out.u64(first);
-            out.u64(base);
+            out.u64s([sender.0, first, base]);
             out.u8(match method {
                 Method::Pb => 1,
                 Method::Bb => 2,

@@ -117,15 +117,18 @@ impl Reader {
     }
 
     /// An error about the field read last.
+    #[cold]
     pub(super) fn error(&self, fault: Fault) -> FrameError {
         FrameError { kind: self.kind, offset: self.field, fault }
     }
 
     /// An error about the value of the field read last.
+    #[cold]
     pub(super) fn out_of_range(&self, field: &'static str, value: impl TryInto<u64>) -> FrameError {
         self.error(Fault::Range { field, value: value.try_into().unwrap_or(u64::MAX) })
     }
 
+    #[inline]
     fn take(&mut self, bytes: usize, what: &'static str) -> Result<&[u8]> {
         self.field = self.position;
         if bytes > self.left() {
@@ -141,6 +144,7 @@ impl Reader {
         Ok(array)
     }
 
+    #[inline]
     pub(super) fn u8(&mut self, what: &'static str) -> Result<u8> {
         self.array(what).map(u8::from_be_bytes)
     }
@@ -162,6 +166,7 @@ impl Reader {
     }
 
     /// A truth value: 0 or 1.
+    #[inline]
     pub(super) fn flag(&mut self, what: &'static str) -> Result<bool> {
         match self.u8(what)? {
             0 => Ok(false),
@@ -171,6 +176,7 @@ impl Reader {
     }
 
     /// A place in the order or a message number that may be 0: before the first.
+    #[inline]
     pub(super) fn mark(&mut self, what: &'static str) -> Result<u64> {
         match self.u64(what)? {
             mark if mark <= PLACE_MAX => Ok(mark),
@@ -179,6 +185,7 @@ impl Reader {
     }
 
     /// A place in the order or a message number, from 1.
+    #[inline]
     pub(super) fn place(&mut self, what: &'static str) -> Result<u64> {
         match self.mark(what)? {
             0 => Err(self.out_of_range(what, 0_u64)),
@@ -237,6 +244,7 @@ impl Reader {
 
     /// A count, and so many pieces of messages. They are checked here, so that nobody who walks over them meets an
     /// error. Nothing may be read after them.
+    #[inline]
     pub(super) fn pieces(&mut self) -> Result<Pieces> {
         let count = self.u16("count")?;
         if count == 0 {
@@ -255,6 +263,7 @@ impl Reader {
 
     /// What was read from `begin` on. The last bytes of all take the memory along: most datagrams end with a message,
     /// and are of no further use.
+    #[inline]
     fn cut_out(&mut self, begin: usize) -> Bytes {
         if self.position < self.length {
             return self.whole.slice(begin..self.position);
@@ -265,6 +274,7 @@ impl Reader {
     }
 
     /// Nothing is left.
+    #[inline]
     pub(super) fn finish(&mut self) -> Result<()> {
         self.field = self.position;
         match self.left() {

@@ -154,8 +154,7 @@ impl<'a> Writer<'a> {
         let Some(run) = &mut self.run else { return false };
         if run.count == 0 {
             let mut body = Body::new(self.out, self.limit);
-            body.u8(run.head.kind() as u8);
-            body.u16(0);
+            body.bytes(&[run.head.kind() as u8, 0, 0]);
             codec::write_run_head(&mut body, &run.head);
             body.u16(0);
         }
@@ -246,6 +245,11 @@ impl<'a> Body<'a> {
 
     pub(super) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_be_bytes());
+    }
+
+    /// The same as one after the other.
+    pub(super) fn u64s<const N: usize>(&mut self, values: [u64; N]) {
+        self.bytes(values.map(u64::to_be_bytes).as_flattened());
     }
 
     pub(super) fn u128(&mut self, value: u128) {

@@ -69,6 +69,7 @@ impl Group {
     }
 
     /// Entries came in under the pull: goes on with whatever waited for them.
+    #[cold]
     pub(crate) fn note_levelled(&mut self, now: Time) {
         let received = self.history.received();
         let Some(pull) = &mut self.recovery.pull else { return };
