@@ -103,6 +103,9 @@ impl Floor {
         };
         floor.crew.order(RELAY, &Order::Relay { to })?;
         floor.report("the floor's relay")?;
+        // The kernel wakes the listeners of a multicast in an order that depends on which came first: the sender is to
+        // stand among them where it does among the members.
+        floor.measure(Path::Relay, 0, 0)?;
         for receiver in SENDER + 1..floor.crew.len() {
             floor.crew.order(receiver, &Order::Receive { multicast })?;
             floor.report("the floor's receivers")?;
