@@ -41,6 +41,61 @@ fn a_server_never_has_more_than_it_takes_and_everybody_is_served_in_the_end() {
     assert!(calls.iter().all(|(host, call)| world.outcome(*host, *call).unwrap().is_ok()));
 }
 
+/// A server with a small service, which takes one request at a time, beside a large one.
+fn small_beside_large() -> (World, Port, Port) {
+    let (mut world, small) = server(1);
+    let now = world.now;
+    let large = world.host(1).endpoint.serve(now, PrivatePort(78), ServeOptions::default()).unwrap();
+    world.start(2);
+    (world, small, large)
+}
+
+#[test]
+fn a_small_service_beside_a_large_one_is_kept_busy() {
+    let (mut world, small, _) = small_beside_large();
+    world.host(1).answers = Some(|request| request.payload.clone());
+    let begun = world.now;
+    let calls: Vec<_> = (0..200).map(|_| world.call(2, small, b"hello", 30 * SECONDS)).collect();
+    for call in calls {
+        assert_eq!(world.wait(2, call).1.unwrap(), "hello");
+    }
+    let took = world.now.since(begun);
+    assert!(took < MS * 300, "{took:?}");
+    // It goes on one at a time, but for a try now and then.
+    let pushed_back = world.host(2).endpoint.counters().pushed_back;
+    assert!(pushed_back < 250, "{pushed_back} times");
+}
+
+#[test]
+fn a_service_that_is_full_holds_up_no_other_of_its_server() {
+    let (mut world, small, large) = small_beside_large();
+    let calls: Vec<_> = (0..20).map(|_| world.call(2, small, b"hello", 30 * SECONDS)).collect();
+    world.run(SECONDS);
+    let request = world.take(1).unwrap();
+    world.host(1).answers = Some(|request| request.payload.clone());
+    for _ in 0..100 {
+        let call = world.call(2, large, b"quick", SECONDS);
+        let (took, outcome) = world.wait(2, call);
+        assert_eq!(outcome.unwrap(), "quick");
+        assert!(took < MS * 2, "{took:?}");
+    }
+    // Nor is it forgotten itself.
+    world.reply(1, request.id, b"hello").unwrap();
+    for call in calls {
+        assert_eq!(world.wait(2, call).1.unwrap(), "hello");
+    }
+}
+
+#[test]
+fn a_full_service_is_left_alone_for_ever_longer() {
+    let (mut world, small, _) = small_beside_large();
+    (0..20).for_each(|_| _ = world.call(2, small, b"hello", 30 * SECONDS));
+    world.run(10 * SECONDS);
+    // The first 19, and one more after 5 ms, 10 ms and so on to 200 ms.
+    let pushed_back = world.host(2).endpoint.counters().pushed_back;
+    assert!((19 + 45..19 + 65).contains(&pushed_back), "{pushed_back} times");
+}
+
 #[test]
 fn what_the_application_has_counts_until_it_answers() {
     let (mut world, port) = server(2);

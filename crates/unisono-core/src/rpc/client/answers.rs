@@ -73,12 +73,14 @@ impl Client {
                 common.counters.pushed_back += 1;
                 common.probe(Probe::PushedBack);
                 // What is large may have found no room where small calls do.
-                let sent = self.get_mut(number).and_then(Call::sent);
-                let avoids = sent.filter(|sent| sent.request.is_some()).map(|_| from);
+                let Some(call) = self.get_mut(number) else { return };
+                let port = call.port;
+                let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| from);
                 if let Some(remote) = self.remotes.get_mut(from)
+                    && let Some(service) = remote.service_mut(port)
                     && avoids.is_none()
                 {
-                    remote.note_busy(now);
+                    service.note_busy(now);
                 }
                 self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
             }
@@ -164,12 +166,17 @@ impl Client {
 
     /// The server has taken up this attempt. If it was sent once, that tells of the way there and back.
     pub(super) fn note_taken(&mut self, now: Time, from: Uid, number: CallNumber) {
-        let sent = self.calls.get(super::index(number)).and_then(Call::sent_ref);
-        let first_at = sent.filter(|sent| !sent.is_repeated && !sent.is_there).and_then(|sent| sent.first_at);
+        let Some(call) = self.calls.get(super::index(number)) else { return };
+        let news = call.sent_ref().filter(|sent| !sent.is_there);
         let Some(remote) = self.remotes.get_mut(from) else { return };
-        remote.note_taken();
-        if let Some(first_at) = first_at {
-            remote.round_trip.note(now.since(first_at));
+        remote.is_established = true;
+        if let Some(sent) = news {
+            if let Some(service) = remote.service_mut(call.port) {
+                service.note_taken();
+            }
+            if let Some(first_at) = sent.first_at.filter(|_| !sent.is_repeated) {
+                remote.round_trip.note(now.since(first_at));
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl Client {
         let port = call.port;
         let there = self.remotes.iter().find(|(_, remote)| {
             remote.address == to
-                && remote.ports.contains(&port)
+                && remote.service(port).is_some()
                 && now.since(remote.heard_at) <= HEARD_LATELY
                 && usize::from(remote.under_way) < SLOTS_MAX
         });

@@ -6,6 +6,7 @@
 
 use super::Client;
 use super::remote::Remote;
+use super::service::Service;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
@@ -158,8 +159,8 @@ impl Client {
                 remote.cookie = here.cookie;
             }
         }
-        if !remote.ports.contains(&here.port) {
-            remote.ports.push(here.port);
+        if remote.service(here.port).is_none() {
+            remote.services.push(Service::new(here.port));
         }
         let Some(known) = self.ports.get_mut(here.port) else { return true };
         let serving = Serving { uid, repeats: here.repeats };
@@ -197,7 +198,7 @@ impl Client {
             known.servers.retain(|serving| serving.uid != uid);
         }
         if let Some(remote) = self.remotes.get_mut(uid) {
-            remote.ports.retain(|served| *served != port);
+            remote.services.retain(|service| service.port != port);
         }
     }
 
@@ -212,8 +213,8 @@ impl Client {
     /// Forgets a server's life altogether.
     pub(super) fn forget_remote(&mut self, uid: Uid) -> Option<Remote> {
         let remote = self.remotes.remove(uid)?;
-        for &port in &remote.ports {
-            if let Some(known) = self.ports.get_mut(port) {
+        for service in &remote.services {
+            if let Some(known) = self.ports.get_mut(service.port) {
                 known.servers.retain(|serving| serving.uid != uid);
             }
         }
@@ -233,7 +234,8 @@ impl Client {
             let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());
             let oldest = idle.min_by_key(|(_, known)| known.used_at)?.0;
             self.ports.remove(oldest);
-            self.remotes.iter_mut().for_each(|(_, remote)| remote.ports.retain(|port| *port != oldest));
+            let is_other = |service: &Service| service.port != oldest;
+            self.remotes.iter_mut().for_each(|(_, remote)| remote.services.retain(is_other));
         }
         let known = self.ports.get_or_insert_with(port, Known::default);
         known.used_at = now;

@@ -71,7 +71,7 @@ impl Client {
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
         // First the calls, which still have to know whether it recognises repeats; none may be placed there again.
         if let Some(remote) = self.remotes.get_mut(server) {
-            remote.busy_until = Time::NEVER;
+            remote.is_lost = true;
         }
         for number in calls {
             let Some(sent) = self.get_mut(number).and_then(Call::sent) else { continue };
@@ -86,8 +86,8 @@ impl Client {
             }
         }
         let Some(remote) = self.forget_remote(server) else { return };
-        for port in remote.ports {
-            self.place(now, common, port);
+        for service in remote.services {
+            self.place(now, common, service.port);
         }
     }
 

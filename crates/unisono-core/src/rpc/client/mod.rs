@@ -1,7 +1,7 @@
 //! The client's side of an endpoint: calls, and the servers they go to.
 //!
 //! This file is what the application sees of it. `locate` is who serves what, `placing` which server a call goes to and
-//! when, `call` and `remote` are what is known of each, `sending` what servers are told, `answers` what they say,
+//! when, `call`, `remote` and `service` are what is known of each, `sending` what servers are told, `answers` what they say,
 //! `forward` where they send a call on, `losing` what becomes of calls whose server is lost, `timeouts` what time
 //! brings about.
 
@@ -13,6 +13,7 @@ mod losing;
 mod placing;
 mod remote;
 mod sending;
+mod service;
 mod timeouts;
 
 use super::common::Common;
@@ -163,6 +164,7 @@ impl Client {
     /// The call's attempt is over, if there is one: its slot is free. Unless it was answered the server is told.
     fn leave_server(&mut self, now: Time, common: &mut Common, number: CallNumber, answered: bool) {
         let Some(call) = self.get_mut(number) else { return };
+        let port = call.port;
         let Stage::Sent(sent) = core::mem::replace(&mut call.stage, Stage::Waiting) else { return };
         if let Some(reply) = &sent.reply {
             self.receiving_bytes -= reply.1.total();
@@ -172,7 +174,7 @@ impl Client {
             let attempt = Attempt { to: sent.server, slot: sent.slot, number: sent.number };
             common.post(remote.address, Frame::Cancel { attempt });
         }
-        remote.free_slot(now, sent.slot, answered);
+        remote.free_slot(now, port, sent.slot, answered);
     }
 
     pub(super) fn receiving_bytes(&self) -> usize {

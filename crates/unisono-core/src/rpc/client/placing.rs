@@ -46,7 +46,8 @@ impl Client {
             let avoided = call.avoids.filter(|(_, until)| *until > now);
             let avoided_server = avoided.map(|(uid, _)| uid);
             let repeats = call.may_have_happened();
-            let server = choose(now, known, &self.remotes, &mut common.random, avoided_server, repeats);
+            let server =
+                choose((now, port), known, &self.remotes, &mut common.random, avoided_server, repeats);
             match (server, avoided) {
                 (Some(server), _) => self.start(now, common, number, server),
                 // Others are not held up by what this one must not have, or avoids.
@@ -74,7 +75,8 @@ impl Client {
         let Some(first) = first else { return };
         let mut at = None;
         for serving in &known.servers {
-            let until = self.remotes.get(serving.uid).map(|remote| remote.busy_until);
+            let service = self.remotes.get(serving.uid).and_then(|remote| remote.service(port));
+            let until = service.map(|service| service.try_at);
             at = crate::time::earlier(at, until.filter(|until| *until > now));
         }
         if known.servers.is_empty() {
@@ -100,7 +102,7 @@ impl Client {
         let Some(remote) = self.remotes.get_mut(server) else { return };
         let Some(call) = self.calls.get_mut(super::index(number)) else { return };
         self.attempts += 1;
-        let slot = remote.take_slot(number, self.attempts);
+        let slot = remote.take_slot(now, call.port, number, self.attempts);
         let is_large = call.request.len() > common.whole_bytes_max();
         let request =
             is_large.then(|| Box::new(Outgoing::new(now, call.request.clone(), common.part_bytes())));
@@ -133,7 +135,7 @@ impl Call {
 
 /// The server that takes the next call for a port, if any does.
 fn choose(
-    now: Time,
+    (now, port): (Time, Port),
     known: &Known,
     remotes: &Table<Remote>,
     random: &mut Random,
@@ -143,7 +145,7 @@ fn choose(
     let servers = &known.servers;
     let load = |index: usize| {
         let uid = servers.get(index).filter(|serving| serving.repeats || !repeats)?.uid;
-        let remote = remotes.get(uid).filter(|remote| remote.has_room(now) && avoided != Some(uid))?;
+        let remote = remotes.get(uid).filter(|remote| remote.has_room(now, port) && avoided != Some(uid))?;
         Some((remote.load(), uid))
     };
     if servers.len() <= 1 {

@@ -1,5 +1,6 @@
 //! A server's life as a client knows it: where it is, the slots of the session with it, how soon it answers.
 
+use super::service::Service;
 use crate::identity::Port;
 use crate::round_trip::RoundTrip;
 use crate::rpc::types::CallNumber;
@@ -12,15 +13,12 @@ use core::time::Duration;
 
 /// An answer is acknowledged by the next request in its slot, or after so long by itself.
 pub(super) const DONE_AFTER: Duration = Duration::from_millis(10);
-/// How long a server that pushed back is left alone: so long at first, twice as long each time, so long at the most.
-const BUSY_FIRST: Duration = Duration::from_millis(5);
-const BUSY_MAX: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Remote {
     pub(in crate::rpc) address: SocketAddr,
     /// What it serves, as far as it is known here.
-    pub(super) ports: Vec<Port>,
+    pub(super) services: Vec<Service>,
     /// When it last said that it serves a port, by its own time.
     pub(super) last_answer: Option<u64>,
     /// To be shown until it answers in this session.
@@ -35,9 +33,8 @@ pub(in crate::rpc) struct Remote {
     /// Since when it owes an answer: also to calls that did not wait for it, so that who is dead is not asked for ever
     /// by those who wait less than that takes to show.
     pub(super) asked_since: Option<Time>,
-    /// It pushed back: it gets nothing new before this.
-    pub(super) busy_until: Time,
-    busy_for: Duration,
+    /// Its life is over, or silent: it gets nothing new.
+    pub(super) is_lost: bool,
     /// Slots whose request is to be sent (again).
     pub(super) to_send: VecDeque<u16>,
     /// The remote is among those that something is to be sent to.
@@ -63,7 +60,7 @@ impl Remote {
     pub(super) fn new(now: Time, address: SocketAddr, cookie: Cookie) -> Remote {
         Remote {
             address,
-            ports: Vec::new(),
+            services: Vec::new(),
             last_answer: None,
             cookie,
             is_established: false,
@@ -74,17 +71,26 @@ impl Remote {
             round_trip: RoundTrip::default(),
             heard_at: now,
             asked_since: None,
-            busy_until: Time::ZERO,
-            busy_for: BUSY_FIRST,
+            is_lost: false,
             to_send: VecDeque::new(),
             is_due: false,
             done_at: None,
         }
     }
 
-    /// It takes another call now.
-    pub(super) fn has_room(&self, now: Time) -> bool {
-        self.under_way < self.grant.slots && self.busy_until <= now
+    /// What is known of a service of it.
+    pub(super) fn service(&self, port: Port) -> Option<&Service> {
+        self.services.iter().find(|service| service.port == port)
+    }
+
+    pub(super) fn service_mut(&mut self, port: Port) -> Option<&mut Service> {
+        self.services.iter_mut().find(|service| service.port == port)
+    }
+
+    /// It takes another call for this port now.
+    pub(super) fn has_room(&self, now: Time, port: Port) -> bool {
+        let takes = self.service(port).is_none_or(|service| service.has_room(now));
+        takes && self.under_way < self.grant.slots && !self.is_lost
     }
 
     /// How much it has to do, as far as is known here.
@@ -113,20 +119,11 @@ impl Remote {
         self.grant = grant;
     }
 
-    /// It takes calls.
-    pub(super) fn note_taken(&mut self) {
-        self.is_established = true;
-        self.busy_for = BUSY_FIRST;
-    }
-
-    /// It pushed back.
-    pub(super) fn note_busy(&mut self, now: Time) {
-        self.busy_until = now + self.busy_for;
-        self.busy_for = (self.busy_for * 2).min(BUSY_MAX);
-    }
-
-    /// A slot for this attempt.
-    pub(super) fn take_slot(&mut self, call: CallNumber, number: u64) -> u16 {
+    /// A slot for this attempt at a call for this port.
+    pub(super) fn take_slot(&mut self, now: Time, port: Port, call: CallNumber, number: u64) -> u16 {
+        if let Some(service) = self.service_mut(port) {
+            service.note_sent(now);
+        }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u16 - 1
@@ -137,8 +134,9 @@ impl Remote {
         slot
     }
 
-    /// The attempt in this slot is over; `answered`, and the server keeps its answer until it knows.
-    pub(super) fn free_slot(&mut self, now: Time, slot: u16, answered: bool) {
+    /// The attempt in this slot is over, at a call for this port; `answered`, and the server keeps its answer until it
+    /// knows.
+    pub(super) fn free_slot(&mut self, now: Time, port: Port, slot: u16, answered: bool) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         if place.call.take().is_none() {
             return;
@@ -146,6 +144,9 @@ impl Remote {
         (place.unacknowledged, place.given_up) = (answered, !answered);
         self.free.push(slot);
         self.under_way -= 1;
+        if let Some(service) = self.service_mut(port) {
+            service.note_gone();
+        }
         if answered {
             self.done_at.get_or_insert(now + DONE_AFTER);
         }

@@ -1,0 +1,87 @@
+//! A service of one server, as a client knows it: how many of its calls it takes.
+//!
+//! What a server grants is for all its services together. Where one is full it pushes back, and the client has no more calls
+//! there than it took; after a while, and ever later, it tries one more.
+
+use crate::identity::Port;
+use crate::time::Time;
+use crate::wire::SLOTS_MAX;
+use core::time::Duration;
+
+/// How long a service that pushed back gets no more calls than it took: so long at first, twice as long each time, so long at
+/// the most.
+const BUSY_FIRST: Duration = Duration::from_millis(5);
+const BUSY_MAX: Duration = Duration::from_millis(200);
+/// When it has taken so many calls since then it may have more room.
+const GROWS_AFTER: u16 = 16;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) port: Port,
+    under_way: u16,
+    /// How many it takes: all, before it pushes back.
+    limit: u16,
+    /// Calls that it took since the limit changed.
+    taken: u16,
+    /// When one more than that may be tried.
+    pub(super) try_at: Time,
+    try_again_after: Duration,
+}
+
+impl Service {
+    pub(super) fn new(port: Port) -> Service {
+        Service {
+            port,
+            under_way: 0,
+            limit: SLOTS_MAX as u16,
+            taken: 0,
+            try_at: Time::ZERO,
+            try_again_after: BUSY_FIRST,
+        }
+    }
+
+    /// It takes another call now.
+    pub(super) fn has_room(&self, now: Time) -> bool {
+        self.under_way < self.limit || self.try_at <= now
+    }
+
+    /// A call goes there.
+    pub(super) fn note_sent(&mut self, now: Time) {
+        self.under_way += 1;
+        if self.under_way > self.limit {
+            // Only this one is tried.
+            self.limit = self.under_way;
+            self.put_off(now);
+        }
+    }
+
+    /// A call is not there any more.
+    pub(super) fn note_gone(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// It took a call.
+    pub(super) fn note_taken(&mut self) {
+        self.try_again_after = BUSY_FIRST;
+        if self.limit < SLOTS_MAX as u16 {
+            self.taken += 1;
+            if self.taken >= GROWS_AFTER {
+                (self.limit, self.taken) = (self.limit + 1, 0);
+            }
+        }
+    }
+
+    /// It pushed back one of the calls that are there.
+    pub(super) fn note_busy(&mut self, now: Time) {
+        (self.limit, self.taken) = (self.limit.min(self.under_way.saturating_sub(1)), 0);
+        // Those that left together are pushed back together.
+        if self.try_at <= now {
+            self.put_off(now);
+        }
+    }
+
+    fn put_off(&mut self, now: Time) {
+        self.try_at = now + self.try_again_after;
+        self.try_again_after = (self.try_again_after * 2).min(BUSY_MAX);
+    }
+}
