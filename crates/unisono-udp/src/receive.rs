@@ -136,9 +136,12 @@ impl Receiver {
     /// Sees to it that so many slots have room for whatever comes.
     fn make_room(&mut self, offered: usize) {
         for slot in &mut self.slots[..offered] {
-            if slot.len() < ROOM_BYTES {
+            if slot.capacity() < ROOM_BYTES {
                 let spent = std::mem::replace(slot, chunk(&mut self.retired));
                 retire(&mut self.retired, spent);
+            }
+            if slot.len() < ROOM_BYTES {
+                slot.resize(ROOM_BYTES, 0);
             }
         }
     }
@@ -203,16 +206,11 @@ fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
     block.split()
 }
 
-/// A chunk to receive into: one that nobody needs any more, or a new one.
+/// A chunk to receive into: of those that nobody needs any more the one that processors' caches have not forgotten yet,
+/// to be cleared as it is used, or a new one, which is clear.
 fn chunk(retired: &mut VecDeque<BytesMut>) -> BytesMut {
-    if let Some(oldest) = retired.front_mut()
-        && oldest.try_reclaim(CHUNK_BYTES)
-        && let Some(mut chunk) = retired.pop_front()
-    {
-        chunk.resize(CHUNK_BYTES, 0);
-        return chunk;
-    }
-    BytesMut::zeroed(CHUNK_BYTES)
+    let free = retired.iter_mut().rposition(|chunk| chunk.try_reclaim(CHUNK_BYTES));
+    free.and_then(|index| retired.remove(index)).unwrap_or_else(|| BytesMut::zeroed(CHUNK_BYTES))
 }
 
 fn retire(retired: &mut VecDeque<BytesMut>, mut spent: BytesMut) {
