@@ -1,8 +1,8 @@
 //! What a message costs the whole library in allocations, from `send` to its delivery at all members: one or two small
-//! ones.
+//! ones; and a call, from its beginning to its answer: hardly more than its request and its reply.
 //!
 //! Nothing is excepted: all threads of three members in one process are counted, timers included. The core itself
-//! allocates nothing for a message: see its own test of that. What remains is the lists of whom to wake, and now and then
+//! allocates nothing for a message or a call: see its own tests of that. What remains is the lists of whom to wake, and now and then
 //! a block for what arrives.
 //!
 //! This is a program of its own because it counts every allocation that is made in it.
@@ -11,10 +11,14 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use unisono::{Bytes, Event, Group};
+use unisono::rpc::{Client, PrivatePort, ServeOptions, Server};
+use unisono::{Bytes, Event, Group, Options};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+/// One test at a time counts.
+static COUNTS: Mutex<()> = Mutex::new(());
 
 struct Counting;
 
@@ -44,6 +48,7 @@ const ALLOCATIONS_MAX: f64 = 3.0;
 
 #[test]
 fn a_message_costs_hardly_an_allocation_in_the_whole_library() {
+    let _alone = COUNTS.lock().unwrap();
     let groups = common::members(&common::fresh_name("allocation"), MEMBERS);
     let receive = |group: &Group| {
         let (mut events, mut received) = (Vec::with_capacity(1024), 0);
@@ -62,5 +67,29 @@ fn a_message_costs_hardly_an_allocation_in_the_whole_library() {
         let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / MESSAGES as f64;
         let _ = writeln!(std::io::stderr(), "{each:.2} allocations for a message at {MEMBERS} members");
         assert!(each < ALLOCATIONS_MAX, "{each}");
+    });
+}
+
+const CALLS: usize = 10_000;
+/// For a call: the request, the reply, and a list of whom to wake at each side.
+const CALL_ALLOCATIONS_MAX: f64 = 3.0;
+
+#[test]
+fn a_call_costs_hardly_an_allocation_beside_its_request_and_its_reply() {
+    let _alone = COUNTS.lock().unwrap();
+    let port = PrivatePort::random().unwrap();
+    let server = Server::new(&port, ServeOptions::default(), &Options::default()).unwrap();
+    let elsewhere = Options { bind: Some(([127, 0, 0, 2], 0).into()), ..Options::default() };
+    let client = Client::new(&elsewhere).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.serve(1, |request| request.payload().to_vec().into()));
+        let call = |count| (0..count).for_each(|_| drop(client.call(port.public(), vec![7; 64]).unwrap()));
+        call(CALLS);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        call(CALLS);
+        let each = (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / CALLS as f64;
+        server.drain(common::PATIENCE).unwrap();
+        let _ = writeln!(std::io::stderr(), "{each:.2} allocations for a call");
+        assert!(each < CALL_ALLOCATIONS_MAX, "{each}");
     });
 }

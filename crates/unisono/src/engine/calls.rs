@@ -14,7 +14,8 @@ use crate::key::Key;
 use crate::reach::{Place, Seeds, multicast_address};
 use crate::rpc::ServiceError;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -48,7 +49,7 @@ pub(crate) enum CallInterest {
 pub(crate) struct Calls {
     pub(crate) endpoint: Endpoint,
     access: Access,
-    calls: HashMap<CallNumber, Pending>,
+    calls: BTreeMap<CallNumber, Pending>,
     /// Outcomes that nobody has taken yet.
     untaken: usize,
     served: BTreeMap<Port, Served>,
@@ -100,7 +101,7 @@ impl Calls {
         Calls {
             endpoint,
             access,
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             untaken: 0,
             served: BTreeMap::new(),
             answers: WaitList::default(),
@@ -127,10 +128,10 @@ impl Calls {
 
     /// The outcome of a call, once it is known; from then on nobody may ask again.
     pub(crate) fn outcome(&mut self, number: CallNumber) -> Option<Result<Bytes, CallFailure>> {
-        let outcome = self.calls.get_mut(&number)?.outcome.take()?;
-        self.calls.remove(&number);
+        let Entry::Occupied(call) = self.calls.entry(number) else { return None };
+        call.get().outcome.as_ref()?;
         self.untaken -= 1;
-        Some(outcome)
+        call.remove().outcome
     }
 
     /// Nobody will ask for the outcome of this call.

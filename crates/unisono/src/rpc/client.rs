@@ -9,6 +9,7 @@ use crate::group::Group;
 use crate::options::Options;
 use bytes::Bytes;
 use std::future::Future;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,10 +78,11 @@ impl Client {
     /// Begins a call, to be waited for later, or awaited. Call another service meanwhile, or the same one a thousand
     /// times.
     pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
-        let request = request.into();
+        let mut request = request.into();
         let begin = |calls: &mut Calls, now: Time| {
             let returns_soon = calls.has_outcomes();
-            let begun = calls.call(now, port.0, request.clone(), deadline);
+            // It is done by the first attempt; and a copy of the handle could cost an allocation.
+            let begun = calls.call(now, port.0, mem::take(&mut request), deadline);
             match begun.is_ok() && calls.gathers(now, returns_soon) {
                 true => Attempt::Kept(begun),
                 false => Attempt::Done(begun),

@@ -289,7 +289,7 @@ impl Request {
     /// Nobody waits for the answer any longer, or it is too large.
     pub fn reply(mut self, reply: impl Into<Bytes>) -> Result<(), AnswerError> {
         let (id, reply) = (self.asked.id, reply.into());
-        let replied = self.give(|calls, now| calls.endpoint.reply(now, id, reply.clone()));
+        let replied = self.give(|calls, now| calls.endpoint.reply(now, id, reply));
         if let Err(AnswerError::TooLarge { .. }) = replied {
             self.turn_down(TOO_LARGE.into()).ok();
         }
@@ -306,7 +306,7 @@ impl Request {
 
     fn turn_down(&mut self, reason: Bytes) -> Result<(), AnswerError> {
         let id = self.asked.id;
-        self.give(|calls, now| calls.endpoint.refuse(now, id, reason.clone()))
+        self.give(|calls, now| calls.endpoint.refuse(now, id, reason))
     }
 
     /// Passes it on to another server of the port, which its client asks then, and does not notice: a member of the same
@@ -339,12 +339,12 @@ impl Request {
     }
 
     /// Gives the core an answer, which may wait for more while other requests lie ready.
-    fn give<T, E>(&mut self, mut answer: impl FnMut(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
+    fn give<T, E>(&mut self, answer: impl FnOnce(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
         self.answered = true;
         let port = self.service.port.0;
-        let mut given = None;
+        let (mut answer, mut given) = (Some(answer), None);
         self.service.shared.block(Some(Duration::ZERO), |calls, now| {
-            given = Some(answer(calls, now));
+            given = answer.take().map(|answer| answer(calls, now));
             let returns_soon = calls.endpoint.requests_waiting(port) > 0;
             match calls.gathers(now, returns_soon) {
                 true => Attempt::Kept(()),
