@@ -336,9 +336,12 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
 }
 
 fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {
-    out.u64(attempt.to.0);
-    out.u16(attempt.slot);
-    out.u64(attempt.number);
+    // In one piece: it begins nearly every frame.
+    let mut bytes = [0; 18];
+    bytes[..8].copy_from_slice(&attempt.to.0.to_be_bytes());
+    bytes[8..10].copy_from_slice(&attempt.slot.to_be_bytes());
+    bytes[10..].copy_from_slice(&attempt.number.to_be_bytes());
+    out.bytes(&bytes);
 }
 
 fn read_attempt(from: &mut Reader) -> Result<Attempt> {
