@@ -301,3 +301,36 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
     net.show("two seconds after the first asked");
     assert_eq!((net.epoch(1), net.size(1)), (1, 3));
 }
+
+// A leaver that cannot win outbids a coordinator again and again, say: whoever did not vote in one ballot is not waited for in
+// the next, or none would last long enough.
+#[test]
+fn a_coordinator_waits_once_for_whoever_does_not_vote() {
+    let settings = Settings { patience: Duration::from_millis(400), ..unicast() };
+    let mut net = group_with(5, GroupConfig::default(), settings);
+    net.run(50 * MS);
+    net.crash(0);
+    net.crash(4);
+    // Only m1 is heard when it invites, and no vote for its first ballot arrives.
+    let last = Rc::new(Cell::new((0, 0)));
+    let ballot_of_m1 = last.clone();
+    net.filter(move |seen| {
+        let is_lost = |frame: &Frame| match frame {
+            Frame::Vote(vote) => vote.ballot.round == 1,
+            Frame::Invite { ballot } => {
+                if seen.from == 1 && ballot.round > ballot_of_m1.get().0 {
+                    ballot_of_m1.set((ballot.round, seen.now));
+                }
+                seen.from != 1
+            }
+            _ => false,
+        };
+        if seen.has(is_lost) { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!(net.size(1), 3);
+    let (round, began) = last.get();
+    assert!(round > 1, "the case was not reached");
+    let took = (net.now - began) / MS;
+    assert!(took < 100, "{took} ms");
+}

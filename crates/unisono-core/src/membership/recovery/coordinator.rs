@@ -134,7 +134,11 @@ impl Group {
                 let all = own.invited.iter().all(|&uid| {
                     own.votes.contains(uid) || self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some())
                 });
-                if all || now >= own.gather_until {
+                let is_over = now >= own.gather_until;
+                if is_over {
+                    self.suspect_who_did_not_vote();
+                }
+                if all || is_over {
                     self.pull_longest(now);
                 }
             }
@@ -149,6 +153,18 @@ impl Group {
         if now >= own.repeat_at {
             own.repeat_at = now + REPEAT_EVERY;
             self.repeat_stage();
+        }
+    }
+
+    /// Whoever left the invitation unanswered is silent, and no further ballot of this member's waits for it.
+    fn suspect_who_did_not_vote(&mut self) {
+        let Some(own) = &self.recovery.coordination else { return };
+        for peer in self.peers.iter_mut() {
+            let uid = peer.member.uid;
+            if peer.suspected.is_none() && own.invited.contains(&uid) && !own.votes.contains(uid) {
+                peer.suspected = Some(Suspicion::Silent);
+                self.counters.suspicions += 1;
+            }
         }
     }
 
