@@ -121,13 +121,17 @@ impl Printer {
                 json!({"event": "excluded", "epoch": epoch.map(|epoch| epoch.to_string()), "view": view}),
                 format!("{:>8}  excluded: the group goes on without this member", ""),
             ),
-            Event::Conflict { address } => (
-                json!({"event": "conflict", "address": address.to_string()}),
-                format!(
-                    "{:>8}  another group of this name has a member at {address}, and neither can give way",
-                    ""
-                ),
-            ),
+            Event::Conflict { address, gives_way } => {
+                let rule =
+                    if *gives_way { "this one: its members may leave and join again" } else { "that one" };
+                (
+                    json!({"event": "conflict", "address": address.to_string(), "gives_way": gives_way}),
+                    format!(
+                        "{:>8}  another group of this name has a member at {address}; if one is to give way, it is {rule}",
+                        ""
+                    ),
+                )
+            }
             Event::Gone | Event::JoinFailed { .. } => return None,
         })
     }

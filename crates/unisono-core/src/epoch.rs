@@ -61,7 +61,6 @@ impl Group {
         self.epoch_start = start;
         self.order.begin(start);
         self.departures.forget_requests();
-        self.seek = None;
         self.repair.clear();
         self.audience_is_stale = true;
     }

@@ -92,10 +92,15 @@ pub enum Event {
         /// Why.
         reason: JoinFailure,
     },
-    /// Another group of the same name was met, and neither can give way.
+    /// There is another group of the same name, and both have been used: they never merge by themselves. All members of
+    /// both are told, within about twenty seconds of hearing each other. Who wants one group lets the members of one leave
+    /// it and join again: newcomers that hear both join the one that stays.
     Conflict {
         /// Where one of its members is.
         address: SocketAddr,
+        /// This group is the one to give way, if one is to; otherwise that one is, and is told so. Chance decided it when
+        /// they were founded.
+        gives_way: bool,
     },
 }
 

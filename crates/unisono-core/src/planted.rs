@@ -88,6 +88,10 @@ named! {
         RoleMovesOverChange,
         /// The role goes to whoever sent last, however lately it moved.
         RoleFlaps,
+        /// Only a founder that is alone looks for other groups, and only for a while.
+        OthersUnsought,
+        /// Whoever meets another group keeps it to itself.
+        ConflictUntold,
         /// A request that comes again is taken for a new one.
         RepeatRunsAgain,
         /// So is one that a later one in its slot has superseded.
@@ -182,6 +186,8 @@ named! {
         JoinerVoted,
         /// Two founders met, and one gave way.
         FounderGaveWay,
+        /// Two groups met of which neither could.
+        ConflictTold,
         /// A member left.
         LeaverGone,
         /// The orderer left.

@@ -66,7 +66,8 @@ impl Diary {
             Event::Excluded { .. } => "excluded".to_string(),
             Event::Gone => "gone".to_string(),
             Event::JoinFailed { reason } => format!("join failed {reason:?}"),
-            Event::Conflict { .. } => "conflict".to_string(),
+            Event::Conflict { gives_way: true, .. } => "conflict, this group gives way".to_string(),
+            Event::Conflict { gives_way: false, .. } => "conflict, the other group gives way".to_string(),
         };
         self.add(process, line);
     }

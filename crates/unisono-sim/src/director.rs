@@ -116,15 +116,18 @@ impl Director {
             self.world.cue(at, Cue::Part(part));
         }
         let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
-        if self.plan.beginning == Beginning::Together {
+        if matches!(self.plan.beginning, Beginning::Together | Beginning::Apart { .. }) {
             // The network is quiet until chaos begins.
             self.havoc.clear_the_air(&mut self.world);
+        }
+        if matches!(self.plan.beginning, Beginning::Apart { .. }) {
+            self.havoc.part_places(&mut self.world);
         }
         for process in 0..founders {
             let config = self.plan.config.clone();
             let entry = match self.plan.beginning {
                 Beginning::Founder => Entry::Found(config),
-                Beginning::Together => Entry::JoinOrFound(config),
+                Beginning::Together | Beginning::Apart { .. } => Entry::JoinOrFound(config),
                 Beginning::Formation { at_least, within } => {
                     let participants = (0..founders).map(|place| name(place, self.plan.long_names)).collect();
                     Entry::Form(Formation { participants, at_least, within }, config)
@@ -147,12 +150,7 @@ impl Director {
             Cue::Told { process, life, tidings } => self.told(process as usize, life, tidings),
             Cue::ResetAgain { process, life } => self.reset_again(process as usize, life),
             Cue::Fault(code) => self.fault(code),
-            Cue::Part(part) => match part {
-                Part::Chaos => self.let_chaos_begin(),
-                Part::Settling => self.end_chaos(),
-                Part::Healed => self.demand_convergence(),
-                Part::Quiet => self.is_busy = false,
-            },
+            Cue::Part(part) => self.enter_part(part),
             Cue::Work { .. } | Cue::Cancel { .. } | Cue::Withdraw { .. } | Cue::Line(_) => {}
         }
     }
@@ -204,6 +202,18 @@ impl Director {
     }
 
     // --- the parts of a run ---
+
+    fn enter_part(&mut self, part: Part) {
+        if self.plan.beginning == (Beginning::Apart { until: part }) {
+            self.world.network.clear_cuts(cut::APART);
+        }
+        match part {
+            Part::Chaos => self.let_chaos_begin(),
+            Part::Settling => self.end_chaos(),
+            Part::Healed => self.demand_convergence(),
+            Part::Quiet => self.is_busy = false,
+        }
+    }
 
     /// Ends all faults. Who is down comes back; or only a majority is healed, and what ails the others never ends.
     fn end_chaos(&mut self) {
@@ -279,20 +289,19 @@ impl Director {
             // Halves may have parted in the middle of a reset, each waiting for somebody who is in the other.
             return false;
         }
-        let latest = &self.world.recorder.latest_view.members;
-        let leavers = latest.iter().filter(|uid| self.is_leaving(**uid)).count();
-        if let Quorum::MajorityOf(names) = &self.plan.config.quorum
-            && leavers > 0
-            && 2 * (latest.len() - leavers) <= names.len()
-        {
-            // The last of those who leave would leave too few behind, and so waits for others to come.
-            return false;
+        let mut views: Vec<Vec<Uid>> = self.world.recorder.latest_views.iter().map(<[Uid]>::to_vec).collect();
+        if let Quorum::MajorityOf(names) = &self.plan.config.quorum {
+            let leavers = |view: &[Uid]| view.iter().filter(|uid| self.is_leaving(**uid)).count();
+            let too_few = |view: &[Uid]| leavers(view) > 0 && 2 * (view.len() - leavers(view)) <= names.len();
+            if views.iter().any(|view| too_few(view)) {
+                // The last of those who leave would leave too few behind, and so waits for others to come.
+                return false;
+            }
         }
-        if latest.is_empty() {
+        if views.is_empty() {
             // The last member has left: there is no group any more, and nobody to tell those who lag behind.
             return false;
         }
-        let mut views = vec![latest.clone()];
         for resident in parts {
             views.push(resident.side.group.info().members.iter().map(|member| member.uid).collect());
             views.push(resident.side.group.prepared_view().to_vec());

@@ -151,6 +151,16 @@ impl Havoc {
         }
     }
 
+    /// Two halves do not hear each other, until [`cut::APART`] is cleared.
+    pub(crate) fn part_places<S: Side>(&mut self, world: &mut World<S>) {
+        let side: Vec<bool> = (0..self.places).map(|_| self.fates.chance(0.5)).collect();
+        for from in 0..self.places {
+            for to in (0..self.places).filter(|to| side[*to] != side[from]) {
+                world.network.set_cut(from, to, cut::APART, true);
+            }
+        }
+    }
+
     /// Cuts these links for a while, at most so many milliseconds.
     pub(crate) fn part<S: Side>(&mut self, world: &mut World<S>, cuts: &[(usize, usize)], most_ms: u64) {
         self.cut(world, cuts, true);

@@ -94,6 +94,8 @@ pub(crate) mod cut {
     pub(crate) const PARTITION: u8 = 1;
     /// Left out when the core of the group is healed.
     pub(crate) const FOR_GOOD: u8 = 2;
+    /// Those who begin apart.
+    pub(crate) const APART: u8 = 4;
 }
 
 #[derive(Clone, Copy, Default)]

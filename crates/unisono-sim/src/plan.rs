@@ -75,9 +75,10 @@ impl FromStr for Profile {
     }
 }
 
-/// Set the streams from which the role's migration, whether processes are starved, and what sockets hold are drawn apart
-/// from the others.
+/// Set the streams from which the role's migration, whether processes are starved, whether members begin out of each
+/// other's hearing, and what sockets hold are drawn apart from the others.
 const MIGRATION: u64 = 0x6d69_6772_6174_6521;
+const APART: u64 = 0x6170_6172_7421_2121;
 const STARVATION: u64 = 0x7374_6172_7665_6421;
 const BUFFERS: u64 = 0x6275_6666_6572_7321;
 
@@ -88,6 +89,8 @@ pub(crate) enum Beginning {
     Founder,
     /// All start at once, and found the group if they find none.
     Together,
+    /// The same, but until this part the network is in two: each half that has somebody founds a group of its own.
+    Apart { until: Part },
     /// All form it together: so many of them at least, in so much time.
     Formation { at_least: u16, within: Duration },
 }
@@ -282,6 +285,7 @@ impl Plan {
             let apart = |stream: u64| Random::from_u64(stream ^ seed ^ (profile as u64 + 1) << 56);
             plan.draw_migration(&mut apart(MIGRATION));
             plan.draw_buffers(&mut apart(BUFFERS));
+            plan.start_apart(&mut apart(APART));
             if matches!(profile, Profile::Swarm | Profile::Crash) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
@@ -364,6 +368,21 @@ impl Plan {
     fn start_together(&mut self) {
         self.beginning = Beginning::Together;
         self.parts.chaos = 2 * SECOND;
+    }
+
+    /// In some worlds there are two groups. Those that hear each other learn of each other, but they do not ask often, and
+    /// whoever else comes to be the first of its group may have asked just before.
+    fn start_apart(&mut self, random: &mut Random) {
+        const SEARCH: u64 = 19 * SECOND;
+        if self.beginning != Beginning::Founder || !random.chance(0.1) {
+            return;
+        }
+        self.beginning =
+            Beginning::Apart { until: random.pick(&[Part::Chaos, Part::Settling, Part::Settling]) };
+        self.heals_core_only = false;
+        self.parts.chaos = 2 * SECOND;
+        self.parts.quiet += 2 * SEARCH;
+        self.parts.end += 2 * SEARCH;
     }
 
     /// The network is as bad as it will be, but nobody dies: who restarts may make a second group.

@@ -4,7 +4,7 @@
 use crate::properties::{Judge, Violation};
 use crate::record::{CallOutcome, End, Life, Names, Record, Reset, What, hash, mix};
 use std::io::Write;
-use unisono_core::{Event, Info, Outcome, Seqno, Time, Uid};
+use unisono_core::{Event, Info, Instance, Outcome, Seqno, Time, Uid};
 
 /// How often things happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,33 +34,57 @@ impl Totals {
     }
 }
 
-/// The latest view that any member was in, those included that crashed before they could tell anybody.
+/// The latest view of each group that any member was in, those included that crashed before they could tell anybody.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LatestView {
+pub(crate) struct LatestViews(Vec<LatestView>);
+
+#[derive(Clone, Debug)]
+struct LatestView {
+    group: Instance,
     /// The counter of its epoch, and from where in the order it holds.
     since: Option<(u64, Seqno)>,
-    pub(crate) members: Vec<Uid>,
+    members: Vec<Uid>,
 }
 
-impl LatestView {
+impl LatestViews {
+    fn of(&mut self, group: Instance) -> &mut LatestView {
+        let place = self.0.iter().position(|view| view.group == group).unwrap_or_else(|| {
+            self.0.push(LatestView { group, since: None, members: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[place]
+    }
+
+    /// The views of groups that are not given up, and whose last member has not left.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[Uid]> {
+        self.0.iter().map(|view| &*view.members).filter(|members| !members.is_empty())
+    }
+
     /// Somebody has come to an epoch.
     pub(crate) fn enter(&mut self, info: &Info) {
         let since = Some((info.epoch.counter, info.unstable.saturating_sub(1)));
-        if since > self.since {
-            self.since = since;
-            self.members = info.members.iter().map(|member| member.uid).collect();
+        let latest = self.of(info.instance);
+        if since > latest.since {
+            latest.since = since;
+            latest.members = info.members.iter().map(|member| member.uid).collect();
         }
     }
 
+    /// A founder alone in this group has given it up.
+    pub(crate) fn give_up(&mut self, group: Instance) {
+        self.of(group).members.clear();
+    }
+
     /// A member whose epoch has this counter was told of a join or leave.
-    pub(crate) fn change(&mut self, counter: u64, event: &Event) {
+    pub(crate) fn change(&mut self, group: Instance, counter: u64, event: &Event) {
         let (Event::Joined { seqno, member, .. } | Event::Left { seqno, member, .. }) = event else { return };
         let since = Some((counter, *seqno));
-        if since > self.since {
-            self.since = since;
-            self.members.retain(|uid| *uid != member.uid);
+        let latest = self.of(group);
+        if since > latest.since {
+            latest.since = since;
+            latest.members.retain(|uid| *uid != member.uid);
             if matches!(event, Event::Joined { .. }) {
-                self.members.push(member.uid);
+                latest.members.push(member.uid);
             }
         }
     }
@@ -70,7 +94,7 @@ impl LatestView {
 pub(crate) struct Recorder {
     pub(crate) names: Names,
     pub(crate) totals: Totals,
-    pub(crate) latest_view: LatestView,
+    pub(crate) latest_views: LatestViews,
     /// Who crashed, or was stopped before it had gone.
     pub(crate) crashed: Vec<Uid>,
     judge: Judge,
@@ -86,7 +110,7 @@ impl Recorder {
         Recorder {
             names: Names::default(),
             totals: Totals::default(),
-            latest_view: LatestView::default(),
+            latest_views: LatestViews::default(),
             crashed: Vec::new(),
             judge,
             fingerprint: 0,

@@ -21,7 +21,7 @@
 //! at 10ms hand over to 4                    # whoever orders does it
 //! at 10ms reset 0 min 2
 //! at 10ms crash 4
-//! at 10ms start 5                           # a new life, which joins
+//! at 10ms start 5                           # a new life, which joins; `start 5 or found`: or founds a group
 //! at 10ms pause 1 for 500ms
 //! at 10ms pause 1 for 92ms times 50 every 100ms
 //! at 10ms doze 1 for 500ms                  # its application takes no events
@@ -133,7 +133,7 @@ enum Action {
     PassNext { from: usize, to: usize },
     Withdraw { process: usize },
     Crash { process: usize },
-    Start { process: usize },
+    Start { process: usize, founds: bool },
     Pause { process: usize, duration: u64 },
     Doze { process: usize, duration: u64 },
     Cut { from: usize, to: usize },
@@ -325,7 +325,14 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
                 Action::Crash { process: words.number()? }
             }
         }
-        "start" => Action::Start { process: words.number()? },
+        "start" => {
+            let process = words.number()?;
+            let founds = words.skip("or");
+            if founds {
+                words.expect("found")?;
+            }
+            Action::Start { process, founds }
+        }
         "pause" => Action::Pause { process: words.number()?, duration: words.duration()? },
         "doze" => Action::Doze { process: words.number()?, duration: words.duration()? },
         "cut" => Action::Cut { from: words.number()?, to: words.number()? },
@@ -519,7 +526,10 @@ impl Stage<'_, GroupSide> {
                 self.world.hand_over(orderer, successor);
             }
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
-            Action::Start { process } => self.give_life(*process, Entry::Join),
+            Action::Start { process, founds: false } => self.give_life(*process, Entry::Join),
+            Action::Start { process, founds: true } => {
+                self.give_life(*process, Entry::JoinOrFound(self.scenario.config.clone()));
+            }
             other => return self.act_anywhere(other),
         }
         Ok(())

@@ -93,7 +93,18 @@ impl Director {
                 let pause = self.whims.millis(1, 200);
                 self.world.cue(pause, Cue::ResetAgain { process: process_cue, life });
             }
+            Tidings::GivesWay => self.give_way(process, life),
             Tidings::Over => self.start_later(process),
+        }
+    }
+
+    /// Two groups are one too many for these applications: those of the one that is to give way leave it.
+    fn give_way(&mut self, process: usize, life: Life) {
+        let is_in = |phase| matches!(phase, Phase::Member | Phase::Resetting);
+        let phase = self.world.resident(process).map(|resident| resident.side.group.phase());
+        if phase.is_some_and(is_in) && (self.world.is_paused(process) || self.world.leave(process).is_err()) {
+            let cue = Cue::Told { process: process as u16, life, tidings: Tidings::GivesWay };
+            self.world.cue(100 * MILLISECOND, cue);
         }
     }
 

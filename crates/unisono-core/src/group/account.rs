@@ -24,6 +24,7 @@ impl Group {
         let members = self.history.view().to_vec();
         Info {
             phase: self.phase,
+            instance: self.instance,
             epoch: self.epoch,
             me: self.me.uid,
             rank: members.iter().position(|member| member.uid == self.me.uid),

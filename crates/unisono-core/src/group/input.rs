@@ -299,6 +299,7 @@ impl Group {
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
+            Frame::HereIs(here) => self.note_conflict(here.orderer, here.instance),
             Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
             Frame::Invite { ballot } => self.handle_invite(now, from, ballot),
             Frame::Vote(vote) => self.handle_vote(now, from, vote),

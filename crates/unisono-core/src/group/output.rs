@@ -56,6 +56,13 @@ impl Group {
         self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame });
     }
 
+    /// Queues a frame for all members, in this epoch.
+    pub(crate) fn post_to_everyone(&mut self, frame: Frame) {
+        if self.peers.len() > 0 {
+            self.push_mail(Mail { to: Destination::Everyone, under: self.epoch_tag, frame });
+        }
+    }
+
     fn push_mail(&mut self, mail: Mail) {
         if self.mail.len() < MAIL_MAX {
             self.mail.push_back(mail);

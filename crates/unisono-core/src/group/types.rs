@@ -1,7 +1,7 @@
 //! The types of a group's contract.
 
 use crate::config::{Formation, GroupConfig};
-use crate::identity::{EpochId, Member, Seqno, Uid};
+use crate::identity::{EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -39,7 +39,7 @@ pub enum Destination {
 /// What a timeout is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A founder that is alone looks for others.
+    /// Looking for other groups of the same port.
     Locate,
     /// Looking for the group, or asking to be let in.
     Join,
@@ -66,6 +66,8 @@ pub enum Reason {
 pub struct Info {
     /// Where this member stands.
     pub phase: Phase,
+    /// Names the founding of the group: another group of its port has another. 0 before one was found.
+    pub instance: Instance,
     /// The epoch.
     pub epoch: EpochId,
     /// In rank order.

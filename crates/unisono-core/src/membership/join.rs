@@ -20,7 +20,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 const LOCATE_EVERY: Duration = Duration::from_millis(60);
-/// Answers are collected for so long after the first, so that of two groups the older is found.
+/// Answers are collected for so long after the first, so that of two groups all newcomers choose the same.
 const COLLECT: Duration = Duration::from_millis(15);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// After so many unanswered requests whoever answered first is not there any more.
@@ -189,7 +189,7 @@ impl Group {
             let better = |known: &HereIs| {
                 let rank = |here: &HereIs| {
                     let pristine = here.condition == Condition::Pristine;
-                    (pristine, core::cmp::Reverse(here.epoch_counter), here.instance)
+                    (pristine, here.instance, core::cmp::Reverse(here.epoch_counter))
                 };
                 rank(&here) < rank(known)
             };
@@ -291,6 +291,7 @@ impl Group {
                 self.delivered = seqno - 1;
                 self.entered_at = seqno;
                 self.detector.look_soon(now);
+                self.seek_others(now, Bytes::new());
                 return;
             }
         }

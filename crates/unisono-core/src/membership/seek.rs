@@ -1,32 +1,40 @@
-//! Seeking: a founder that is alone looks for other groups of its port.
+//! Seeking: the first member of a group looks for other groups of its port.
 //!
-//! Several processes may have been started at once, and nobody was there to answer any of them. So a founder keeps
-//! asking for a while. As long as it has ordered nothing, nobody would miss its group, and of two one gives way and
-//! joins the other. Later it is too late for that, and the application is told of the conflict.
+//! Several processes may have been started at once, or out of each other's hearing, and nobody was there to answer any
+//! of them. So whoever founded a group keeps asking. As long as it is alone and has ordered nothing, nobody would miss
+//! its group, and of two one gives way and joins the other. Later it is too late for that: groups never merge. Then all
+//! members of both are told of the conflict, and which of the two is to give way, if one is to. So that groups of any
+//! size find each other, the first in rank asks as long as there is a group, though ever more rarely.
 
 use crate::event::Event;
 use crate::group::{Group, Phase};
+use crate::identity::Instance;
 use crate::peers::Standing;
-use crate::planted::Probe;
+use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Condition, Frame, HereIs};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// How often a founder that is alone looks for others, and for how long.
+/// A founder that is alone asks about so often, for so long.
 const SEEK_EVERY: Duration = Duration::from_millis(400);
-const SEEK_FOR: Duration = Duration::from_secs(20);
+const SEEK_CLOSELY_FOR: Duration = Duration::from_secs(20);
+/// Later, and where there are others, each pause is twice the one before, up to this. By chance all are up to a quarter
+/// shorter or longer.
+const SEEK_PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// A founder's search for other groups.
+/// A member's search for other groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Seek {
     at: Time,
-    until: Time,
+    pause: Duration,
+    closely_until: Time,
     nonce: u64,
-    /// What it greets with if it gives way to another group.
+    /// What a founder greets with if it gives way to another group.
     hello: Bytes,
-    conflict_told: bool,
+    /// The other group that the application was told of last.
+    told: Option<Instance>,
 }
 
 impl Seek {
@@ -36,11 +44,16 @@ impl Seek {
 }
 
 impl Group {
-    /// Whoever founded a group alone looks for others for a while.
+    /// This member is in, and looks for other groups from now on.
     pub(crate) fn seek_others(&mut self, now: Time, hello: Bytes) {
-        let nonce = self.random.next_u64();
-        let (at, until) = (now + SEEK_EVERY / 8, now + SEEK_FOR);
-        self.seek = Some(Seek { at, until, nonce, hello, conflict_told: false });
+        self.seek = Some(Seek {
+            at: now + SEEK_EVERY / 8,
+            pause: SEEK_EVERY,
+            closely_until: now + SEEK_CLOSELY_FOR,
+            nonce: self.random.next_u64(),
+            hello,
+            told: None,
+        });
     }
 
     pub(crate) fn seek_timeout(&mut self, now: Time) {
@@ -49,26 +62,36 @@ impl Group {
             return;
         }
         let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
-        if now >= seek.until || !alone || self.phase != Phase::Member {
-            self.seek = None;
-            return;
+        let closely = alone && now < seek.closely_until;
+        if !closely {
+            seek.pause = (seek.pause * 2).min(SEEK_PAUSE_MAX);
         }
-        seek.at = now + SEEK_EVERY;
+        let jitter = Duration::from_nanos(self.random.below(seek.pause.as_nanos() as u64 / 2));
+        seek.at = now + seek.pause * 3 / 4 + jitter;
         let nonce = seek.nonce;
-        self.post_to_rendezvous(Frame::Locate { nonce });
+        let speaks = self.phase == Phase::Member && self.is_first();
+        if speaks && (closely || !self.broken(Planted::OthersUnsought)) {
+            self.post_to_rendezvous(Frame::Locate { nonce });
+        }
     }
 
-    /// Somebody answers this founder's question with another group of its port: one gives way if one can, and if the
-    /// other lets anybody in.
+    /// First in rank, who looks for other groups on behalf of all: the role of orderer may be anywhere.
+    fn is_first(&self) -> bool {
+        self.history.view().first().is_some_and(|member| member.uid == self.me.uid)
+    }
+
+    /// Somebody answers this member's question with another group of its port: a founder that nobody would miss gives
+    /// way if it is its turn, and if the other lets anybody in.
     pub(super) fn meet_other_group(&mut self, now: Time, from: SocketAddr, here: HereIs) {
         let pristine = self.is_pristine();
+        let goes_first = self.goes_first(here.instance);
         let Some(seek) = &mut self.seek else { return };
         if seek.nonce != here.nonce || here.instance == self.instance {
             return;
         }
         let gives_way = match here.condition {
             Condition::Open => true,
-            Condition::Pristine => here.instance < self.instance,
+            Condition::Pristine => !goes_first,
             Condition::Halted => false,
         };
         if pristine {
@@ -76,9 +99,30 @@ impl Group {
                 let hello = core::mem::take(&mut seek.hello);
                 self.give_way(now, hello);
             }
-        } else if here.condition != Condition::Pristine && !seek.conflict_told {
-            seek.conflict_told = true;
-            self.notices.push_back(Event::Conflict { address: from });
+        } else if here.condition != Condition::Pristine && self.phase == Phase::Member {
+            self.note_conflict(from, here.instance);
+            if !self.broken(Planted::ConflictUntold) {
+                // The cookie is for whoever asked, and nobody else is to ask there.
+                self.post_to_everyone(Frame::HereIs(HereIs { nonce: 0, cookie: 0, orderer: from, ..here }));
+            }
+        }
+    }
+
+    /// Of two groups that met, the one with the smaller instance: chance decided, once, and the same for everybody.
+    fn goes_first(&self, other: Instance) -> bool {
+        self.instance < other
+    }
+
+    /// Another group of this port has a member at that address, and neither can be given up by itself: the application is
+    /// told, once of each group.
+    pub(crate) fn note_conflict(&mut self, address: SocketAddr, other: Instance) {
+        let gives_way = !self.goes_first(other);
+        let waits = self.notices.iter().any(|notice| matches!(notice, Event::Conflict { .. }));
+        let Some(seek) = self.seek.as_mut().filter(|seek| seek.told != Some(other)) else { return };
+        if other != self.instance && !waits {
+            seek.told = Some(other);
+            self.probe(Probe::ConflictTold);
+            self.notices.push_back(Event::Conflict { address, gives_way });
         }
     }
 

@@ -69,7 +69,7 @@ pub enum Frame {
         /// Returned in the answer.
         nonce: u64,
     },
-    /// Here.
+    /// Here. Within an epoch: another group of this port is there.
     HereIs(HereIs),
     /// Let me in.
     JoinRequest {
@@ -449,7 +449,7 @@ pub struct HereIs {
     pub cookie: u64,
     /// Which founding.
     pub instance: Instance,
-    /// Resets so far: of two answers the higher counts.
+    /// Resets so far: of two answers of one founding the higher counts.
     pub epoch_counter: u64,
     /// Where to ask: the orderer, as far as the answerer knows.
     pub orderer: SocketAddr,

@@ -315,3 +315,88 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
     net.calm();
     assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
 }
+
+/// Two groups of one name, of three members and of two, that have not heard each other for so long.
+fn two_groups(apart: u64) -> Net {
+    let mut net = Net::new();
+    net.filter(|seen| if (seen.from < 3) == (seen.to < 3) { PROMPT } else { LOST });
+    for first in [0, 3] {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(600 * MS);
+        for member in first + 1..if first == 0 { 3 } else { 5 } {
+            net.add(Entry::Join, unicast());
+            net.run(300 * MS);
+            assert_eq!(net.phase(member), Phase::Member);
+        }
+    }
+    assert_eq!((net.size(0), net.size(3)), (3, 2));
+    net.run(apart);
+    net
+}
+
+/// What each member was told of conflicts: whether its group is to give way.
+fn conflicts(net: &Net, member: usize) -> Vec<bool> {
+    let told = |event: &Event| match event {
+        Event::Conflict { gives_way, .. } => Some(*gives_way),
+        _ => None,
+    };
+    net.events[member].iter().filter_map(told).collect()
+}
+
+// Only a founder that is alone looks for others, and two groups that had members before they heard each other never learn of
+// each other (hazard H56).
+#[test]
+fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late() {
+    for (apart, within) in [(0, 4_000), (3_600_000, 19_000)] {
+        let mut net = two_groups(apart * MS);
+        // Whoever orders, the first in rank looks for others.
+        net.hand_over(3, 4);
+        net.run(100 * MS);
+        net.calm();
+        let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
+        assert!(net.run_until(MS, within * MS, all_told), "not within {within} ms, {apart} ms apart");
+        let joiner = net.add(Entry::Join, unicast());
+        net.run(120_000 * MS);
+        let gives_way = conflicts(&net, 0);
+        assert_eq!(gives_way.len(), 1, "told once");
+        for (member, expected) in
+            [(1, gives_way[0]), (2, gives_way[0]), (3, !gives_way[0]), (4, !gives_way[0])]
+        {
+            assert_eq!(conflicts(&net, member), [expected], "m{member}");
+        }
+        // Newcomers go where the others are to come.
+        let stays = if gives_way[0] { 3 } else { 0 };
+        assert_eq!(net.group(joiner).info().instance, net.group(stays).info().instance);
+        assert_eq!(conflicts(&net, joiner), [false], "a newcomer is told too");
+    }
+}
+
+// Nobody has used it, and nobody misses it.
+#[test]
+fn a_founder_that_has_ordered_nothing_gives_way_however_late() {
+    let mut net = Net::new();
+    net.filter(|_| LOST);
+    for _ in 0..2 {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    }
+    net.run(600_000 * MS);
+    assert_eq!((net.size(0), net.size(1)), (1, 1), "the case was not reached");
+    net.calm();
+    assert!(net.run_until(MS, 20_000 * MS, |net| net.size(0) == 2 && net.size(1) == 2), "still two groups");
+    assert!(conflicts(&net, 0).is_empty() && conflicts(&net, 1).is_empty());
+}
+
+#[test]
+fn a_group_that_knows_of_no_other_asks_four_times_a_minute() {
+    let mut net = group_of(5, 1);
+    net.run(60_000 * MS);
+    let asked = Rc::new(Cell::new(0));
+    let count = asked.clone();
+    net.filter(move |seen| {
+        let asks = seen.to == 11 && seen.has(|frame| matches!(frame, Frame::Locate { .. }));
+        count.set(count.get() + u32::from(asks));
+        PROMPT
+    });
+    net.run(600_000 * MS);
+    assert!((30..=55).contains(&asked.get()), "{} questions in ten minutes", asked.get());
+}

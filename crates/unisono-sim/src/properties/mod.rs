@@ -12,6 +12,7 @@ mod acknowledged_durable;
 mod calls;
 mod causal_order;
 mod change_quorum;
+mod conflicts_end;
 mod consensus;
 mod gap_free;
 mod ground;
@@ -134,6 +135,7 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::new(single_lineage::SingleLineage::new(terms)),
         Box::new(consensus::Consensus::new(terms)),
         Box::<separate_lineages::SeparateLineages>::default(),
+        Box::<conflicts_end::ConflictsEnd>::default(),
         Box::<virtual_synchrony::VirtualSynchrony>::default(),
         Box::<sending_view::SendingView>::default(),
         Box::<old_epoch_silence::OldEpochSilence>::default(),

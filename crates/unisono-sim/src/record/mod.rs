@@ -164,8 +164,11 @@ pub enum What {
         /// Why.
         reason: Box<JoinFailure>,
     },
-    /// It met another group of the same port.
-    Conflict,
+    /// There is another group of the same port.
+    Conflict {
+        /// Its own is the one to give way.
+        gives_way: bool,
+    },
 
     // --- how marks moved (white box), in this order after an input ---
     /// It is in another epoch now, as a member or listening: its marks are of this one from here on.

@@ -123,7 +123,7 @@ impl Names {
             Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
-            Event::Conflict { .. } => What::Conflict,
+            Event::Conflict { gives_way, .. } => What::Conflict { gives_way: *gives_way },
         }
     }
 }

@@ -39,7 +39,7 @@ impl Scenario {
                     }
                     Action::PassNext { from, to } => _ = passes.borrow_mut().insert(*from, *to),
                     Action::Withdraw { process } => stage.world.withdraw(*process, SERVICE),
-                    Action::Start { process } => stage.begin(*process, servers),
+                    Action::Start { process, .. } => stage.begin(*process, servers),
                     other => return stage.act_anywhere(other),
                 }
                 Ok(())

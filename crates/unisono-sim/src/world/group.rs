@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{
-    ConfigError, Destination, Entry, EpochTag, Event, Group, LeaveError, Marks, Member, MessageNumber,
-    Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
+    ConfigError, Destination, Entry, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
+    MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
 };
 
 /// What a group's members have in common.
@@ -40,8 +40,9 @@ pub(crate) struct GroupSide {
     /// Its marks as last recorded, and the epoch they are of.
     pub(crate) marks: Marks,
     pub(crate) epoch: Epoch,
-    /// The counter of that epoch.
+    /// The counter of that epoch, and the group that it is of.
     pub(crate) counter: u64,
+    pub(crate) instance: Instance,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
 }
@@ -69,6 +70,7 @@ impl Side for GroupSide {
             marks: Marks::default(),
             epoch: Epoch::default(),
             counter: 0,
+            instance: Instance(0),
             view: Vec::new(),
         })
     }
@@ -177,7 +179,7 @@ fn note_change(
     resident: &mut Resident<GroupSide>,
     event: &Event,
 ) -> Option<Tidings> {
-    recorder.latest_view.change(resident.side.counter, event);
+    recorder.latest_views.change(resident.side.instance, resident.side.counter, event);
     match event {
         Event::Entered { view, .. } | Event::Reset { view, .. } => {
             resident.side.view = view.members.iter().map(|member| member.uid).collect();
@@ -193,7 +195,8 @@ fn note_change(
     match event {
         Event::Entered { .. } => Some(Tidings::Entered),
         Event::Suspected { .. } => Some(Tidings::Suspected),
-        Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } | Event::Conflict { .. } => {
+        Event::Conflict { gives_way: true, .. } => Some(Tidings::GivesWay),
+        Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } => {
             resident.is_over = true;
             Some(Tidings::Over)
         }
@@ -286,9 +289,12 @@ impl World<GroupSide> {
         if marks.epoch != EpochTag::OUTSIDE {
             if marks.epoch != resident.side.marks.epoch {
                 let info = resident.side.group.info();
+                if resident.side.instance != info.instance {
+                    self.recorder.latest_views.give_up(resident.side.instance);
+                }
                 resident.side.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
-                resident.side.counter = info.epoch.counter;
-                self.recorder.latest_view.enter(&info);
+                (resident.side.counter, resident.side.instance) = (info.epoch.counter, info.instance);
+                self.recorder.latest_views.enter(&info);
             }
             let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));

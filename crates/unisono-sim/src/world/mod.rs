@@ -118,6 +118,8 @@ pub(crate) enum Cue {
 pub(crate) enum Tidings {
     Entered,
     Suspected,
+    /// There is another group, and its own is the one to give way.
+    GivesWay,
     /// Its stream ended.
     Over,
 }

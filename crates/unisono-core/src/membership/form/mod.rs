@@ -31,6 +31,7 @@ use crate::time::{Time, earlier};
 use crate::wire::{Founding, Frame};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use bytes::Bytes;
 pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -117,6 +118,7 @@ impl Group {
         let (ours, enters) = (decision.ours, decision.founding.names(self.me.uid));
         if enters {
             self.begin_group(now, decision.founding.clone());
+            self.seek_others(now, Bytes::new());
             self.acknowledging.due = true;
             self.detector.look_soon(now);
         }

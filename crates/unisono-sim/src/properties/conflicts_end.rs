@@ -1,0 +1,143 @@
+//! Groups of one name that hear each other do not stay unaware of each other. Applications are told of a conflict only
+//! where there is another group; all members of both are told, and which of the two is to give way. Since the
+//! applications here want one group, and leave the one that is to give way, there is one group in the end.
+
+use super::ground::Ground;
+use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::tables::Lives;
+use super::{Property, Violation, broken, found_in_the_end};
+use crate::record::{End, Epoch, Kind, Record, Standing, What};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ConflictsEnd {
+    ground: Ground,
+    streams: Streams,
+    lineage: Lineage,
+    /// The epochs with which groups were founded.
+    founded: Vec<Epoch>,
+    /// Who was told of another group.
+    told: Lives,
+    /// Who is to be told, since somebody in their view was where nothing disturbed.
+    owed: Lives,
+    checked: u64,
+}
+
+impl ConflictsEnd {
+    /// The epoch with which a member's group was founded.
+    fn root(&self, standing: &Standing) -> Option<Epoch> {
+        standing.epoch.and_then(|epoch| self.lineage.line(epoch).last())
+    }
+}
+
+impl Property for ConflictsEnd {
+    fn name(&self) -> &'static str {
+        "conflicts_end"
+    }
+
+    fn interests(&self) -> u64 {
+        VIEW_CHANGES | Kind::Conflict.bit() | Kind::Healed.bit()
+    }
+
+    #[inline(always)]
+    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        self.ground.follow(record);
+        self.lineage.follow(record, &mut self.streams);
+        self.streams.follow(record);
+        match &record.what {
+            What::Entered { seqno: 0, view } if !self.founded.contains(&view.epoch) => {
+                self.founded.push(view.epoch);
+            }
+            What::Conflict { .. } => {
+                self.checked += 1;
+                if self.founded.len() < 2 {
+                    return broken(self, record, || "there is no other group".into());
+                }
+                self.told.insert(record.life);
+                if self.ground.has(record.life) {
+                    self.streams.of(record.life).view.iter().for_each(|member| self.owed.insert(*member));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+        let members: Vec<_> = self.ground.members(end).collect();
+        self.checked += members.len() as u64;
+        let untold = |life| self.owed.contains(life) && !self.told.contains(life);
+        let first = members.first();
+        let elsewhere =
+            first.and_then(|first| members.iter().find(|other| self.root(other) != self.root(first)));
+        let fault = match (members.iter().find(|member| untold(member.life)), elsewhere) {
+            (Some(member), _) => Some(format!("{:?} was not told of another group", member.life)),
+            (None, Some(member)) => Some(format!("{:?} is in a second group of the name", member.life)),
+            (None, None) => None,
+        };
+        found_in_the_end(self, end, fault)
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::story::Story;
+    use crate::record::{Life, View};
+
+    fn good() -> Story {
+        let mut story = Story::of(3, 1);
+        story.heal();
+        story
+    }
+
+    fn judge(story: &Story, end: &End) -> Result<u64, Violation> {
+        story.judge_with_end(ConflictsEnd::default(), end)
+    }
+
+    #[test]
+    fn takes_one_group() {
+        let story = good();
+        assert_eq!(judge(&story, &story.ending()).unwrap(), 3);
+    }
+
+    #[test]
+    fn rejects_two_groups_in_the_end() {
+        let story = good();
+        let mut end = story.ending();
+        end.standings[2].epoch = Some(Epoch(7));
+        assert!(judge(&story, &end).is_err());
+    }
+
+    #[test]
+    fn rejects_a_conflict_with_nobody() {
+        let mut story = good();
+        story.tell(Life(1), What::Conflict { gives_way: true });
+        story.bad(ConflictsEnd::default());
+    }
+
+    #[test]
+    fn rejects_a_member_that_is_not_told() {
+        let mut story = good();
+        let alone = Life(9);
+        let elsewhere = View {
+            epoch: Epoch(7),
+            counter: 0,
+            coordinator: alone,
+            members: vec![alone],
+            orderer: alone,
+            resilience: 0,
+        };
+        story.tell(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
+        for life in [0, 1, 2] {
+            story.tell(Life(life), What::Conflict { gives_way: false });
+        }
+        judge(&story, &story.ending()).unwrap();
+        story.records.pop();
+        assert!(judge(&story, &story.ending()).is_err());
+    }
+}
