@@ -119,9 +119,9 @@ pub enum OpenGroupError {
     /// The group went on without this member before it had the state: try again.
     #[error("{0}; it had not yet been given the state")]
     Ended(Ended),
-    /// There is another group of this name, and neither gives way: end one of them.
+    /// There is another group of this name, and this one is to give way: end its members, and open it again.
     #[error(
-        "there are two groups of this name, which did not see each other when they were founded: end the members of one"
+        "there are two groups of this name, which did not see each other when they were founded, and this one gives way: end its members and start them again"
     )]
     Conflict,
     /// The system gave no thread.

@@ -240,7 +240,7 @@ impl<S: Service> Inner<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until this member has the state and will not give way to another founder.
+    /// Blocks until this member has the state; fails if its group is to give way to another.
     fn await_state(&self) -> Result<(), OpenGroupError> {
         let mut state = self.lock();
         loop {
@@ -279,7 +279,7 @@ impl<S: Service> Inner<S> {
         let (entered, reset, conflict) = (
             matches!(event, Event::Entered { .. }),
             matches!(event, Event::Reset { .. }),
-            matches!(event, Event::Conflict { .. }),
+            matches!(event, Event::Conflict { gives_way: true, .. }),
         );
         let mut applied = Vec::new();
         let mut state = self.lock();
