@@ -313,6 +313,7 @@ impl Engine {
         if woken.rang {
             self.bell.silence();
             state.rung = false;
+            state.turn.note_silence();
         }
         if woken.alarmed {
             state.turn.rings_at = Time::NEVER;
@@ -567,6 +568,41 @@ mod tests {
             assert!(begin.elapsed() < PATIENCE, "it does not focus");
             socket.send_to(b"nothing", engine.address).unwrap();
         }
+    }
+
+    /// Returns when a thread of the application sleeps on the seat, and is not focused.
+    fn sits(engine: &Engine) -> MutexGuard<'_, State> {
+        let begin = Instant::now();
+        loop {
+            let state = engine.lock();
+            if state.turn.sleeper().is_some_and(|sleeper| sleeper.slot.is_some() && !sleeper.is_focused()) {
+                return state;
+            }
+            drop(state);
+            assert!(begin.elapsed() < PATIENCE, "nobody sits");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_bell_that_another_thread_silences_is_rung_again() {
+        let (group, engine) = alone("bell-silenced");
+        std::thread::scope(|scope| {
+            let receiver = group.clone();
+            scope.spawn(move || while receiver.receive().is_ok() {});
+            let mut state = sits(&engine);
+            let now = engine.now();
+            state.turn.call();
+            engine.call(&mut state, now);
+            assert!(state.rung);
+            // As the background thread does if it looked while somebody else was focused, and is late.
+            engine.note_woken(&mut state, Woken { rang: true, alarmed: false });
+            assert!(!state.rung);
+            engine.call(&mut state, now);
+            assert!(state.rung);
+            drop(state);
+            group.leave("").unwrap();
+        });
     }
 
     #[test]

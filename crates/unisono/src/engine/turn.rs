@@ -169,6 +169,13 @@ impl Turn {
         sleeper.roused.then(|| sleeper.focus.map_or(Rouse::Ring, Rouse::Nudge))
     }
 
+    /// The bell is silent again: if another thread silenced it, who sleeps may not have heard it.
+    pub(crate) fn note_silence(&mut self) {
+        if let Some(sleeper) = &mut self.sleeper {
+            sleeper.roused = false;
+        }
+    }
+
     /// The background thread has read so many datagrams that a focused seat does not wait for.
     pub(crate) fn note_elsewhere(&mut self, datagrams: usize) {
         self.elsewhere += datagrams;
