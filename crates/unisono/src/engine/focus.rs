@@ -52,7 +52,9 @@ impl Focus {
             1 => 1,
             _ => 0,
         };
-        self.last = socket;
+        if datagrams > 0 {
+            self.last = socket;
+        }
     }
 
     /// Where everything comes from, if that is a habit.
@@ -141,6 +143,11 @@ mod tests {
         assert_eq!(focus.candidate(), Some(2));
         focus.set(2);
         assert_eq!((focus.on(), focus.candidate()), (Some(2), None));
+        focus.clear(false);
+        (1..HABIT_MIN).for_each(|_| focus.note(1, 1));
+        focus.note(2, 0);
+        focus.note(2, 1);
+        assert_eq!(focus.candidate(), None);
     }
 
     #[test]
