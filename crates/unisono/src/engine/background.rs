@@ -1,7 +1,7 @@
 //! The thread that sits when nobody else does, and that stands in for one whose seat is focused.
 
 use super::Engine;
-use super::seat::{Deputy, OTHERS};
+use super::seat::{Deputy, OTHERS, Woken};
 use super::turn::Sleeper;
 use std::io;
 use std::num::NonZeroU64;
@@ -22,10 +22,10 @@ pub(super) fn start(engine: Arc<Engine>) -> io::Result<()> {
 fn run(engine: &Engine) {
     // Where this is refused, timers are a little later.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
-    let (mut deputy, mut sockets) = (Deputy::new(), Arc::default());
+    let mut deputy = Deputy::new();
     loop {
         let ready = engine.guard.wait();
-        let stood_in = ready.keys().contains(&OTHERS).then(|| deputy.read(&engine.watch, &sockets));
+        let stood_in = if ready.keys().contains(&OTHERS) { stand_in(engine, &mut deputy) } else { None };
         let Some(mut state) = engine.lock_unless_broken() else { return };
         let mut now = engine.now();
         if let Some(woken) = stood_in {
@@ -36,7 +36,6 @@ fn run(engine: &Engine) {
         }
         let takes_seat = ready.alarmed() && state.turn.alarmed(now);
         if !takes_seat && !state.is_empty() {
-            sockets = state.turn.sockets().clone();
             engine.arrange(&mut state, now, false);
             engine.unlock(state);
             continue;
@@ -58,8 +57,14 @@ fn run(engine: &Engine) {
             (state, now) = risen;
             seat = Some(sitting);
         }
-        sockets = state.turn.sockets().clone();
         engine.arrange(&mut state, now, true);
         engine.unlock(state);
     }
+}
+
+/// Reads what a focused seat does not wait for. Between these times nothing here keeps a socket open. Nothing if another
+/// thread broke the engine.
+fn stand_in(engine: &Engine, deputy: &mut Deputy) -> Option<Woken> {
+    let sockets = engine.lock_unless_broken()?.turn.sockets().clone();
+    Some(deputy.read(&engine.watch, &sockets))
 }

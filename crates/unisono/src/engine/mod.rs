@@ -532,6 +532,7 @@ fn socket_error(what: &'static str, source: io::Error) -> OpenError {
 
 #[cfg(test)]
 mod tests {
+    use super::seat::LISTENERS;
     use super::*;
     use crate::{Event, Group, GroupConfig, Options};
     use std::net::UdpSocket;
@@ -545,8 +546,12 @@ mod tests {
 
     /// A member alone in its group, and its engine.
     fn alone(what: &str) -> (Group, Arc<Engine>) {
+        alone_at(what, Options::default())
+    }
+
+    fn alone_at(what: &str, options: Options) -> (Group, Arc<Engine>) {
         let name = format!("{what}-{}", std::process::id());
-        let group = Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
+        let group = Group::create(&name, GroupConfig::default(), &options).unwrap();
         let address = group.members()[0].address;
         let engine = engines().iter().filter_map(Weak::upgrade).find(|engine| engine.address == address);
         (group, engine.unwrap())
@@ -603,6 +608,44 @@ mod tests {
             drop(state);
             group.leave("").unwrap();
         });
+    }
+
+    /// The socket that listens for the group that the engine had last.
+    fn listener(engine: &Engine) -> Option<Weak<Socket>> {
+        let state = engine.lock();
+        let listener = state.sockets.range(LISTENERS..).next_back().map(|(_, socket)| Arc::downgrade(socket));
+        if listener.is_none() {
+            eprintln!("SKIPPED: no multicast on loopback here");
+        }
+        listener
+    }
+
+    #[test]
+    fn a_socket_is_closed_when_its_group_has_gone_although_another_thread_waits() {
+        // An engine that no other test uses.
+        let options = Options { bind: Some("127.0.0.9:0".parse().unwrap()), ..Options::default() };
+        let (first, engine) = alone_at("closed-first", options.clone());
+        let (second, beside) = alone_at("closed-second", options);
+        assert!(Arc::ptr_eq(&engine, &beside));
+        let Some(listener) = listener(&engine) else { return };
+        let closed = std::thread::scope(|scope| {
+            let begin = Instant::now();
+            // The background thread is to have waited for it too.
+            while !engine.lock().turn.background_sits() && begin.elapsed() < PATIENCE {
+                std::thread::yield_now();
+            }
+            let receiver = first.clone();
+            scope.spawn(move || while receiver.receive().is_ok() {});
+            drop(sits(&engine));
+            drop(second);
+            while listener.strong_count() > 0 && begin.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+            let closed = listener.strong_count() == 0;
+            first.leave("").unwrap();
+            closed
+        });
+        assert!(closed);
     }
 
     #[test]
