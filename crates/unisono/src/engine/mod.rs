@@ -254,7 +254,8 @@ impl Engine {
             None => {}
             Some(Rouse::Ring) => self.ring(state),
             Some(Rouse::Nudge(key)) => {
-                state.sockets.get(&key).into_iter().for_each(|socket| self.nudger.nudge(socket));
+                // Not all sockets: it waits there although its group may have gone.
+                state.turn.sockets().get(&key).into_iter().for_each(|socket| self.nudger.nudge(socket));
             }
         }
         self.set_alarm(state, now);
@@ -535,9 +536,10 @@ mod tests {
     use super::seat::LISTENERS;
     use super::*;
     use crate::{Event, Group, GroupConfig, Options};
-    use std::net::UdpSocket;
+    use std::net::Ipv4Addr;
     use std::sync::mpsc;
 
+    const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
     /// Longer than anything takes that works.
     const PATIENCE: Duration = Duration::from_secs(60);
     /// Half of the time after which whoever waits in a receive is up by itself.
@@ -559,8 +561,14 @@ mod tests {
 
     /// Returns when a thread sleeps that is focused: what comes, and means nothing, comes from one socket.
     fn focus(engine: &Engine) {
+        focus_on(engine, engine.address);
+    }
+
+    /// The same with the socket that is bound to this address.
+    fn focus_on(engine: &Engine, address: SocketAddr) {
         const A_MOMENT: Duration = Duration::from_millis(1);
-        let (socket, begin) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Instant::now());
+        let (socket, begin) = (Socket::bind((LOOPBACK, 0).into()).unwrap(), Instant::now());
+        socket.send_multicast_by(LOOPBACK, 1).unwrap();
         let is_focused = || engine.lock().turn.sleeper().is_some_and(Sleeper::is_focused);
         let lasts = |so: bool| {
             let begin = Instant::now();
@@ -571,7 +579,7 @@ mod tests {
         };
         while lasts(false) || !lasts(true) {
             assert!(begin.elapsed() < PATIENCE, "it does not focus");
-            socket.send_to(b"nothing", engine.address).unwrap();
+            socket.send(b"nothing", 7, &[address]);
         }
     }
 
@@ -646,6 +654,36 @@ mod tests {
             closed
         });
         assert!(closed);
+    }
+
+    #[test]
+    fn one_that_waits_in_a_socket_is_woken_when_that_goes() {
+        // An engine that no other test uses.
+        let bind = Some("127.0.0.10:0".parse().unwrap());
+        let options = Options { bind, multicast_interface: Some(LOOPBACK), ..Options::default() };
+        let (group, engine) = alone_at("gone", options.clone());
+        let shortest = std::thread::scope(|scope| {
+            let receiver = group.clone();
+            scope.spawn(move || while receiver.receive().is_ok() {});
+            let waits = (0..ROUNDS).map(|round| {
+                let (other, _) = alone_at(&format!("gone-{round}"), options.clone());
+                let address = listener(&engine)?.upgrade()?.address();
+                focus_on(&engine, address);
+                let begin = Instant::now();
+                drop(other);
+                while engine.lock().turn.sockets().values().any(|socket| socket.address() == address) {
+                    if begin.elapsed() > PATIENCE {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+                Some(begin.elapsed())
+            });
+            let shortest = waits.min();
+            group.leave("").unwrap();
+            shortest
+        });
+        assert!(shortest < Some(Some(HALF_A_WAIT)), "{shortest:?}");
     }
 
     #[test]
