@@ -334,3 +334,27 @@ fn a_coordinator_waits_once_for_whoever_does_not_vote() {
     let took = (net.now - began) / MS;
     assert!(took < 100, "{took} ms");
 }
+
+// All of the others leave the first invitations unanswered, for nothing arrives. When they are heard again those who vote first
+// are a quorum, but no reason to leave the others behind.
+#[test]
+fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
+    let mut net = group_with(6, GroupConfig::default(), unicast());
+    net.run(50 * MS);
+    net.crash(0);
+    // Only m1 is heard when it invites. No vote for its first ballot arrives, and m5 is a little slower than the others.
+    net.filter(move |seen| {
+        let is_lost = |frame: &Frame| match frame {
+            Frame::Vote(vote) => vote.ballot.round == 1,
+            Frame::Invite { .. } => seen.from != 1,
+            _ => false,
+        };
+        match seen.from {
+            _ if seen.has(is_lost) => LOST,
+            5 => Some(10 * LATENCY),
+            _ => PROMPT,
+        }
+    });
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!(net.size(1), 5, "somebody alive was left behind");
+}

@@ -19,6 +19,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// Whoever left an invitation unanswered is waited for only so long after the next one, and after a vote from another who
+/// did: a ballot is not to last for the sake of the dead, and those who are heard again are heard together.
+const GATHER_AGAIN: Duration = Duration::from_millis(20);
 /// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
 /// The next ballot comes after so much more, at most, for each that was in vain, as far as so many.
@@ -34,6 +37,8 @@ pub(super) struct Coordination {
     invited: Vec<Uid>,
     /// So long votes of members that are not suspected are waited for.
     gather_until: Time,
+    /// The same, of those who left an invitation unanswered.
+    gather_again_until: Time,
     stage_until: Time,
     repeat_at: Time,
 }
@@ -58,6 +63,7 @@ impl Coordination {
     /// Nothing is decided for want of an answer before this.
     pub(super) fn put_off(&mut self, at_least: Time) {
         self.gather_until = self.gather_until.max(at_least);
+        self.gather_again_until = self.gather_again_until.max(at_least);
         self.stage_until = self.stage_until.max(at_least);
     }
 }
@@ -88,6 +94,7 @@ impl Group {
             votes,
             invited: self.others_of(&uids(&before), &uids(&after)),
             gather_until: now + self.patience(now),
+            gather_again_until: now + GATHER_AGAIN,
             stage_until: self.stage_end(now),
             repeat_at: now,
         }));
@@ -109,6 +116,10 @@ impl Group {
 
     pub(crate) fn handle_vote(&mut self, now: Time, from: Uid, vote: Vote) {
         let Some(own) = &mut self.recovery.coordination else { return };
+        if let Some(place) = self.recovery.unanswered.iter().position(|&uid| uid == from) {
+            self.recovery.unanswered.swap_remove(place);
+            own.gather_again_until = own.gather_again_until.max(now + GATHER_AGAIN);
+        }
         if own.ballot == vote.ballot && matches!(own.stage, Stage::Inviting | Stage::Pulling) {
             own.votes.insert(from, vote);
             self.coordinate(now);
@@ -131,14 +142,11 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         match own.stage {
             Stage::Inviting => {
-                let all = own.invited.iter().all(|&uid| {
-                    own.votes.contains(uid) || self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some())
-                });
                 let is_over = now >= own.gather_until;
                 if is_over {
-                    self.suspect_who_did_not_vote();
+                    self.note_who_did_not_vote();
                 }
-                if all || is_over {
+                if !self.awaits_a_vote(now) {
                     self.pull_longest(now);
                 }
             }
@@ -156,14 +164,23 @@ impl Group {
         }
     }
 
-    /// Whoever left the invitation unanswered is silent, and no further ballot of this member's waits for it.
-    fn suspect_who_did_not_vote(&mut self) {
+    /// Somebody who is not suspected may still vote.
+    fn awaits_a_vote(&self, now: Time) -> bool {
+        let Some(own) = &self.recovery.coordination else { return false };
+        own.invited.iter().any(|&uid| {
+            let again = self.recovery.unanswered.contains(&uid);
+            let until = if again { own.gather_again_until } else { own.gather_until };
+            let is_suspected = self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some());
+            now < until && !is_suspected && !own.votes.contains(uid)
+        })
+    }
+
+    /// Whoever left the invitation unanswered is not waited for as long again.
+    fn note_who_did_not_vote(&mut self) {
         let Some(own) = &self.recovery.coordination else { return };
-        for peer in self.peers.iter_mut() {
-            let uid = peer.member.uid;
-            if peer.suspected.is_none() && own.invited.contains(&uid) && !own.votes.contains(uid) {
-                peer.suspected = Some(Suspicion::Silent);
-                self.counters.suspicions += 1;
+        for &uid in own.invited.iter().filter(|uid| !own.votes.contains(**uid)) {
+            if !self.recovery.unanswered.contains(&uid) {
+                self.recovery.unanswered.push(uid);
             }
         }
     }
@@ -240,6 +257,7 @@ impl Group {
             own.invited = everybody;
             own.stage = Stage::Inviting;
             own.gather_until = gather_until;
+            own.gather_again_until = now + GATHER_AGAIN;
             own.repeat_at = now;
             return;
         }

@@ -18,6 +18,7 @@ use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
 use crate::wire::{Frame, HereIs, Prepare, Proposal, Vote};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use coordinator::Coordination;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -55,6 +56,8 @@ pub(crate) struct Recovery {
     invitation: Option<(Uid, Ballot)>,
     pull: Option<Pull>,
     coordination: Option<Box<Coordination>>,
+    /// Who left an invitation of this member's unanswered, and has not voted since.
+    unanswered: Vec<Uid>,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
     /// How often sleep has put something off since the last promise.
