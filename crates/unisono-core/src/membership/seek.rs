@@ -13,6 +13,7 @@ use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Condition, Frame, HereIs};
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -23,6 +24,8 @@ const SEEK_CLOSELY_FOR: Duration = Duration::from_secs(20);
 /// Later, and where there are others, each pause is twice the one before, up to this. By chance all are up to a quarter
 /// shorter or longer.
 const SEEK_PAUSE_MAX: Duration = Duration::from_secs(15);
+/// So many other groups are told apart.
+const OTHERS_MAX: usize = 16;
 
 /// A member's search for other groups.
 #[derive(Clone, Debug)]
@@ -30,11 +33,14 @@ pub(crate) struct Seek {
     at: Time,
     pause: Duration,
     closely_until: Time,
+    /// Names the question that was asked last, so that no answer to an older one counts.
     nonce: u64,
+    /// The groups whose answers to it were passed on.
+    passed_on: Vec<Instance>,
     /// What a founder greets with if it gives way to another group.
     hello: Bytes,
-    /// The other group that the application was told of last.
-    told: Option<Instance>,
+    /// The other groups that the application was told of, the last one last.
+    told: Vec<Instance>,
 }
 
 impl Seek {
@@ -51,8 +57,9 @@ impl Group {
             pause: SEEK_EVERY,
             closely_until: now + SEEK_CLOSELY_FOR,
             nonce: self.random.next_u64(),
+            passed_on: Vec::new(),
             hello,
-            told: None,
+            told: Vec::new(),
         });
     }
 
@@ -65,6 +72,8 @@ impl Group {
         let closely = alone && now < seek.closely_until;
         if !closely {
             seek.pause = (seek.pause * 2).min(SEEK_PAUSE_MAX);
+            seek.nonce = seek.nonce.wrapping_add(1);
+            seek.passed_on.clear();
         }
         let jitter = Duration::from_nanos(self.random.below(seek.pause.as_nanos() as u64 / 2));
         seek.at = now + seek.pause * 3 / 4 + jitter;
@@ -100,6 +109,10 @@ impl Group {
                 self.give_way(now, hello);
             }
         } else if here.condition != Condition::Pristine && self.phase == Phase::Member {
+            if seek.passed_on.contains(&here.instance) || seek.passed_on.len() == OTHERS_MAX {
+                return;
+            }
+            seek.passed_on.push(here.instance);
             self.note_conflict(from, here.instance);
             if !self.broken(Planted::ConflictUntold) {
                 // The cookie is for whoever asked, and nobody else is to ask there.
@@ -118,12 +131,19 @@ impl Group {
     pub(crate) fn note_conflict(&mut self, address: SocketAddr, other: Instance) {
         let gives_way = !self.goes_first(other);
         let waits = self.notices.iter().any(|notice| matches!(notice, Event::Conflict { .. }));
-        let Some(seek) = self.seek.as_mut().filter(|seek| seek.told != Some(other)) else { return };
-        if other != self.instance && !waits {
-            seek.told = Some(other);
-            self.probe(Probe::ConflictTold);
-            self.notices.push_back(Event::Conflict { address, gives_way });
+        // It is told between its first event and its last.
+        let is_in =
+            matches!(self.phase, Phase::Member | Phase::Resetting) && self.delivered >= self.entered_at;
+        let Some(seek) = self.seek.as_mut().filter(|seek| !seek.told.contains(&other)) else { return };
+        if other == self.instance || waits || !is_in {
+            return;
         }
+        if seek.told.len() == OTHERS_MAX {
+            seek.told.remove(0);
+        }
+        seek.told.push(other);
+        self.probe(Probe::ConflictTold);
+        self.notices.push_back(Event::Conflict { address, gives_way });
     }
 
     fn give_way(&mut self, now: Time, hello: Bytes) {

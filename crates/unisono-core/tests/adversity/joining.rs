@@ -400,3 +400,72 @@ fn a_group_that_knows_of_no_other_asks_four_times_a_minute() {
     net.run(600_000 * MS);
     assert!((30..=55).contains(&asked.get()), "{} questions in ten minutes", asked.get());
 }
+
+/// Three groups of two members each, that hear each other now.
+fn three_groups() -> Net {
+    let mut net = Net::new();
+    net.filter(|seen| if seen.from / 2 == seen.to / 2 { PROMPT } else { LOST });
+    for _ in 0..3 {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(600 * MS);
+        net.add(Entry::Join, unicast());
+        net.run(300 * MS);
+    }
+    assert!((0..6).all(|member| net.size(member) == 2));
+    net.calm();
+    net
+}
+
+// Each of the others answers every question.
+#[test]
+fn of_three_groups_each_is_told_of_both_others_once() {
+    let mut net = three_groups();
+    net.run(600_000 * MS);
+    for member in 0..6 {
+        assert_eq!(conflicts(&net, member).len(), 2, "m{member}");
+    }
+}
+
+// Whoever has no key can send again what it has recorded: an answer to a question of long ago, or the same one over and over.
+#[test]
+fn answers_that_are_replayed_are_not_passed_on() {
+    let mut net = two_groups(0);
+    let answers = Rc::new(Cell::new(Vec::new()));
+    let passed_on = Rc::new(Cell::new(0));
+    let (recorded, count) = (answers.clone(), passed_on.clone());
+    net.filter(move |seen| {
+        for frame in seen.frames.iter().filter(|frame| matches!(frame, Frame::HereIs(_))) {
+            if seen.outside && seen.from >= 3 && seen.to == 0 {
+                let mut all = recorded.take();
+                all.push(frame.clone());
+                recorded.set(all);
+            } else if !seen.outside && seen.from == 0 {
+                count.set(count.get() + 1);
+            }
+        }
+        PROMPT
+    });
+    assert!(net.run_until(MS, 20_000 * MS, |net| passed_on.get() > 0 && conflicts(net, 0).len() == 1));
+    let tag = net.group(0).tag();
+    let replay = |net: &mut Net, times: u64| {
+        let frames: Vec<Frame> = answers.take();
+        answers.set(frames.clone());
+        passed_on.set(0);
+        for number in 0..times {
+            let copy = forge(tag, EpochTag::OUTSIDE, uid(3), 1_000 + number, &frames);
+            net.inject(0, address(9), &copy);
+            net.drain(0);
+        }
+        passed_on.get()
+    };
+    assert_eq!(replay(&mut net, 100), 0, "the same answer");
+    // The other group is no more, and a newcomer is not to be told of it.
+    net.crash(3);
+    net.crash(4);
+    net.run(30_000 * MS);
+    let joiner = net.add(Entry::Join, unicast());
+    net.run(300 * MS);
+    assert_eq!(replay(&mut net, 1), 0, "an answer of long ago");
+    net.run(300 * MS);
+    assert!(conflicts(&net, joiner).is_empty());
+}
