@@ -618,14 +618,20 @@ mod tests {
         });
     }
 
-    /// The socket that listens for the group that the engine had last.
-    fn listener(engine: &Engine) -> Option<Weak<Socket>> {
-        let state = engine.lock();
-        let listener = state.sockets.range(LISTENERS..).next_back().map(|(_, socket)| Arc::downgrade(socket));
-        if listener.is_none() {
+    /// Another group in the engine of a first one, and the socket that listens for it alone: groups share addresses.
+    fn beside(engine: &Arc<Engine>, what: &str, options: &Options) -> Option<(Group, Weak<Socket>)> {
+        let listeners =
+            || engine.lock().sockets.range(LISTENERS..).next_back().map(|(_, socket)| socket.clone());
+        let Some(first) = listeners() else {
             eprintln!("SKIPPED: no multicast on loopback here");
-        }
-        listener
+            return None;
+        };
+        (0..).find_map(|count| {
+            let (group, same) = alone_at(&format!("{what}-{count}"), options.clone());
+            assert!(Arc::ptr_eq(engine, &same));
+            let own = listeners().filter(|socket| !Arc::ptr_eq(socket, &first))?;
+            Some((group, Arc::downgrade(&own)))
+        })
     }
 
     #[test]
@@ -633,9 +639,7 @@ mod tests {
         // An engine that no other test uses.
         let options = Options { bind: Some("127.0.0.9:0".parse().unwrap()), ..Options::default() };
         let (first, engine) = alone_at("closed-first", options.clone());
-        let (second, beside) = alone_at("closed-second", options);
-        assert!(Arc::ptr_eq(&engine, &beside));
-        let Some(listener) = listener(&engine) else { return };
+        let Some((second, listener)) = beside(&engine, "closed-second", &options) else { return };
         let closed = std::thread::scope(|scope| {
             let begin = Instant::now();
             // The background thread is to have waited for it too.
@@ -666,8 +670,8 @@ mod tests {
             let receiver = group.clone();
             scope.spawn(move || while receiver.receive().is_ok() {});
             let waits = (0..ROUNDS).map(|round| {
-                let (other, _) = alone_at(&format!("gone-{round}"), options.clone());
-                let address = listener(&engine)?.upgrade()?.address();
+                let (other, listener) = beside(&engine, &format!("gone-{round}"), &options)?;
+                let address = listener.upgrade()?.address();
                 focus_on(&engine, address);
                 let begin = Instant::now();
                 drop(other);
