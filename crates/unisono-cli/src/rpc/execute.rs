@@ -48,15 +48,7 @@ impl Commands {
 
     fn run(&self, request: &[u8]) -> io::Result<Answer> {
         let until = Instant::now() + self.limit;
-        let mut child = Command::new("sh")
-            .args(["-c", &self.command])
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let group = Pid::from_child(&child);
-        self.running().push(group);
+        let (mut child, group) = self.start()?;
         let heard = converse(&mut child, request, until);
         if !matches!(heard, Ok(Heard::All { .. })) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -75,6 +67,21 @@ impl Commands {
                 refuse(format!("the command took longer than {} s, and was killed", self.limit.as_secs_f64()))
             }
         })
+    }
+
+    /// Starts the command. Whoever kills all that runs finds it as soon as it does.
+    fn start(&self) -> io::Result<(Child, Pid)> {
+        let mut running = self.running();
+        let child = Command::new("sh")
+            .args(["-c", &self.command])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let group = Pid::from_child(&child);
+        running.push(group);
+        Ok((child, group))
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
