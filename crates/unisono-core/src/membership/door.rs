@@ -219,8 +219,12 @@ impl Group {
     /// Every member of the view was heard in this epoch. Somebody new has nothing for those who still are in the epoch
     /// before, and may come to be all that they have to turn to.
     fn all_have_entered(&self) -> bool {
-        let entered = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.entered);
-        self.history.view().iter().all(|member| member.uid == self.me.uid || entered(member.uid))
+        self.history.view().iter().all(|member| self.has_entered(member.uid))
+    }
+
+    /// This member was heard in this epoch, or is this one itself.
+    pub(crate) fn has_entered(&self, uid: Uid) -> bool {
+        uid == self.me.uid || self.peers.get(uid).is_some_and(|peer| peer.entered)
     }
 
     /// An observer has caught up and waits for its JOIN.

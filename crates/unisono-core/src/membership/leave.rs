@@ -236,8 +236,8 @@ impl Group {
         }
     }
 
-    /// The leave to be numbered next, if one may be: all the leaver sent is numbered, and those who stay could be a
-    /// quorum of themselves.
+    /// The leave to be numbered next, if one may be: all the leaver sent is numbered, and those who stay are there to go
+    /// on.
     pub(crate) fn next_leave(&mut self) -> Option<Change> {
         if self.leaving.is_some()
             && self.is_member()
@@ -268,11 +268,14 @@ impl Group {
         None
     }
 
-    /// Those who stay when `uid` leaves could be a quorum of themselves; nobody staying is fine too.
+    /// Those who stay when `uid` leaves could be a quorum of themselves, and a quorum of them was heard in this epoch: no
+    /// reset gets past an open leave without them. Nobody staying is fine too.
     fn may_go_from_view(&self, uid: Uid) -> bool {
         let staying: Members =
             Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
-        staying.is_empty() || self.could_be_quorum(&staying)
+        staying.is_empty()
+            || (self.could_be_quorum(&staying)
+                && self.is_quorum(&staying, |member| self.has_entered(member.uid)))
     }
 
     pub(crate) fn somebody_leaves(&self) -> bool {

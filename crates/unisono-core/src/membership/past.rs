@@ -210,9 +210,7 @@ impl Group {
             return false;
         }
         let view = self.history.view_at(self.epoch_start);
-        self.is_quorum(view, |member| {
-            member.uid == self.me.uid || self.peers.get(member.uid).is_some_and(|peer| peer.entered)
-        })
+        self.is_quorum(view, |member| self.has_entered(member.uid))
     }
 
     // --- asking ---

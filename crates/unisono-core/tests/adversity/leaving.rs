@@ -195,3 +195,26 @@ fn a_leave_that_the_old_orderer_knows_accepted_does_not_hold_up_the_new_one() {
     assert!(net.group(1).marks().acting, "the case was not reached");
     assert_eq!(net.phase(3), Phase::Gone, "nobody tells m3 that it may go");
 }
+
+// Who voted in a reset is in the view, and dies before it hears the outcome. The coordinator wants to leave: had its leave a
+// number, and the dead one the role, nobody could go on, and nobody could reset either.
+#[test]
+fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
+    let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.run(50 * MS);
+    net.crash(0);
+    net.run(1_000 * MS);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Decided { .. })) { LOST } else { PROMPT });
+    let now = Time::from_nanos(net.now);
+    net.group_mut(1).reset(now, 1).unwrap();
+    net.leave(1);
+    assert!(net.run_until(MS / 50, 1_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    let hopes = |event: &Event| matches!(event, Event::Reset { view, .. } if view.members.len() == 2);
+    assert!(net.events[1].iter().any(hopes), "the case was not reached");
+    net.crash(2);
+    net.calm();
+    net.run(5_000 * MS);
+    net.show("five calm seconds");
+    assert_eq!(net.phase(1), Phase::Gone);
+    assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "it has its own leave");
+}
