@@ -358,3 +358,16 @@ fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
     assert_eq!(net.size(1), 5, "somebody alive was left behind");
 }
+
+// Three of seven hear nobody any more, the sequencer among them. They are heard, and invite on and on, by turns. Whoever
+// gives way to each of their invitations never begins a reset itself, though four are a quorum.
+#[test]
+fn the_deaf_do_not_keep_those_who_hear_from_a_reset() {
+    let patience = Duration::from_millis(1000);
+    let mut net = group_with(7, GroupConfig::default(), Settings { patience, ..unicast() });
+    net.filter(|seen| if seen.to < 3 { LOST } else { PROMPT });
+    let goes_on = |net: &Net| (3..7).all(|index| net.epoch(index) == 1 && net.size(index) == 4);
+    let went_on = net.run_until(10 * MS, 5_000 * MS, goes_on);
+    net.show("in the end");
+    assert!(went_on, "the deaf keep a quorum from going on");
+}

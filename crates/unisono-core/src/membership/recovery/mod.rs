@@ -245,13 +245,16 @@ impl Group {
         }
         let hears_us = |at: Time| now.since(at) < HEARS_US_WITHIN;
         if !self.peers.get(from).and_then(|peer| peer.heard_us).is_some_and(hears_us) {
-            // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile.
+            // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile. Who invites on and
+            // on and is deaf is not waited for.
             self.probe(Probe::InvitationUnheard);
             self.recovery.invitation = Some((from, ballot));
-            if let Some(at) = &mut self.recovery.begin_at {
+            self.probe_now(now, from);
+            let asked_since = self.peers.get(from).and_then(|peer| peer.probing).map(|probing| probing.since);
+            let may_answer = asked_since.is_some_and(|since| now.since(since) < self.patience(now));
+            if let Some(at) = self.recovery.begin_at.as_mut().filter(|_| may_answer) {
                 *at = (*at).max(now + HOLD_OFF / 2);
             }
-            self.probe_now(now, from);
             return;
         }
         if self.recovery.promised != Some(ballot) {
