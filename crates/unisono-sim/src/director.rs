@@ -10,6 +10,7 @@ use crate::faults::TARGETS;
 use crate::havoc::Havoc;
 use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
+use crate::process::Resident;
 use crate::properties::{self, Judge, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
@@ -269,7 +270,7 @@ impl Director {
             .core
             .iter()
             .filter_map(|place| self.world.resident(*place))
-            .filter(|resident| !resident.is_over)
+            .filter(|resident| !resident.is_over && !self.is_left_alone(resident))
             .map(|resident| resident.life)
             .collect();
         let now = self.world.now;
@@ -283,7 +284,7 @@ impl Director {
         let is_part = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
-            .filter(|resident| is_part(resident.side.group.phase()));
+            .filter(|resident| is_part(resident.side.group.phase()) && !self.is_left_alone(resident));
         if matches!(self.plan.config.quorum, Quorum::AtLeast(least) if usize::from(least) * 2 <= self.plan.members)
         {
             // Halves may have parted in the middle of a reset, each waiting for somebody who is in the other.
@@ -309,6 +310,12 @@ impl Director {
         }
         views.iter().filter(|view| !view.is_empty()).all(|view| self.has_quorum(view))
             && (0..self.plan.places).any(|place| self.is_member(place))
+    }
+
+    /// Its group went on without it, and then its last member left: nobody is there to tell it, whatever becomes of
+    /// another group.
+    fn is_left_alone(&self, resident: &Resident<GroupSide>) -> bool {
+        self.world.recorder.latest_views.has_ended(resident.side.instance)
     }
 
     /// Whether those of the view that did not crash are a quorum of it.

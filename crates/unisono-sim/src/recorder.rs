@@ -60,6 +60,11 @@ impl LatestViews {
         self.0.iter().map(|view| &*view.members).filter(|members| !members.is_empty())
     }
 
+    /// The last member of this group has left: whoever lags behind in it is told nothing any more.
+    pub(crate) fn has_ended(&self, group: Instance) -> bool {
+        self.0.iter().any(|view| view.group == group && view.since.is_some() && view.members.is_empty())
+    }
+
     /// Somebody has come to an epoch.
     pub(crate) fn enter(&mut self, info: &Info) {
         let since = Some((info.epoch.counter, info.unstable.saturating_sub(1)));
