@@ -116,6 +116,8 @@ impl Group {
             self.order.acting = None;
         }
         self.order.heartbeat_at = None;
+        // Who is in the way is for the next orderer to see; in another term the time begins anew.
+        self.order.shut_since = None;
         self.outbox.restart();
         self.hold.clear();
         // Whoever listens asks the next.

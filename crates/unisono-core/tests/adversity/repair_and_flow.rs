@@ -138,6 +138,37 @@ fn a_member_that_caught_up_is_not_excluded_for_another() {
     assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
 }
 
+// An orderer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
+// If it takes up the time where it left off, it excludes at once whoever holds nobody up (hazard H29).
+#[test]
+fn a_member_that_was_slow_in_an_earlier_term_of_the_orderer_is_not_excluded_in_a_later_one() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
+    let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    net.asleep[3] = true;
+    for n in 0..60_u32 {
+        net.send(2, &n.to_be_bytes()).ok();
+        net.run(MS);
+    }
+    let window_shut_by = |net: &Net| {
+        let waiting = net.group(0).report(Time::from_nanos(net.now)).waiting;
+        waiting.iter().find(|wait| wait.reason == look::WaitReason::Window).and_then(|wait| wait.member)
+    };
+    assert_eq!(window_shut_by(&net), Some(uid(3)));
+    net.hand_over(0, 1);
+    net.run(50 * MS);
+    assert_eq!(net.group(0).info().orderer, uid(1), "a shut window keeps nobody from giving the role away");
+    assert_eq!(window_shut_by(&net), None, "m1 numbers now, and knows better");
+    net.asleep[3] = false;
+    net.drain(3);
+    net.run(2_000 * MS);
+    net.drain(3);
+    net.hand_over(1, 0);
+    net.run(1_000 * MS);
+    net.show("m0 has the role again");
+    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for what is long over");
+}
+
 // When everything that a sender had under way was lost, its back-off is long and its share small. If it stays so when
 // the first message gets through, the rest follow one by one, each after a full time-out (hazard H32).
 #[test]
