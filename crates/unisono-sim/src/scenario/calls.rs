@@ -1,6 +1,7 @@
 //! Scripts in which processes call each other.
 
-use super::{Action, Course, Scenario, Stage};
+use super::stage::Stage;
+use super::{Action, Course, Scenario};
 use crate::network::Network;
 use crate::plan::name;
 use crate::properties::{self, Judge};

@@ -1,0 +1,96 @@
+//! Scripts in which processes form a group.
+
+use super::stage::Stage;
+use super::{Action, Course, Scenario};
+use crate::draw::{MILLISECOND, SECOND};
+use crate::plan::name;
+use crate::properties::{self, Judge, Terms};
+use crate::recorder::Recorder;
+use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide};
+use std::io::Write;
+use unisono_core::{Entry, Phase, Settings};
+
+/// Longer than this, and the group will never form.
+const FORMATION_MAX: u64 = 20 * SECOND;
+
+impl Scenario {
+    pub(super) fn run_group(&self, trace: Option<Box<dyn Write>>) -> Course {
+        let judge = Judge::new(properties::all(&Terms { config: self.config.clone() }));
+        let common = GroupCommon::new(self.config.history_messages);
+        let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(judge, trace));
+        if stage.form_group() {
+            stage.play(Stage::act, |_, _| {});
+        }
+        stage.close()
+    }
+}
+
+impl Stage<'_, GroupSide> {
+    /// One member after the other enters; then the group falls silent.
+    fn form_group(&mut self) -> bool {
+        for process in 0..self.scenario.members {
+            let entry = if process == 0 { Entry::Found(self.scenario.config.clone()) } else { Entry::Join };
+            self.give_life(process, entry);
+            while !self.has_entered(process) {
+                if self.world.now > FORMATION_MAX || self.world.recorder.violation().is_some() {
+                    self.problems.push(format!("{process} does not come in"));
+                    return false;
+                }
+                self.pass(MILLISECOND);
+            }
+        }
+        self.pass(2 * SECOND);
+        if let Some(diary) = &mut self.world.diary {
+            diary.clear();
+        }
+        true
+    }
+
+    fn has_entered(&self, process: usize) -> bool {
+        self.world.resident(process).is_some_and(|resident| resident.side.group.phase() == Phase::Member)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Send { process, payload, times } => {
+                for _ in 0..*times {
+                    self.world
+                        .send_payload(*process, payload.clone(), None)
+                        .map_err(|error| error.to_string())?;
+                }
+            }
+            Action::Leave { process } => self.world.leave(*process).map_err(|error| error.to_string())?,
+            Action::HandOver { to } => {
+                let successor = self.world.resident(*to).ok_or("nobody lives there")?.uid;
+                let mut orderers = (0..self.scenario.places).filter(|place| {
+                    self.world
+                        .resident(*place)
+                        .is_some_and(|resident| resident.side.group.info().orderer == resident.uid)
+                });
+                let orderer = orderers.next_back().ok_or("nobody orders")?;
+                self.world.hand_over(orderer, successor);
+            }
+            Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
+            Action::Start { process, founds: false } => self.give_life(*process, Entry::Join),
+            Action::Start { process, founds: true } => {
+                self.give_life(*process, Entry::JoinOrFound(self.scenario.config.clone()));
+            }
+            other => return self.act_anywhere(other),
+        }
+        Ok(())
+    }
+
+    fn give_life(&mut self, process: usize, entry: Entry) {
+        let settings = Settings { transport: self.scenario.transport, ..Settings::default() };
+        let birth = Birth {
+            name: name(process, false),
+            side: GroupBirth { entry, settings },
+            gain: 0,
+            events_first: false,
+            planted: None,
+        };
+        if let Err(error) = self.world.start(process, birth) {
+            self.problems.push(error.to_string());
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Reading a script.
+
+use super::{Action, Scenario, Step};
+use crate::draw::{MILLISECOND, SECOND};
+use crate::plan::name;
+use crate::trap::{Deed, Trap};
+use bytes::Bytes;
+use std::str::FromStr;
+use thiserror::Error;
+use unisono_core::wire::FrameKind;
+use unisono_core::{GroupConfig, Migration, Quorum, Transport};
+
+/// A script that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {problem}")]
+pub struct ScriptError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FromStr for Scenario {
+    type Err = ScriptError;
+
+    fn from_str(text: &str) -> Result<Scenario, ScriptError> {
+        let mut scenario = Scenario {
+            members: 3,
+            servers: None,
+            places: 0,
+            config: GroupConfig { resilience: 0, broadcast_above_bytes: u32::MAX, ..GroupConfig::default() },
+            transport: Transport::Unicast,
+            steps: Vec::new(),
+            until: SECOND,
+            expected: Vec::new(),
+        };
+        for (index, line) in text.lines().enumerate() {
+            scenario
+                .read_line(index + 1, line)
+                .map_err(|problem| ScriptError { line: index + 1, problem })?;
+        }
+        if scenario.servers.is_none() {
+            scenario.places = scenario.places.max(scenario.members);
+        }
+        Ok(scenario)
+    }
+}
+
+impl Scenario {
+    fn read_line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let line = line.split_once('#').map_or(line, |(before, _)| before);
+        let is_indented = line.starts_with(char::is_whitespace);
+        let mut words = Words::new(line);
+        if words.is_done() {
+            return Ok(());
+        }
+        if is_indented {
+            let (_, lines) = self.expected.last_mut().ok_or("an indented line must follow `expect`")?;
+            lines.push(line.trim().to_string());
+            return Ok(());
+        }
+        match words.next()? {
+            "members" => self.members = words.number()?,
+            "places" => self.places = words.number()?,
+            "servers" => {
+                let servers = self.servers.insert(Vec::new());
+                while !words.is_done() {
+                    servers.push(words.number()?);
+                }
+            }
+            "resilience" => self.config.resilience = words.number()?,
+            "policy" => {
+                self.config.quorum = match words.next()? {
+                    "majority" => Quorum::MajorityOfView,
+                    "all" => Quorum::All,
+                    "list" => Quorum::MajorityOf((0..self.members).map(|place| name(place, false)).collect()),
+                    "at-least" => Quorum::AtLeast(words.number()?),
+                    other => return Err(format!("no policy is called {other}")),
+                }
+            }
+            "resets" => {
+                self.config.automatic = match words.next()? {
+                    "automatic" => true,
+                    "manual" => false,
+                    other => return Err(format!("resets are automatic or manual, not {other}")),
+                }
+            }
+            "transport" => {
+                self.transport = match words.next()? {
+                    "multicast" => Transport::Multicast,
+                    "unicast" => Transport::Unicast,
+                    "auto" => Transport::Auto,
+                    other => return Err(format!("no transport is called {other}")),
+                }
+            }
+            "method" => {
+                self.config.broadcast_above_bytes = match words.next()? {
+                    "pb" => u32::MAX,
+                    "bb" => 0,
+                    other => return Err(format!("no method is called {other}")),
+                }
+            }
+            "migration" => {
+                self.config.migration = match words.next()? {
+                    "never" => Migration::Never,
+                    "on-request" => Migration::OnRequest,
+                    "by-load" => Migration::ByLoad,
+                    other => return Err(format!("no migration is called {other}")),
+                }
+            }
+            "until" => self.until = words.time()?,
+            "at" => {
+                let at = words.time()?;
+                let mut action = read_action(&mut words)?;
+                let mut count = if words.skip("times") { words.number()? } else { 1 };
+                let every = if words.skip("every") { words.time()? } else { 0 };
+                if let Action::Send { times, .. } = &mut action
+                    && every > 0
+                {
+                    count = std::mem::replace(times, 1);
+                }
+                if (count > 1) != (every > 0) {
+                    return Err("what is done several `times` is done `every` so often".into());
+                }
+                for index in 0..count {
+                    self.steps.push(Step { line: number, at: at + index * every, action: action.clone() });
+                }
+            }
+            "expect" => {
+                let mut processes = Vec::new();
+                while !words.is_done() {
+                    processes.push(parse(words.next()?.trim_end_matches(':'))?);
+                }
+                self.expected.push((processes, Vec::new()));
+            }
+            other => return Err(format!("no command is called {other}")),
+        }
+        words.end()
+    }
+}
+
+fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
+    Ok(match words.next()? {
+        "send" => {
+            let process = words.number()?;
+            let payload = match words.text() {
+                Some(text) => Bytes::copy_from_slice(text.as_bytes()),
+                None => {
+                    let bytes = words.number()?;
+                    words.expect("bytes")?;
+                    Bytes::from(vec![b'.'; bytes])
+                }
+            };
+            let times = if words.skip("times") { words.number()? } else { 1 };
+            Action::Send { process, payload, times }
+        }
+        "leave" => Action::Leave { process: words.number()? },
+        "hand" => {
+            words.expect("over")?;
+            words.expect("to")?;
+            Action::HandOver { to: words.number()? }
+        }
+        "call" => {
+            let process = words.number()?;
+            let text = words.text().ok_or("a call has a text")?;
+            let request = Bytes::copy_from_slice(text.as_bytes());
+            words.expect("within")?;
+            Action::Call { process, request, limit: words.time()? }
+        }
+        "next" => {
+            let from = words.number()?;
+            words.expect("to")?;
+            Action::PassNext { from, to: words.number()? }
+        }
+        "withdraw" => Action::Withdraw { process: words.number()? },
+        "reset" => {
+            let process = words.number()?;
+            let members_min = if words.skip("min") { words.number()? } else { 1 };
+            Action::Reset { process, members_min }
+        }
+        "crash" => {
+            if words.skip("before") {
+                Action::Trap(read_trap(words, Deed::CrashBefore)?)
+            } else if words.skip("after") {
+                Action::Trap(read_trap(words, Deed::CrashAfter)?)
+            } else {
+                Action::Crash { process: words.number()? }
+            }
+        }
+        "start" => {
+            let process = words.number()?;
+            let founds = words.skip("or");
+            if founds {
+                words.expect("found")?;
+            }
+            Action::Start { process, founds }
+        }
+        "pause" => Action::Pause { process: words.number()?, duration: words.duration()? },
+        "doze" => Action::Doze { process: words.number()?, duration: words.duration()? },
+        "cut" => Action::Cut { from: words.number()?, to: words.number()? },
+        "partition" => {
+            let mut sides = vec![Vec::new()];
+            while !words.is_done() {
+                if words.skip("|") {
+                    sides.push(Vec::new());
+                } else {
+                    let process = words.number()?;
+                    sides.last_mut().ok_or("a partition has sides")?.push(process);
+                }
+            }
+            Action::Partition { sides }
+        }
+        "heal" => Action::Heal,
+        "drop" => Action::Trap(read_trap(words, Deed::Drop)?),
+        "count" => Action::Count,
+        "expect" => {
+            words.expect("datagrams")?;
+            Action::ExpectDatagrams(words.number()?)
+        }
+        other => return Err(format!("nothing that happens is called {other}")),
+    })
+}
+
+fn read_trap(words: &mut Words<'_>, deed: Deed) -> Result<Trap, String> {
+    words.expect("frame")?;
+    let wanted = words.next()?;
+    let frame = FrameKind::ALL.iter().copied().find(|kind| kind.name() == wanted);
+    let frame = frame.ok_or_else(|| format!("no frame is called {wanted}"))?;
+    let mut trap = Trap { frame, from: None, to: None, skip: 0, times: 1, deed };
+    while !words.is_done() {
+        match words.next()? {
+            "from" => trap.from = Some(words.number()?),
+            "to" => trap.to = Some(words.number()?),
+            "skip" => trap.skip = words.number()?,
+            "times" => trap.times = words.number()?,
+            other => return Err(format!("`{other}` says nothing about a frame")),
+        }
+    }
+    Ok(trap)
+}
+
+/// The words of a line; text in quotes is one word.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn new(line: &'a str) -> Words<'a> {
+        Words { rest: line.trim() }
+    }
+
+    fn is_done(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn next(&mut self) -> Result<&'a str, String> {
+        if self.is_done() {
+            return Err("the line ends too early".to_string());
+        }
+        let (word, rest) = self.rest.split_once(char::is_whitespace).unwrap_or((self.rest, ""));
+        self.rest = rest.trim_start();
+        Ok(word)
+    }
+
+    /// Text in quotes, if that comes next.
+    fn text(&mut self) -> Option<&'a str> {
+        let (text, rest) = self.rest.strip_prefix('"')?.split_once('"')?;
+        self.rest = rest.trim_start();
+        Some(text)
+    }
+
+    /// Goes over this word, if it comes next.
+    fn skip(&mut self, word: &str) -> bool {
+        let mut ahead = Words { rest: self.rest };
+        let comes = ahead.next() == Ok(word);
+        if comes {
+            self.rest = ahead.rest;
+        }
+        comes
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), String> {
+        if self.skip(word) { Ok(()) } else { Err(format!("`{word}` is missing")) }
+    }
+
+    fn number<T: FromStr>(&mut self) -> Result<T, String> {
+        parse(self.next()?)
+    }
+
+    fn duration(&mut self) -> Result<u64, String> {
+        self.expect("for")?;
+        self.time()
+    }
+
+    fn time(&mut self) -> Result<u64, String> {
+        let word = self.next()?;
+        let units = [("us", 1_000), ("ms", MILLISECOND), ("s", SECOND)];
+        let (digits, unit) = units
+            .iter()
+            .find_map(|(suffix, unit)| word.strip_suffix(suffix).map(|digits| (digits, unit)))
+            .ok_or_else(|| format!("{word} is no time; write 10us, 10ms or 10s"))?;
+        Ok(parse::<u64>(digits)? * unit)
+    }
+
+    fn end(&self) -> Result<(), String> {
+        if self.is_done() { Ok(()) } else { Err(format!("`{}` is too much", self.rest)) }
+    }
+}
+
+fn parse<T: FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("{word} is no number that fits here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read() {
+        let scenario: Scenario = "members 3\nat 5ms send 1 \"a b\" times 4 # so\nexpect 0 2:\n  1 left 1\n"
+            .parse()
+            .expect("it is well formed");
+        assert_eq!(scenario.steps.len(), 1);
+        let payload = Bytes::from_static(b"a b");
+        assert_eq!(scenario.steps[0].action, Action::Send { process: 1, payload, times: 4 });
+        assert_eq!(scenario.expected, [(vec![0, 2], vec!["1 left 1".to_string()])]);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, line) in [
+            ("members", 1),
+            ("members 3\nat 5 crash 1", 2),
+            ("\nat 5ms drop frame Nonsense", 2),
+            ("  1 left 1", 1),
+            ("at 5ms crash 1 2", 1),
+        ] {
+            let error = text.parse::<Scenario>().expect_err(text);
+            assert_eq!(error.line, line, "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Running a script, whatever the processes do.
+
+use super::course::difference;
+use super::{Action, Course, Scenario};
+use crate::network::{Network, Weather, cut};
+use crate::recorder::Recorder;
+use crate::world::{Cue, Side, World};
+use unisono_core::Random;
+
+/// A running scenario.
+pub(super) struct Stage<'a, S: Side> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) world: World<S>,
+    counted_from: u64,
+    pub(super) problems: Vec<String>,
+}
+
+impl<'a, S: Side> Stage<'a, S> {
+    pub(super) fn new(scenario: &'a Scenario, common: S::Common, recorder: Recorder) -> Stage<'a, S> {
+        let mut random = Random::from_u64(1);
+        let mut fork = || Random::from_u64(random.next_u64());
+        let network = Network::new(scenario.places, Weather::calm(), fork());
+        let mut world = World::new(scenario.places, common, network, recorder, fork());
+        world.diary = Some(Default::default());
+        Stage { scenario, world, counted_from: 0, problems: Vec::new() }
+    }
+
+    /// Lets time pass; applications answer nothing by themselves.
+    pub(super) fn pass(&mut self, duration: u64) {
+        let until = self.world.now + duration;
+        while self.world.advance(until).is_some() {}
+    }
+
+    /// Runs the script: `act` does what it says, `answer` what applications do by themselves.
+    pub(super) fn play(
+        &mut self,
+        act: impl Fn(&mut Self, &Action) -> Result<(), String>,
+        answer: impl Fn(&mut Self, Cue),
+    ) {
+        let begin = self.world.now;
+        for (index, step) in self.scenario.steps.iter().enumerate() {
+            self.world.cue(step.at, Cue::Line(index as u32));
+        }
+        while let Some(cue) = self.world.advance(begin + self.scenario.until) {
+            if let Cue::Line(index) = cue {
+                let step = &self.scenario.steps[index as usize];
+                if let Err(problem) = act(self, &step.action) {
+                    self.problems.push(format!("line {}: {problem}", step.line));
+                }
+            } else {
+                answer(self, cue);
+            }
+        }
+    }
+
+    /// Does what can be done to anybody.
+    pub(super) fn act_anywhere(&mut self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Crash { process } => self.world.crash(*process),
+            Action::Pause { process, duration } => self.world.pause(*process, *duration),
+            Action::Doze { process, duration } => self.world.doze(*process, *duration),
+            Action::Cut { from, to } => self.world.network.set_cut(*from, *to, cut::PARTITION, true),
+            Action::Partition { sides } => {
+                let side = |process: usize| sides.iter().position(|side| side.contains(&process));
+                for from in 0..self.scenario.places {
+                    for to in (0..self.scenario.places).filter(|to| side(*to) != side(from)) {
+                        self.world.network.set_cut(from, to, cut::PARTITION, true);
+                    }
+                }
+            }
+            Action::Heal => {
+                self.world.network.clear_cuts(cut::PARTITION);
+                self.world.traps.clear();
+            }
+            Action::Trap(trap) => self.world.traps.set(*trap),
+            Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
+            Action::ExpectDatagrams(expected) => {
+                let sent = self.world.recorder.totals.datagrams - self.counted_from;
+                if sent != *expected {
+                    return Err(format!("{sent} datagrams were sent, not {expected}"));
+                }
+            }
+            _ => return Err("that is not done in such a scenario".into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(mut self) -> Course {
+        self.world.recorder.catch_up();
+        if let Some(violation) = self.world.recorder.violation() {
+            self.problems.push(violation.to_string());
+        }
+        let diary = self.world.diary.take().unwrap_or_default();
+        for (processes, expected) in &self.scenario.expected {
+            for process in processes {
+                if let Some(problem) = difference(expected, diary.lines(*process)) {
+                    self.problems.push(format!("{process}: {problem}"));
+                }
+            }
+        }
+        let mut told = String::new();
+        for process in 0..self.scenario.places {
+            told.push_str(&format!("expect {process}:\n"));
+            diary.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+        }
+        Course { problems: self.problems, told }
+    }
+}
