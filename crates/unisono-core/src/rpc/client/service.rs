@@ -85,3 +85,50 @@ impl Service {
         self.try_again_after = (self.try_again_after * 2).min(BUSY_MAX);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that was sent two calls together, and took one.
+    fn full() -> Service {
+        let mut service = Service::new(Port(1));
+        (0..2).for_each(|_| service.note_sent(Time::ZERO));
+        push_back(&mut service, Time::ZERO);
+        service
+    }
+
+    fn push_back(service: &mut Service, now: Time) {
+        service.note_busy(now);
+        service.note_gone();
+    }
+
+    /// One more than it took is tried as soon as it may be, in vain. Returns how long it is left alone then.
+    fn left_alone(service: &mut Service) -> Duration {
+        let now = service.try_at;
+        service.note_sent(now);
+        push_back(service, now);
+        service.try_at.since(now)
+    }
+
+    #[test]
+    fn when_it_has_taken_some_it_may_have_one_more() {
+        let mut service = full();
+        for _ in 0..GROWS_AFTER {
+            assert!(!service.has_room(Time::ZERO));
+            service.note_taken();
+        }
+        assert!(service.has_room(Time::ZERO));
+        service.note_sent(Time::ZERO);
+        assert!(!service.has_room(Time::ZERO), "one, and no more");
+    }
+
+    #[test]
+    fn it_is_tried_ever_later_until_it_takes_one() {
+        let mut service = full();
+        assert_eq!(service.try_at.since(Time::ZERO), BUSY_FIRST);
+        assert_eq!([(); 2].map(|()| left_alone(&mut service)), [BUSY_FIRST * 2, BUSY_FIRST * 4]);
+        service.note_taken();
+        assert_eq!(left_alone(&mut service), BUSY_FIRST);
+    }
+}
