@@ -299,15 +299,19 @@ mod tests {
         let nudged = Socket::listen(group(&sender), LOOPBACK, None, Some(nudger.port())).unwrap();
         for socket in [&nudged, &sender] {
             socket.set_waiting(true).unwrap();
-            let begin = Instant::now();
             std::thread::scope(|scope| {
-                let waiting = scope.spawn(|| {
-                    Receiver::new().wait_and_receive(socket, |_, datagram| assert!(datagram.is_empty()))
+                scope.spawn(|| {
+                    let (mut receiver, begin) = (Receiver::new(), Instant::now());
+                    let mut wait = || {
+                        receiver.wait_and_receive(socket, |_, datagram| assert!(datagram.is_empty())).unwrap()
+                    };
+                    // The machine may keep the one who nudges waiting for longer than a wait lasts.
+                    while wait() == 0 {
+                        assert!(begin.elapsed() < PATIENCE, "it is not nudged");
+                    }
                 });
                 nudger.nudge(socket);
-                assert_eq!(waiting.join().unwrap().unwrap(), 1);
             });
-            assert!(begin.elapsed() < Socket::WAIT_MAX, "it was not the nudge");
         }
         // Had an empty one come to the other, it would be first.
         sender.send_multicast_by(LOOPBACK, 1).unwrap();
