@@ -377,7 +377,6 @@ impl Outbox {
     }
 }
 
-/// How long to wait for a number before sending again.
 /// What a message costs on its way, framing included.
 fn cost(bytes: &Bytes) -> u64 {
     bytes.len() as u64 + 32

@@ -4,7 +4,8 @@
 //! crate does as much as possible in one go: a run of datagrams of one size leaves in one call and crosses
 //! the stack as one packet (UDP_SEGMENT); many datagrams arrive in one call (recvmmsg), coalesced where the
 //! kernel can (UDP_GRO), in buffers that are handed on without a copy; a thread waits for any number of sockets, an
-//! alarm and another thread's bell at once, in one call, or in the receive itself where all comes from one socket. It knows sockets and addresses; it knows no protocol.
+//! alarm and another thread's bell at once, in one call, or in the receive itself where all comes from one socket. It
+//! knows sockets and addresses; it knows no protocol.
 //!
 //! - [`Socket`]: a socket to send from and be reached at, or one that listens to a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.

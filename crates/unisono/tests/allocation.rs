@@ -2,8 +2,8 @@
 //! ones; and a call, from its beginning to its answer: hardly more than its request and its reply.
 //!
 //! Nothing is excepted: all threads of three members in one process are counted, timers included. The core itself
-//! allocates nothing for a message or a call: see its own tests of that. What remains is the lists of whom to wake, and now and then
-//! a block for what arrives.
+//! allocates nothing for a message or a call: see its own tests of that. What remains is the lists of whom to wake, and
+//! now and then a block for what arrives.
 //!
 //! This is a program of its own because it counts every allocation that is made in it.
 

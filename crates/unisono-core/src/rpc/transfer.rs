@@ -298,7 +298,7 @@ impl Incoming {
         self.total.div_ceil(self.part_bytes)
     }
 
-    /// Takes a part; false if it is none of this message's. Says in the second whether the sender is to be told now.
+    /// Takes a part. Says whether the sender is to be told now; nothing if it is none of this message's.
     pub(super) fn take(&mut self, now: Time, index: u16, part: &[u8]) -> Option<bool> {
         let index = usize::from(index);
         let from = index * self.part_bytes;

@@ -1,7 +1,8 @@
 //! The server's side of an endpoint: services, what waits for them, and the sessions of their clients.
 //!
-//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each (`sessions`),
-//! `cookie` who may open one, `room` how much is taken and kept, `telling` what clients are told.
+//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each of
+//! them (`sessions`), `cookie` who may open one, `room` how much is taken and kept, `telling` what clients are told,
+//! `timeouts` what time brings about.
 
 mod arrivals;
 mod cookie;
