@@ -248,8 +248,7 @@ impl Group {
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
         let uid = header.sender;
         // Nobody unknown is answered with more bytes than it sent.
-        let may_answer =
-            payload.len() > FAREWELL_BYTES && self.order.is_acting() && !self.recovery.has_promised();
+        let may_answer = payload.len() > FAREWELL_BYTES && !self.recovery.has_promised();
         if let Some(seqno) = self.departures.leave_of(uid) {
             if may_answer && self.leave_is_known(seqno) {
                 self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
@@ -271,7 +270,7 @@ impl Group {
         }
         // The orderer knows every member and observer: who is none has left, before this one came perhaps, or
         // listens in vain.
-        if may_answer {
+        if may_answer && self.order.is_acting() {
             let seqno = self.accepted.max(1);
             self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
         }

@@ -229,10 +229,15 @@ impl Group {
         self.leaving = None;
     }
 
-    /// A member asks the orderer to number its leave.
+    /// A member asks the orderer to number its leave; or one that has left asks anybody for its farewell. Who orders by
+    /// now may never have known it, so each who has may say it.
     pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
         if self.order.is_acting() {
             self.departures.note_request(from, goodbye);
+        } else if let Some(&Standing::Leaver { seqno }) = self.peers.get(from).map(|peer| &peer.standing)
+            && self.leave_is_known(seqno)
+        {
+            self.post(from, Frame::Farewell { uid: from, seqno });
         }
     }
 

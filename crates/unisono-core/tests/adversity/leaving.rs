@@ -28,6 +28,31 @@ fn a_leaver_cut_off_for_seconds_gets_away() {
     }
 }
 
+// A leaver that is cut off while the role goes to one who has come since asks those it knows, who do not order, and is
+// answered by none of them, as only the orderer says farewell.
+#[test]
+fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
+    // Cut off for long, it is forgotten by those who stay; if not, one that it asks again and again remembers it.
+    for (members, cut_ms) in [(2, 0), (3, 0), (3, 2_000)] {
+        let leaver = members - 1;
+        let mut net = group_of(members, 0);
+        net.run(50 * MS);
+        net.leave(leaver);
+        net.run_until(MS / 10, 100 * MS, |net| net.size(0) == leaver);
+        net.cut_off(leaver);
+        let newcomer = net.add(Entry::Join, unicast());
+        net.run_until(MS, 2_000 * MS, |net| net.size(0) == members && net.phase(newcomer) == Phase::Member);
+        net.hand_over(0, newcomer);
+        net.run((50 + cut_ms) * MS);
+        assert_eq!(net.group(0).info().orderer, uid(newcomer));
+        assert_eq!(net.phase(leaver), Phase::Leaving);
+        net.calm();
+        net.run(2_000 * MS);
+        net.show("cut off while the role moved, and two calm seconds later");
+        assert_eq!(net.phase(leaver), Phase::Gone, "of {members}, cut off for {cut_ms} ms");
+    }
+}
+
 // A leaver that is cut off before anybody has ordered its leave never asks again.
 #[test]
 fn a_leaver_cut_off_for_less_than_a_second_gets_away() {
