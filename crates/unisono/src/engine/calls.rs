@@ -4,11 +4,12 @@
 //! outcomes of others lie ready, or answers while other requests wait, does so in a row. Then it waits for the rest, so
 //! that all of it shares datagrams; but for [`GATHER_MAX`] at most.
 
+use super::entering::{engines, no_multicast, socket_error};
 use super::outbox::{Outbox, Source};
 use super::park::WaitList;
 use super::slot::{Occupant, Slot};
 use super::state::State;
-use super::{Engine, Shared, background, engines, no_multicast, socket_error};
+use super::{Engine, Shared, background};
 use crate::error::OpenError;
 use crate::key::Key;
 use crate::reach::{Place, Seeds, multicast_address};
@@ -16,7 +17,6 @@ use crate::rpc::ServiceError;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::task::Waker;
@@ -345,7 +345,7 @@ impl Engine {
         state.occupant::<Calls>(index).handles += 1;
         state.occupant::<Calls>(index).out_by = Time::NEVER;
         self.finish(state, index, self.now());
-        Shared { engine: self.clone(), index, spin, occupant: PhantomData }
+        Shared::new(self.clone(), index, spin)
     }
 }
 

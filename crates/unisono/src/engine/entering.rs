@@ -1,0 +1,135 @@
+//! How members come to an engine, and engines into being: there is one for each place at which members are reached.
+
+use super::outbox::Reach;
+use super::seat::{BELL, Seat};
+use super::shared::Shared;
+use super::slot::Slot;
+use super::state::State;
+use super::{Engine, Membership, background, clock_ns};
+use crate::error::OpenError;
+use crate::reach::{Place, Seeds, multicast_address};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use unisono_core::{ConfigError, Group, GroupTag, Time};
+use unisono_udp::{Bell, Nudger, Socket, Watch};
+
+/// The engines of this process.
+static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+/// How a group is found.
+pub(crate) struct Way {
+    pub(crate) tag: GroupTag,
+    pub(crate) seeds: Seeds,
+    /// There is no other way.
+    pub(crate) needs_multicast: bool,
+}
+
+impl Engine {
+    /// Enters a member into an engine at this place; `make` makes it for the address it is given.
+    pub(crate) fn enter(
+        place: Place,
+        way: Way,
+        spin: Duration,
+        make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
+    ) -> Result<Shared, OpenError> {
+        let mut engines = engines();
+        for engine in engines.iter().filter_map(Weak::upgrade) {
+            if engine.place != place {
+                continue;
+            }
+            let state = engine.lock();
+            if state.closed {
+                continue;
+            }
+            if !state.has(way.tag) {
+                return engine.admit(state, way, spin, make);
+            }
+            if place.bind.port() != 0 {
+                return Err(OpenError::AlreadyMember { address: engine.address });
+            }
+        }
+        let engine = Arc::new(Engine::new(place)?);
+        let shared = engine.admit(engine.lock(), way, spin, make)?;
+        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
+        engines.push(Arc::downgrade(&engine));
+        Ok(shared)
+    }
+
+    pub(super) fn new(place: Place) -> Result<Engine, OpenError> {
+        let mut unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
+            io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
+            _ => socket_error("open a socket", source),
+        })?;
+        if place.bind.ip().is_unspecified() {
+            // A member has one address, whichever of the machine's somebody asks at.
+            unicast.send_as(place.advertised);
+        }
+        if let Some(interface) = place.interface {
+            // Where this fails, listening does too, and says so.
+            let _ = unicast.send_multicast_by(interface, 1);
+        }
+        let nudger = Nudger::new(unicast.address(), place.interface)
+            .map_err(|source| socket_error("open a second socket", source))?;
+        let bell = Bell::new().map_err(|source| socket_error("make an event counter", source))?;
+        let watch = Watch::new()
+            .and_then(|watch| watch.add(&bell, BELL).map(|()| Arc::new(watch)))
+            .map_err(|source| socket_error("prepare to wait for sockets", source))?;
+        Ok(Engine {
+            address: unicast.address(),
+            state: Mutex::new(State::new(Arc::new(unicast), Seat::new(watch.clone()), nudger.port())),
+            watch,
+            bell,
+            guard: Watch::new().map_err(|source| socket_error("make a timer", source))?,
+            nudger,
+            place,
+            origin_ns: clock_ns(),
+        })
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        way: Way,
+        spin: Duration,
+        make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
+    ) -> Result<Shared, OpenError> {
+        let now = self.now();
+        let group = make(now, self.address, state.receive_buffer_bytes())?;
+        let address = multicast_address(way.tag);
+        let listens = match self.place.interface {
+            Some(interface) => state.listen(address, interface),
+            None => Err(no_multicast()),
+        };
+        let multicast = match listens {
+            Ok(()) => Some(address.into()),
+            Err(source) if way.needs_multicast => {
+                return Err(OpenError::NoMulticast { address: self.address, source });
+            }
+            Err(_) => None,
+        };
+        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
+        let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
+        self.settle(&mut state, now);
+        self.arrange(&mut state, now, false);
+        self.unlock(state);
+        Ok(Shared::new(self.clone(), index, spin))
+    }
+}
+
+/// The engines that there are, for as long as nobody else adds one.
+pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    engines.retain(|engine| engine.strong_count() > 0);
+    engines
+}
+
+pub(crate) fn no_multicast() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")
+}
+
+pub(super) fn socket_error(what: &'static str, source: io::Error) -> OpenError {
+    OpenError::Socket { what, source }
+}

@@ -1,0 +1,200 @@
+//! The handle to what an engine holds: what a thread or a task wants is attempted, again and again, until it is done.
+
+use super::Engine;
+use super::membership::{Interest, Membership};
+use super::slot::Occupant;
+use super::state::State;
+use super::turn::Sleeper;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use unisono_core::{MessageNumber, Time};
+
+/// What an attempt came to.
+pub(crate) enum Attempt<T, I = Interest> {
+    /// That is it.
+    Done(T),
+    /// That is it, and what it gave the core may wait for more to go along.
+    Gathered(T),
+    /// That is it, and what it gave the core waits for more until the slot's own time.
+    Kept(T),
+    /// That is it, and the core was given nothing: what follows from having taken it may wait a moment.
+    Taken(T),
+    /// The core was given something, and it is to be tried again at once.
+    Given,
+    /// Try again when there is this.
+    Wait(I),
+}
+
+/// A slot in an engine, kept as long as anyone may ask for something.
+pub(crate) struct Shared<O: Occupant = Membership> {
+    pub(super) engine: Arc<Engine>,
+    pub(super) index: usize,
+    pub(super) spin: Duration,
+    occupant: PhantomData<fn() -> O>,
+}
+
+impl<O: Occupant> std::fmt::Debug for Shared<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "number {} at {}", self.index, self.engine.address)
+    }
+}
+
+impl<O: Occupant> Shared<O> {
+    /// A handle to the slot with this index, which holds an `O`. A thread that waits with it looks for `spin` before it
+    /// sleeps.
+    pub(super) fn new(engine: Arc<Engine>, index: usize, spin: Duration) -> Shared<O> {
+        Shared { engine, index, spin, occupant: PhantomData }
+    }
+
+    /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits
+    /// for the one who does.
+    pub(crate) fn block<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Option<T> {
+        let engine = &*self.engine;
+        let mut now = engine.now();
+        let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
+        let mut state = engine.lock();
+        let mut seat = None;
+        let result = loop {
+            match engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt) {
+                Ok(done) => break Some(done),
+                Err(_) if until <= now => break None,
+                Err(interest) => {
+                    seat = seat.or_else(|| state.turn.take(now, false));
+                    let risen = match &mut seat {
+                        Some(seat) => {
+                            engine.sit(state, seat, now, Sleeper::new(Some(self.index), until), self.spin)
+                        }
+                        None => engine.stand::<O>(state, self.index, interest, until),
+                    };
+                    (state, now) = risen.unwrap_or_else(|| (engine.lock(), engine.now()));
+                }
+            }
+        };
+        if let Some(seat) = seat {
+            state.turn.leave(now, seat);
+        }
+        engine.arrange(&mut state, now, false);
+        engine.unlock(state);
+        result
+    }
+
+    /// Tries now; if that is not it, `context` is woken when it may be.
+    pub(crate) fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Poll<T> {
+        let engine = &*self.engine;
+        let now = engine.now();
+        let mut state = engine.lock();
+        let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
+            Ok(done) => Poll::Ready(done),
+            Err(interest) => {
+                state.occupant::<O>(self.index).register(interest, context.waker());
+                state.turn.await_as_task();
+                Poll::Pending
+            }
+        };
+        engine.arrange(&mut state, now, false);
+        engine.unlock(state);
+        polled
+    }
+
+    /// Does something that needs no waiting.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
+        let engine = &*self.engine;
+        let now = engine.now();
+        let mut state = engine.lock();
+        let result = act(state.occupant(self.index), now);
+        engine.finish(state, self.index, now);
+        result
+    }
+
+    /// The time by the engine's clock.
+    pub(crate) fn now(&self) -> Time {
+        self.engine.now()
+    }
+
+    /// As [`Shared::with`], where the engine may be broken: false if it is.
+    pub(super) fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
+        let Some(mut state) = self.engine.lock_unless_broken() else { return false };
+        let now = self.engine.now();
+        act(state.occupant(self.index), now);
+        self.engine.finish(state, self.index, now);
+        true
+    }
+}
+
+impl Shared {
+    /// No handle is left: the member leaves in the background. False if the engine is broken.
+    pub(crate) fn abandon(&self) -> bool {
+        self.end(Membership::abandon)
+    }
+
+    /// Nobody will ask what became of the messages that end with this number.
+    pub(crate) fn forget(&self, number: MessageNumber) {
+        if let Some(mut state) = self.engine.lock_unless_broken() {
+            state.occupant::<Membership>(self.index).outcomes.forget(number);
+        }
+    }
+}
+
+impl<O: Occupant> Drop for Shared<O> {
+    fn drop(&mut self) {
+        self.end(O::release);
+    }
+}
+
+impl Engine {
+    /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
+    /// the calling thread has the seat, and leaves it when it is done; whoever sits next is soon enough then for what
+    /// follows from events that were taken.
+    fn attempt<T, O: Occupant>(
+        &self,
+        state: &mut State,
+        index: usize,
+        now: Time,
+        leaves: bool,
+        attempt: &mut impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Result<T, O::Interest> {
+        loop {
+            self.settle(state, now);
+            let tried = attempt(state.occupant(index), now);
+            match tried {
+                Attempt::Wait(interest) => {
+                    if !state.touch_if_unserved(index) || state.lacks_room() {
+                        return Err(interest);
+                    }
+                }
+                Attempt::Given => state.touch(index),
+                Attempt::Kept(done) => {
+                    state.arm(index);
+                    self.call(state, now);
+                    return Ok(done);
+                }
+                Attempt::Gathered(done) => {
+                    state.touch(index);
+                    return Ok(done);
+                }
+                Attempt::Taken(done) => {
+                    let soon = (leaves || state.turn.is_vacant()) && !state.turn.claimed();
+                    if state.touch_if_it_follows_up(index) && !soon {
+                        self.settle(state, now);
+                    }
+                    return Ok(done);
+                }
+                Attempt::Done(done) => {
+                    state.touch(index);
+                    self.settle(state, now);
+                    return Ok(done);
+                }
+            }
+        }
+    }
+}
