@@ -1,18 +1,21 @@
 //! Sending: as few system calls and as few packets through the stack as possible.
 
 use crate::socket::Socket;
+use crate::wait::timespec;
 use quinn_udp::{Transmit, UdpSockRef};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, sendto};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Most datagrams that one call carries.
 const CALL_DATAGRAMS_MAX: usize = 64;
 /// Most bytes of a run that crosses the stack as one packet.
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 /// How long [`Socket::send`] waits for room in a full send buffer before what it sends counts as lost.
-const ROOM_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+const ROOM_WAIT: Duration = Duration::from_millis(5);
 
 /// How far a run has been sent, to go on from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,10 +76,16 @@ impl Socket {
                 progress.refused += self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
             } else {
                 waited_at = Some(progress);
-                let _ = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&ROOM_WAIT));
+                self.has_room(ROOM_WAIT);
             }
         }
         progress.refused
+    }
+
+    /// Waits so long for room to send; says whether there is.
+    fn has_room(&self, wait: Duration) -> bool {
+        let ready = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&timespec(wait)));
+        matches!(ready, Ok(1..))
     }
 
     /// What goes next in one call.
@@ -127,6 +136,10 @@ impl Socket {
     }
 
     fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> io::Result<()> {
+        // There is no way to ask for not waiting here.
+        if self.waiting.load(Ordering::Relaxed) && !self.has_room(Duration::ZERO) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let transmit =
             Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip: self.source };
         uninterrupted(|| self.state.try_send(UdpSockRef::from(&self.inner), &transmit))

@@ -7,6 +7,7 @@ use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What is asked of the kernel for each direction. It grants what its limits allow.
@@ -21,6 +22,8 @@ pub struct Socket {
     pub(crate) inner: socket2::Socket,
     pub(crate) state: UdpSocketState,
     address: SocketAddr,
+    /// It was told to wait.
+    pub(crate) waiting: AtomicBool,
     /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
     pub(crate) source: Option<IpAddr>,
 }
@@ -59,7 +62,7 @@ impl Socket {
         // Refused beyond the system's limit, which then applies.
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
-        // For the times when it waits.
+        // For the times when it waits; in sending only for what looked as if it had room.
         inner.set_read_timeout(Some(Socket::WAIT_MAX))?;
         inner.set_write_timeout(Some(SHORTEST_WAIT))?;
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
@@ -72,7 +75,7 @@ impl Socket {
             // A path narrower than it looked is to be slow (fragments), not a black hole.
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
-        Ok(Socket { inner, state, address, source: None })
+        Ok(Socket { inner, state, address, waiting: AtomicBool::new(false), source: None })
     }
 
     /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
@@ -92,9 +95,11 @@ impl Socket {
 
     /// From now on [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something to
     /// receive, or does not, and [`Receiver::receive`](crate::Receiver::receive) is not to be called, or is. Sending does
-    /// not wait for room either way, but for a run, which waits for some milliseconds at most.
+    /// not wait for room either way.
     pub fn set_waiting(&self, waiting: bool) -> io::Result<()> {
-        self.inner.set_nonblocking(!waiting)
+        self.inner.set_nonblocking(!waiting)?;
+        self.waiting.store(waiting, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Where the socket is bound; with the address from which it sends, if that was chosen.
@@ -336,6 +341,7 @@ mod tests {
         assert_eq!(taken, [100, 100, 50]);
         assert_eq!(receiver.receive_next(&socket, |_, _| panic!("that was all")).unwrap(), 0);
         sender.send(b"x", 1, &[socket.address()]);
+        assert!(socket.wait(Some(PATIENCE)));
         assert_eq!(receiver.receive_next(&socket, |_, datagram| assert_eq!(datagram, "x")).unwrap(), 1);
         socket.set_waiting(false).unwrap();
         assert!(!receiver.receive(&socket, |_, _| panic!("that was all")).unwrap());

@@ -126,7 +126,7 @@ fn sleep_for(what: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     matches!(poll(&mut [PollFd::from_borrowed_fd(what, PollFlags::IN)], timeout.as_ref()), Ok(1..))
 }
 
-fn timespec(duration: Duration) -> Timespec {
+pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
