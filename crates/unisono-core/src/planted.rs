@@ -92,6 +92,8 @@ named! {
         OthersUnsought,
         /// Whoever meets another group keeps it to itself.
         ConflictUntold,
+        /// A member takes the word of another group of the port that it is out.
+        AnyGroupExcludes,
         /// A request that comes again is taken for a new one.
         RepeatRunsAgain,
         /// So is one that a later one in its slot has superseded.

@@ -90,8 +90,8 @@ fn no_count_makes_a_reader_allocate_beyond_its_input() {
     let counts: &[(FrameKind, usize)] = &[
         (FrameKind::Nack, 0),
         (FrameKind::Ordered, 25),
-        (FrameKind::Welcome, 16 + 24 + 8 + 38),
-        (FrameKind::Welcome, 16 + 24 + 8 + 40 + 24),
+        (FrameKind::Welcome, 8 + 16 + 24 + 8 + 38),
+        (FrameKind::Welcome, 8 + 16 + 24 + 8 + 40 + 24),
         (FrameKind::Prepare, 12 + 24 + 8 + 1),
         (FrameKind::Decided, 1 + 24 + 8 + 1),
         (FrameKind::Parcel, 6),

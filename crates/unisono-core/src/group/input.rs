@@ -133,8 +133,8 @@ impl Group {
             Frame::Welcome(welcome) if self.has_asked(from) => {
                 self.handle_welcome(now, header.sender, *welcome);
             }
-            Frame::Refused { reason } if self.has_asked(from) => {
-                self.handle_refused(now, from, reason);
+            Frame::Refused { cookie, reason } if self.has_asked(from) => {
+                self.handle_refused(now, from, cookie, reason);
             }
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
             Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room, !multicast),
@@ -257,7 +257,9 @@ impl Group {
         }
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                Frame::Excluded { uid, epoch } => return self.handle_excluded(uid, epoch),
+                Frame::Excluded { uid, instance, epoch } => {
+                    return self.handle_excluded(uid, instance, epoch);
+                }
                 Frame::Farewell { uid, seqno } => return self.handle_farewell(uid, seqno),
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     return self.handle_decided(now, uid, proposal, entered);
@@ -309,7 +311,7 @@ impl Group {
             Frame::Prepare(prepare) => self.handle_prepare(now, from, *prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
-            Frame::Excluded { uid, epoch } => self.handle_excluded(uid, epoch),
+            Frame::Excluded { uid, instance, epoch } => self.handle_excluded(uid, instance, epoch),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =
                     self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
@@ -354,9 +356,9 @@ impl Group {
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
         let entered = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         if asks && entered && length > 128 {
-            // Whoever is further on than this member takes no notice.
-            let (uid, epoch) = (header.sender, self.epoch);
-            self.post_under(from, header.epoch, Frame::Excluded { uid, epoch });
+            // Whoever is further on than this member, or in another group of the port, takes no notice.
+            let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
+            self.post_under(from, header.epoch, excluded);
         }
     }
 }

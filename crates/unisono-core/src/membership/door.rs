@@ -152,14 +152,14 @@ impl Group {
             return;
         }
         if !self.door.cookie_is_good(now, uid, from, cookie) {
-            self.post_outside(from, Frame::Refused { reason: Refusal::Cookie });
+            self.post_outside(from, Frame::Refused { cookie, reason: Refusal::Cookie });
             return;
         }
         // Below the epoch's beginning nothing is served to somebody who was not there.
         let from_place = self.history.base().max(self.epoch_start);
         let (base, inside_a_message) = self.history.log_base(from_place);
         if inside_a_message {
-            self.post_outside(from, Frame::Refused { reason: Refusal::NotNow });
+            self.post_outside(from, Frame::Refused { cookie, reason: Refusal::NotNow });
             return;
         }
         match self.peers.get_mut(uid) {
@@ -175,7 +175,7 @@ impl Group {
             Some(_) => return,
             None => {
                 if let Some(reason) = self.why_refuse(&name) {
-                    self.post_outside(from, Frame::Refused { reason });
+                    self.post_outside(from, Frame::Refused { cookie, reason });
                     return;
                 }
                 let member = Member { uid, name, address: from };
@@ -188,6 +188,7 @@ impl Group {
             }
         }
         let welcome = Welcome {
+            cookie,
             instance: self.instance,
             epoch: self.epoch,
             epoch_start: self.epoch_start,

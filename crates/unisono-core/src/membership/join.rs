@@ -211,10 +211,15 @@ impl Group {
         asked.is_some_and(|here| here.orderer == address)
     }
 
-    pub(crate) fn handle_refused(&mut self, now: Time, by: SocketAddr, reason: Refusal) {
-        if self.phase != Phase::Locating
-            || self.joining.as_ref().is_none_or(|joining| joining.asked.is_none())
-        {
+    /// What this joiner asked to be let in by, if that is what an answer returns: what was said to another life at this
+    /// address, or long ago, does not count.
+    fn asked_with(&self, cookie: u64) -> Option<HereIs> {
+        let asked = self.joining.as_ref()?.asked;
+        asked.filter(|here| here.cookie == cookie && self.phase == Phase::Locating)
+    }
+
+    pub(crate) fn handle_refused(&mut self, now: Time, by: SocketAddr, cookie: u64, reason: Refusal) {
+        if self.asked_with(cookie).is_none() {
             return;
         }
         match reason {
@@ -234,23 +239,16 @@ impl Group {
 
     /// What to listen with.
     pub(crate) fn handle_welcome(&mut self, now: Time, from: Uid, welcome: Welcome) {
-        let asked = self.joining.as_ref().and_then(|joining| joining.asked);
-        if self.phase != Phase::Locating || asked.is_none_or(|here| here.instance != welcome.instance) {
-            return;
-        }
-        if welcome.config.check().is_err() {
-            return;
-        }
+        let asked = self.asked_with(welcome.cookie).filter(|here| here.instance == welcome.instance);
+        let Some(asked) = asked.filter(|_| welcome.config.check().is_ok()) else { return };
         self.instance = welcome.instance;
         self.config = welcome.config;
         // What did not open until now may have been this very group's.
         self.foreign = None;
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
-        if let Some(here) = asked
-            && self.peers.get(from).is_none()
-        {
+        if self.peers.get(from).is_none() {
             // The orderer may have joined after the place where this log begins: it is heard all the same.
-            let member = Member { uid: from, name: Name::default(), address: here.orderer };
+            let member = Member { uid: from, name: Name::default(), address: asked.orderer };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
             self.audience_is_stale = true;
         }

@@ -200,13 +200,14 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             hello: read_greeting(from)?,
         },
         FrameKind::Welcome => Frame::Welcome(Box::new(Welcome {
+            cookie: from.u64("cookie")?,
             instance: from.u128("instance").map(Instance)?,
             epoch: read_epoch(from)?,
             epoch_start: from.mark("epoch start")?,
             config: read_config(from)?,
             base: read_log_base(from)?,
         })),
-        FrameKind::Refused => Frame::Refused { reason: read_refusal(from)? },
+        FrameKind::Refused => Frame::Refused { cookie: from.u64("cookie")?, reason: read_refusal(from)? },
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
 
@@ -241,7 +242,11 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             from.rest();
             Frame::Inquiry
         }
-        FrameKind::Excluded => Frame::Excluded { uid: read_uid(from)?, epoch: read_epoch(from)? },
+        FrameKind::Excluded => Frame::Excluded {
+            uid: read_uid(from)?,
+            instance: from.u128("instance").map(Instance)?,
+            epoch: read_epoch(from)?,
+        },
 
         FrameKind::Ask => {
             check_padding(from)?;
@@ -376,13 +381,17 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_greeting(out, hello);
         }
         Frame::Welcome(welcome) => {
+            out.u64(welcome.cookie);
             out.u128(welcome.instance.0);
             write_epoch(out, &welcome.epoch);
             out.u64(welcome.epoch_start);
             write_config(out, &welcome.config);
             write_log_base(out, &welcome.base);
         }
-        Frame::Refused { reason } => out.u8(refusal_number(*reason)),
+        Frame::Refused { cookie, reason } => {
+            out.u64(*cookie);
+            out.u8(refusal_number(*reason));
+        }
         Frame::LeaveRequest { goodbye } => write_greeting(out, goodbye),
         Frame::Farewell { uid, seqno } => {
             out.u64(uid.0);
@@ -419,8 +428,9 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_proposal(out, proposal);
         }
         Frame::Inquiry => write_padding(out),
-        Frame::Excluded { uid, epoch } => {
+        Frame::Excluded { uid, instance, epoch } => {
             out.u64(uid.0);
+            out.u128(instance.0);
             write_epoch(out, epoch);
         }
 

@@ -319,15 +319,18 @@ impl fmt::Display for Frame {
             }
             Frame::Welcome(welcome) => write!(
                 f,
-                "founding {:032x}, epoch {} since place {}",
-                welcome.instance.0, welcome.epoch, welcome.epoch_start
+                "cookie {:016x}; founding {:032x}, epoch {} since place {}",
+                welcome.cookie, welcome.instance.0, welcome.epoch, welcome.epoch_start
             ),
-            Frame::Refused { reason } => f.write_str(match reason {
-                Refusal::Full => "the group is full",
-                Refusal::Name => "the name is taken, or not on the fixed list",
-                Refusal::NotNow => "not now",
-                Refusal::Cookie => "the cookie is stale",
-            }),
+            Frame::Refused { cookie, reason } => {
+                let reason = match reason {
+                    Refusal::Full => "the group is full",
+                    Refusal::Name => "the name is taken, or not on the fixed list",
+                    Refusal::NotNow => "not now",
+                    Refusal::Cookie => "the cookie is stale",
+                };
+                write!(f, "cookie {cookie:016x}: {reason}")
+            }
             Frame::LeaveRequest { goodbye } => write!(f, "I want to leave, saying {}", Shown(goodbye)),
             Frame::Farewell { uid, seqno } => write!(f, "nobody needs {uid} since place {seqno}"),
 
@@ -362,8 +365,12 @@ impl fmt::Display for Frame {
                 write!(f, "{}; {entered}", Next(proposal))
             }
             Frame::Inquiry => f.write_str("what became of this epoch?"),
-            Frame::Excluded { uid, epoch } => {
-                write!(f, "that epoch is over; epoch {epoch} is without {uid}")
+            Frame::Excluded { uid, instance, epoch } => {
+                write!(
+                    f,
+                    "that epoch is over; epoch {epoch} of founding {:032x} is without {uid}",
+                    instance.0
+                )
             }
 
             Frame::Ask { nonce, .. } => write!(f, "how are you? {nonce:016x}"),

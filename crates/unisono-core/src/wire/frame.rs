@@ -84,6 +84,8 @@ pub enum Frame {
     Welcome(Box<Welcome>),
     /// No.
     Refused {
+        /// The request's: another life may have asked at this address.
+        cookie: u64,
         /// Why.
         reason: Refusal,
     },
@@ -146,10 +148,12 @@ pub enum Frame {
     /// [`Frame::Excluded`].
     Inquiry,
     /// That epoch is over, and somebody is not in the present one: named, since whoever hears this can have it sent to
-    /// others.
+    /// others. Of all frames only this one is said under the tag of an epoch that its sender was never in.
     Excluded {
         /// Who is not.
         uid: Uid,
+        /// Which founding: to another group of the port every epoch but its own is unknown.
+        instance: Instance,
         /// The present one.
         epoch: EpochId,
     },
@@ -473,6 +477,8 @@ pub enum Condition {
 /// See [`Frame::Welcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
+    /// The request's: another life may have asked at this address.
+    pub cookie: u64,
     /// Which founding.
     pub instance: Instance,
     /// The epoch.

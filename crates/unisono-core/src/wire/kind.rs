@@ -78,8 +78,8 @@ kinds! {
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 50;
     JoinRequest = 0x22, 11;
-    Welcome = 0x23, 133;
-    Refused = 0x24, 1;
+    Welcome = 0x23, 141;
+    Refused = 0x24, 9;
     LeaveRequest = 0x25, 2;
     Farewell = 0x26, 16;
     // reset
@@ -92,7 +92,7 @@ kinds! {
     Prepared = 0x36, 12;
     Decided = 0x37, 44;
     Inquiry = 0x38, QUESTION_BYTES_MIN;
-    Excluded = 0x39, 32;
+    Excluded = 0x39, 48;
     // looking from outside
     Ask = 0x40, QUESTION_BYTES_MIN;
     Tell = 0x41, 8;

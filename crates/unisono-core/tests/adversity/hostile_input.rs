@@ -85,6 +85,7 @@ struct Liar<'a> {
     /// Whose name it uses.
     from: usize,
     marks: Marks,
+    instance: Instance,
     counter: u64,
 }
 
@@ -281,7 +282,9 @@ impl Liar<'_> {
             19 => Frame::Prepared { ballot: self.ballot() },
             20 => Frame::Decided { proposal: self.proposal(), entered: self.chance(0.2) },
             21 => Frame::Inquiry,
-            22 if self.chance(0.03) => Frame::Excluded { uid: self.who(), epoch: self.epoch() },
+            22 if self.chance(0.03) => {
+                Frame::Excluded { uid: self.who(), instance: self.instance, epoch: self.epoch() }
+            }
             _ => Frame::Parcel {
                 id: self.below(6) as u32,
                 index: 0,
@@ -304,7 +307,8 @@ fn lies_to_a_group(seed: u64) {
         let whose = if random.chance(0.9) { to } else { (to + 1) % 3 };
         let epoch = net.group(whose).marks().epoch;
         let (marks, counter) = (net.group(to).marks(), net.epoch(to));
-        let mut liar = Liar { random: &mut random, members: 3, from, marks, counter };
+        let instance = net.group(to).info().instance;
+        let mut liar = Liar { random: &mut random, members: 3, from, marks, instance, counter };
         let frames: Vec<Frame> = (0..1 + liar.below(3)).map(|_| liar.frame()).collect();
         net.inject(to, address(from), &forge(net.group(to).tag(), epoch, uid(from), number, &frames));
         net.drain(to);

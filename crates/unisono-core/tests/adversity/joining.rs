@@ -298,6 +298,37 @@ fn nobody_is_let_in_before_all_members_have_entered() {
     assert_eq!((net.phase(1), net.size(1)), (Phase::Member, 2));
 }
 
+// A joiner gives up, and its address has another life that asks. What the first one was answered comes late, when the group has
+// changed: there is room again, or another epoch. Nothing of it says a thing to the second.
+#[test]
+fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
+    for refused in [true, false] {
+        let members_max = if refused { 3 } else { 9 };
+        let mut net = group_with(3, GroupConfig { members_max, ..GroupConfig::default() }, unicast());
+        let late = net.now + 600 * MS;
+        net.filter(move |seen| {
+            let answers = |frame: &Frame| matches!(frame, Frame::Welcome(_) | Frame::Refused { .. });
+            if seen.to != 3 || !seen.has(answers) {
+                PROMPT
+            } else if seen.now < late - 500 * MS {
+                Some(late - seen.now)
+            } else {
+                // What the second life is answered comes later.
+                Some(5 * MS)
+            }
+        });
+        net.add(Entry::Join, unicast());
+        net.run(90 * MS);
+        net.crash(3);
+        net.crash(2);
+        assert!(net.run_until(MS, 500 * MS, |net| net.epoch(0) == 1 && net.size(0) == 2));
+        net.run(late - net.now - 17 * MS);
+        net.add_at(3, Entry::Join, unicast());
+        assert!(net.run_until(MS, 500 * MS, |net| net.phase(3) == Phase::Member), "refused: {refused}");
+        assert_eq!(net.size(0), 3);
+    }
+}
+
 // Two lines of one group, under *at least one*: a joiner whose welcome to the first was lost goes to the second, and tells
 // the first so. It has never been in that epoch, and is not to be numbered in there.
 #[test]
@@ -308,7 +339,7 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
     net.run(200 * MS);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     let elsewhere = EpochId { nonce: 7, ..EpochId::default() };
-    let told = Frame::Excluded { uid: uid(0), epoch: elsewhere };
+    let told = Frame::Excluded { uid: uid(0), instance: Instance(1), epoch: elsewhere };
     net.inject(0, address(joiner), &forge(group, epoch, uid(joiner), 1000, &[told]));
     net.run(200 * MS);
     assert_eq!((net.size(0), net.epoch(0)), (2, 0), "a member that never listened");

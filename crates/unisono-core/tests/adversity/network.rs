@@ -97,6 +97,11 @@ pub(crate) fn uid(index: usize) -> Uid {
     Uid(100 + index as u64)
 }
 
+/// The uid of the life that begins at this one's address after its crash.
+pub(crate) fn later_uid(index: usize) -> Uid {
+    Uid(200 + index as u64)
+}
+
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
@@ -142,13 +147,23 @@ impl Net {
     pub(crate) fn add_named(&mut self, entry: Entry, settings: Settings, text: &str) -> usize {
         let index = self.members.len();
         let me = Member { uid: uid(index), name: name(text), address: address(index) };
-        let random = Random::from_u64(index as u64);
-        let port = Port::from_name("smoke");
-        let now = Time::from_nanos(self.now);
-        let group = Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random);
-        self.seat(Some(group.unwrap()));
+        self.seat(Some(self.begin(me, entry, settings)));
         self.drain(index);
         index
+    }
+
+    /// A new life at the address of one that crashed.
+    pub(crate) fn add_at(&mut self, index: usize, entry: Entry, settings: Settings) {
+        let me = Member { uid: later_uid(index), name: name("another"), address: address(index) };
+        self.members[index] = Some(self.begin(me, entry, settings));
+        self.drain(index);
+    }
+
+    fn begin(&self, me: Member, entry: Entry, settings: Settings) -> Group {
+        let random = Random::from_u64(me.uid.0 - 100);
+        let port = Port::from_name("smoke");
+        let now = Time::from_nanos(self.now);
+        Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random).unwrap()
     }
 
     /// A place where nobody lives.

@@ -54,6 +54,33 @@ fn a_member_is_told_of_its_exclusion_by_one_it_never_knew() {
     assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 is never told");
 }
 
+// m2 is dead, and at its address lives a member of another group of the name, which has more resets behind it. Asked what
+// became of the epoch, it can only say that whoever asks is not in its own.
+#[test]
+fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_nobody() {
+    let mut net = group_of(3, 0);
+    let elsewhere = |index| index >= 3;
+    net.filter(move |seen| if elsewhere(seen.from) == elsewhere(seen.to) { PROMPT } else { LOST });
+    let other = net.add(Entry::Found(GroupConfig::default()), unicast());
+    for member in [4, 5] {
+        net.add(Entry::Join, unicast());
+        assert!(net.run_until(MS, 500 * MS, |net| net.phase(member) == Phase::Member));
+    }
+    net.crash(5);
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.epoch(other) == 1), "the case was not reached");
+    net.crash(2);
+    net.filter(|seen| if (seen.from < 2) == (seen.to < 2) { PROMPT } else { LOST });
+    net.add_at(2, Entry::Join, unicast());
+    assert!(net.run_until(MS, 100 * MS, |net| net.phase(2) == Phase::Member), "the case was not reached");
+    assert_eq!((net.phase(0), net.size(0)), (Phase::Member, 3), "the case was not reached");
+    net.filter(|seen| if seen.from.min(seen.to) < 2 && seen.from.max(seen.to) > 2 { LOST } else { PROMPT });
+    net.run(3_000 * MS);
+    net.show("three seconds later");
+    for index in 0..2 {
+        assert_eq!((net.phase(index), net.size(index)), (Phase::Member, 2), "m{index}");
+    }
+}
+
 // m2 is to go on and lacks what that takes, and an old Pull of its is replayed, which no replay window refuses any
 // more. Whoever answers every copy sends a thousand times what m2 needs. When m2 asks itself, it is served.
 #[test]

@@ -233,6 +233,7 @@ fn configurations_out_of_range_are_refused() {
         change(&mut config);
         let member = Member { uid: Uid(1), name: Name::default(), address: "127.0.0.1:9".parse().unwrap() };
         let welcome = Welcome {
+            cookie: 1,
             instance: Instance(1),
             epoch: EpochId::default(),
             epoch_start: 0,
@@ -267,11 +268,11 @@ fn configurations_out_of_range_are_refused() {
     }
     // A time to wait for the slow, and a flag that says there is none.
     let mut bytes = welcome(good[2]);
-    bytes[FRAME_HEAD_BYTES + 16 + 24 + 8 + 28] = 0;
+    bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 28] = 0;
     assert_eq!(fault(bytes), Fault::Range { field: "slow member", value: 7 });
     for value in [0, 4, 255] {
         let mut bytes = welcome(good[0]);
-        bytes[FRAME_HEAD_BYTES + 16 + 24 + 8 + 37] = value;
+        bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 37] = value;
         assert_eq!(fault(bytes), Fault::Range { field: "migration", value: value.into() });
     }
 }
@@ -322,15 +323,15 @@ fn bytes_that_mean_nothing_are_refused() {
 
     let role = Frame::Change { seqno: 1, change: Change::Role { orderer: Uid(1) } };
     assert_eq!(fault(changed(&role, 8, 4)), Fault::Range { field: "change", value: 4 });
-    let refused = Frame::Refused { reason: Refusal::Cookie };
-    assert_eq!(fault(changed(&refused, 0, 0)), Fault::Range { field: "reason", value: 0 });
-    assert_eq!(fault(changed(&refused, 0, 5)), Fault::Range { field: "reason", value: 5 });
+    let refused = Frame::Refused { cookie: 0, reason: Refusal::Cookie };
+    assert_eq!(fault(changed(&refused, 8, 0)), Fault::Range { field: "reason", value: 0 });
+    assert_eq!(fault(changed(&refused, 8, 5)), Fault::Range { field: "reason", value: 5 });
 
     let mut unknown = written(&refused);
     unknown[0] = 0x99;
     assert_eq!(fault(unknown), Fault::Kind(0x99));
     let mut long = written(&refused);
-    long[2] = 2;
+    long[2] += 1;
     assert_eq!(fault(long), Fault::Short("body"));
     let parcel = Frame::Parcel { id: 1, index: 0, count: 1, bytes: Bytes::new() };
     let alone = Bytes::from(parcel.encode_alone().unwrap());

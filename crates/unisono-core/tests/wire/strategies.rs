@@ -94,15 +94,17 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::JoinRequest => (any::<u64>(), name(), greeting())
             .prop_map(|(cookie, name, hello)| Frame::JoinRequest { cookie, name, hello })
             .boxed(),
-        FrameKind::Welcome => (any::<u128>(), epoch(), mark(), config(), log_base())
-            .prop_map(|(instance, epoch, epoch_start, config, base)| {
-                let welcome = Welcome { instance: Instance(instance), epoch, epoch_start, config, base };
+        FrameKind::Welcome => (any::<u64>(), any::<u128>(), epoch(), mark(), config(), log_base())
+            .prop_map(|(cookie, instance, epoch, epoch_start, config, base)| {
+                let instance = Instance(instance);
+                let welcome = Welcome { cookie, instance, epoch, epoch_start, config, base };
                 Frame::Welcome(welcome.into())
             })
             .boxed(),
-        FrameKind::Refused => select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..])
-            .prop_map(|reason| Frame::Refused { reason })
-            .boxed(),
+        FrameKind::Refused => {
+            let reasons = select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..]);
+            (any::<u64>(), reasons).prop_map(|(cookie, reason)| Frame::Refused { cookie, reason }).boxed()
+        }
         FrameKind::LeaveRequest => greeting().prop_map(|goodbye| Frame::LeaveRequest { goodbye }).boxed(),
         FrameKind::Farewell => {
             (uid(), place()).prop_map(|(uid, seqno)| Frame::Farewell { uid, seqno }).boxed()
@@ -130,7 +132,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .boxed(),
         FrameKind::Inquiry => Just(Frame::Inquiry).boxed(),
         FrameKind::Excluded => {
-            (uid(), epoch()).prop_map(|(uid, epoch)| Frame::Excluded { uid, epoch }).boxed()
+            let names = (uid(), any::<u128>().prop_map(Instance), epoch());
+            names.prop_map(|(uid, instance, epoch)| Frame::Excluded { uid, instance, epoch }).boxed()
         }
 
         FrameKind::Ask => (any::<u64>(), PADDED_BYTES_MIN as u32..3000)

@@ -1,6 +1,6 @@
 //! G15, separate lineages: once lineages have parted they have nothing to do with each other for ever. An epoch
 //! follows one epoch; a life that went on in one line is in no other; nobody is excluded from an epoch whose first
-//! view has it. Under a majority rule there is one line, and this holds all the same.
+//! view has it, nor by one of another founding. Under a majority rule there is one line, and this holds all the same.
 
 use super::streams::{Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
@@ -13,11 +13,23 @@ pub(super) struct SeparateLineages {
     parents: Table<Option<Epoch>>,
     /// The first view of each epoch that a reset brought about.
     first: Table<Vec<Life>>,
-    /// Who was told to be excluded, and from which epoch.
-    excluded: Vec<(Life, Epoch)>,
+    /// The epochs with which groups were founded.
+    founded: Vec<Epoch>,
+    /// Who was told to be excluded, in which epoch, and from which.
+    excluded: Vec<(Life, Option<Epoch>, Epoch)>,
     streams: Streams,
     views: Views,
     checked: u64,
+}
+
+impl SeparateLineages {
+    /// The founding from which an epoch descends, as far as anybody was told.
+    fn founding(&self, epoch: Epoch) -> Option<Epoch> {
+        let parent = |epoch: &Epoch| self.parents.get(*epoch).copied().flatten();
+        let all = self.parents.iter().count();
+        let first = std::iter::successors(Some(epoch), parent).take(all + 1).last();
+        first.filter(|first| self.founded.contains(first))
+    }
 }
 
 impl Property for SeparateLineages {
@@ -34,8 +46,10 @@ impl Property for SeparateLineages {
         match &record.what {
             What::Excluded { epoch: Some(epoch) } => {
                 self.checked += 1;
-                self.excluded.push((record.life, *epoch));
+                let left_behind = self.streams.of(record.life).epoch;
+                self.excluded.push((record.life, left_behind, *epoch));
             }
+            What::Entered { seqno: 0, view } => self.founded.push(view.epoch),
             What::Reset(reset) => {
                 self.checked += 1;
                 let before = self.streams.of(record.life).epoch;
@@ -71,11 +85,18 @@ impl Property for SeparateLineages {
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        for (life, epoch) in &self.excluded {
-            if self.first.get(*epoch).is_some_and(|first| first.contains(life)) {
-                let what = format!("{life:?} was excluded by {epoch:?}, whose first view has it");
-                return Err(Violation { property: self.name(), at: end.at, what });
-            }
+        for (life, left_behind, epoch) in &self.excluded {
+            let (here, there) = (left_behind.and_then(|epoch| self.founding(epoch)), self.founding(*epoch));
+            let what = if self.first.get(*epoch).is_some_and(|first| first.contains(life)) {
+                format!("{life:?} was excluded by {epoch:?}, whose first view has it")
+            } else if here.zip(there).is_some_and(|(here, there)| here != there) {
+                format!(
+                    "{life:?} of the group founded as {here:?} was excluded by {epoch:?}, which is another's"
+                )
+            } else {
+                continue;
+            };
+            return Err(Violation { property: self.name(), at: end.at, what });
         }
         Ok(())
     }
@@ -124,6 +145,18 @@ mod tests {
         let mut story = good();
         story.last(|r| matches!(r.what, What::Excluded { .. })).what =
             What::Excluded { epoch: Some(Epoch(1)) };
+        story.bad(SeparateLineages::default());
+    }
+
+    #[test]
+    fn rejects_the_exclusion_by_another_group() {
+        let mut story = good();
+        let mut entering = story.last(|r| matches!(r.what, What::Entered { seqno: 0, .. })).what.clone();
+        let What::Entered { view, .. } = &mut entering else { unreachable!() };
+        view.epoch = Epoch(9);
+        story.tell(Life(7), entering);
+        story.last(|r| matches!(r.what, What::Excluded { .. })).what =
+            What::Excluded { epoch: Some(Epoch(9)) };
         story.bad(SeparateLineages::default());
     }
 

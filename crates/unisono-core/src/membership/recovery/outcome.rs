@@ -7,7 +7,7 @@ use crate::config::Quorum;
 use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
 use crate::history::Reset;
-use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
+use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use crate::membership::Past;
 use crate::membership::recovery::Recovery;
@@ -187,9 +187,11 @@ impl Group {
         }
     }
 
-    /// Told so by somebody for whom this member's epoch is long gone.
-    pub(crate) fn handle_excluded(&mut self, uid: Uid, epoch: EpochId) {
-        if uid != self.me.uid || epoch.counter <= self.epoch.counter {
+    /// Told so by somebody for whom this member's epoch is long gone, or who was never in it: in another group of the
+    /// port, which may have come to live where a member lived.
+    pub(crate) fn handle_excluded(&mut self, uid: Uid, instance: Instance, epoch: EpochId) {
+        let is_of_this_group = instance == self.instance || self.broken(Planted::AnyGroupExcludes);
+        if uid != self.me.uid || !is_of_this_group || epoch.counter <= self.epoch.counter {
             return;
         }
         match self.phase {
