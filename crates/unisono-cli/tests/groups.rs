@@ -9,7 +9,7 @@ use common::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -281,6 +281,21 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let told = String::from_utf8(asked(["status", &name]).stdout).unwrap();
     assert!(told.contains("senders wait for room because of bob, for "), "{told}");
     assert!(told.contains(&format!("see `unisono why {name}`")), "{told}");
+}
+
+#[test]
+fn a_member_runs_under_valgrind() {
+    let _alone = alone();
+    let (group, program) = (group("debugged"), env!("CARGO_BIN_EXE_unisono"));
+    let run = Command::new("valgrind").args(["-q", "--tool=none", program, "send", &group, "hello"]).output();
+    let output = match run {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return eprintln!("SKIPPED: no valgrind");
+        }
+        run => run.unwrap(),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }
 
 #[test]
