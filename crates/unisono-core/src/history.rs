@@ -329,11 +329,14 @@ impl History {
                     members.push(member.clone());
                 }
             }
-            Change::Leave { uid, .. } => {
-                let Some(rank) = members.iter().position(|member| member.uid == *uid) else { return };
-                members.remove(rank);
+            Change::Leave { uid, orderer, .. } => {
+                let before = members.len();
+                members.retain(|member| member.uid != *uid);
+                if members.len() == before {
+                    return;
+                }
                 if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push((seqno, members[rank % members.len()].uid));
+                    self.terms.push((seqno, *orderer));
                 }
                 self.at_received.remove(*uid);
             }

@@ -119,8 +119,8 @@ impl fmt::Display for Brief<'_> {
             Frame::Change { seqno, change: Change::Join { member, .. } } => {
                 write!(f, "Change {seqno} JOIN {}", self.life(member.uid))
             }
-            Frame::Change { seqno, change: Change::Leave { uid, .. } } => {
-                write!(f, "Change {seqno} LEAVE {}", self.life(*uid))
+            Frame::Change { seqno, change: Change::Leave { uid, orderer, .. } } => {
+                write!(f, "Change {seqno} LEAVE {} orderer {}", self.life(*uid), self.life(*orderer))
             }
             Frame::Change { seqno, change: Change::Role { orderer } } => {
                 write!(f, "Change {seqno} ROLE {}", self.life(*orderer))

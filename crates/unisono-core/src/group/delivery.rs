@@ -110,7 +110,7 @@ impl Group {
                 Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
             }
             Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
-            Change::Leave { uid, goodbye } => {
+            Change::Leave { uid, goodbye, .. } => {
                 self.assembly.forget_sender(uid);
                 let member = find(self.history.view_at(seqno - 1), uid)?;
                 let (term, orderer) = self.history.term_at(seqno);

@@ -291,8 +291,7 @@ impl Group {
         // Perhaps it is we who were left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;
-        // Only the orderer sees this, and one that leaves has no application any more that could decide.
-        if self.config.automatic || (self.phase == Phase::Leaving && self.order.is_acting()) {
+        if self.config.automatic {
             self.begin_reset_soon(now);
         } else {
             self.notices.push_back(Event::Suspected { member: uid, reason });

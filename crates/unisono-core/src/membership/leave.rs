@@ -4,7 +4,7 @@
 //! nothing past its leave, and goes on serving its log until a quorum of those who stay is known to know the leave
 //! accepted; the orderer tells it so with a farewell.
 
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members};
 use crate::identity::{Seqno, Uid};
@@ -126,6 +126,9 @@ impl Group {
         if let Some(leaving) = &mut self.leaving {
             (leaving.ask_at, leaving.asked) = (Some(now + ASK_EVERY), asked);
         }
+        if self.has_to_reset_first(now) {
+            self.begin_reset_soon(now);
+        }
         // The epoch may be long over, and whoever ordered in it gone.
         let inquires = asked.is_multiple_of(ASKS_PER_INQUIRY);
         if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= ASK_EVERY * ASKS_PER_SEARCH {
@@ -140,6 +143,23 @@ impl Group {
         if inquires {
             self.post(whom, Frame::Inquiry);
         }
+    }
+
+    /// The suspected keep this member from leaving: too few would stay without them, or there is no room for what it
+    /// sent. It has no application any more that could decide; if nobody else is there who would, as it orders or is the
+    /// last, it decides itself, provided that the others are a quorum.
+    fn has_to_reset_first(&self, now: Time) -> bool {
+        let Some(leaving) = &self.leaving else { return false };
+        let view = self.history.view();
+        let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
+        let mut others = view.iter().filter(|member| member.uid != self.me.uid);
+        let decides = self.order.is_acting() || others.all(|member| is_suspected(member.uid));
+        decides
+            && self.phase == Phase::Leaving
+            && self.is_member()
+            && now.since(leaving.since) >= self.patience(now)
+            && view.iter().any(|member| is_suspected(member.uid))
+            && self.is_quorum(view, |member| !is_suspected(member.uid))
     }
 
     /// When this member last heard anybody.
@@ -252,7 +272,7 @@ impl Group {
         {
             let goodbye = self.leaving.as_ref().map(|leaving| leaving.goodbye.clone())?;
             self.probe(Probe::OrdererLeft);
-            return Some(Change::Leave { uid: self.me.uid, goodbye });
+            return Some(Change::Leave { uid: self.me.uid, orderer: self.heir(), goodbye });
         }
         let asked: Vec<(Uid, Bytes)> = self.departures.requests().collect();
         if asked.is_empty() {
@@ -267,20 +287,36 @@ impl Group {
             let last = self.history.sender_mark(uid);
             if self.hold.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
                 self.departures.forget_request(uid);
-                return Some(Change::Leave { uid, goodbye });
+                return Some(Change::Leave { uid, orderer: self.me.uid, goodbye });
             }
         }
         None
     }
 
-    /// Those who stay when `uid` leaves could be a quorum of themselves, and a quorum of them was heard in this epoch: no
-    /// reset gets past an open leave without them. Nobody staying is fine too.
+    /// Who is to order when this member, which does, has left: the next in rank that is there. The last one has no heir.
+    fn heir(&self) -> Uid {
+        let view = self.history.view();
+        let rank = view.iter().position(|member| member.uid == self.me.uid).unwrap_or(0);
+        let (before, after) = view.split_at(rank);
+        let mut others = after.iter().skip(1).chain(before);
+        others.find(|member| self.is_there(member.uid)).map_or(self.me.uid, |member| member.uid)
+    }
+
+    /// It was heard in this epoch, and is not missed: one that is slow is there.
+    fn is_there(&self, uid: Uid) -> bool {
+        let suspected = self.peers.get(uid).and_then(|peer| peer.suspected);
+        let is_missed = suspected.is_some_and(|reason| reason != Suspicion::Slow);
+        self.has_entered(uid) && !is_missed
+    }
+
+    /// Those who stay when `uid` leaves could be a quorum of themselves, and a quorum of them is there: no reset gets past
+    /// an open leave without them. Nobody staying is fine too.
     fn may_go_from_view(&self, uid: Uid) -> bool {
         let staying: Members =
             Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
         staying.is_empty()
             || (self.could_be_quorum(&staying)
-                && self.is_quorum(&staying, |member| self.has_entered(member.uid)))
+                && self.is_quorum(&staying, |member| self.is_there(member.uid)))
     }
 
     pub(crate) fn somebody_leaves(&self) -> bool {

@@ -536,9 +536,10 @@ fn write_change(out: &mut Body<'_>, change: &Change) {
             write_member(out, member);
             write_greeting(out, hello);
         }
-        Change::Leave { uid, goodbye } => {
+        Change::Leave { uid, orderer, goodbye } => {
             out.u8(2);
             out.u64(uid.0);
+            out.u64(orderer.0);
             write_greeting(out, goodbye);
         }
         Change::Role { orderer } => {
@@ -551,7 +552,11 @@ fn write_change(out: &mut Body<'_>, change: &Change) {
 fn read_change(from: &mut Reader) -> Result<Change> {
     match from.u8("change")? {
         1 => Ok(Change::Join { member: read_member(from)?, hello: read_greeting(from)? }),
-        2 => Ok(Change::Leave { uid: read_uid(from)?, goodbye: read_greeting(from)? }),
+        2 => Ok(Change::Leave {
+            uid: read_uid(from)?,
+            orderer: read_uid(from)?,
+            goodbye: read_greeting(from)?,
+        }),
         3 => Ok(Change::Role { orderer: read_uid(from)? }),
         other => Err(from.out_of_range("change", other)),
     }

@@ -258,7 +258,9 @@ impl fmt::Display for Frame {
                     Change::Join { member, hello } => {
                         write!(f, "{} joins, saying {}", Who(member), Shown(hello))
                     }
-                    Change::Leave { uid, goodbye } => write!(f, "{uid} leaves, saying {}", Shown(goodbye)),
+                    Change::Leave { uid, orderer, goodbye } => {
+                        write!(f, "{uid} leaves, saying {}; {orderer} orders from here on", Shown(goodbye))
+                    }
                     Change::Role { orderer } => write!(f, "{orderer} orders from here on"),
                 }
             }

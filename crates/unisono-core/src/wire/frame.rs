@@ -392,10 +392,12 @@ pub enum Change {
         /// Its greeting.
         hello: Bytes,
     },
-    /// This one leaves. If it orders, the next in rank order does so from here on.
+    /// This one leaves.
     Leave {
         /// The leaver.
         uid: Uid,
+        /// Who orders from here on: another one if the leaver did, unless it is the last.
+        orderer: Uid,
         /// Its parting words.
         goodbye: Bytes,
     },

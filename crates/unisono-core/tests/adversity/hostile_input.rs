@@ -207,7 +207,7 @@ impl Liar<'_> {
         let seqno = self.place();
         let change = match self.below(3) {
             0 => Change::Role { orderer: self.who() },
-            1 => Change::Leave { uid: self.who(), goodbye: Bytes::new() },
+            1 => Change::Leave { uid: self.who(), orderer: self.who(), goodbye: Bytes::new() },
             _ => {
                 let index = self.anybody();
                 let member = Member { uid: uid(index), name: name("x"), address: address(index) };

@@ -243,3 +243,76 @@ fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
     assert_eq!(net.phase(1), Phase::Gone);
     assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "it has its own leave");
 }
+
+/// A group whose applications reset. One of them has died, and whoever orders knows, but no application has acted on it.
+fn group_that_misses(members: usize, dead: usize, orderer: usize) -> Net {
+    let mut net = group_with(members, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    if orderer != 0 {
+        net.hand_over(0, orderer);
+    }
+    net.run(50 * MS);
+    net.crash(dead);
+    let misses = |event: &Event| matches!(event, Event::Suspected { member, .. } if *member == uid(dead));
+    let witness = if orderer == dead { 0 } else { orderer };
+    let is_told = |net: &Net| net.events[witness].iter().any(misses);
+    assert!(net.run_until(MS, 1_000 * MS, is_told), "the case was not reached");
+    net
+}
+
+// The next in rank is dead, as the orderer knows when it leaves. Had it the role all the same, nobody would order until some
+// application resets.
+#[test]
+fn a_leaver_leaves_its_role_to_one_that_is_there() {
+    let mut net = group_that_misses(4, 1, 0);
+    net.leave(0);
+    net.run(500 * MS);
+    net.show("half a second");
+    assert_eq!(net.phase(0), Phase::Gone);
+    assert!(net.group(2).marks().acting);
+    for index in [2, 3] {
+        let left =
+            |event: &Event| matches!(event, Event::Left { successor, .. } if *successor == Some(uid(2)));
+        assert!(net.events[index].iter().any(left), "m{index} has another successor");
+        assert_eq!((net.epoch(index), net.size(index)), (0, 3), "nobody asked m{index} for a reset");
+    }
+}
+
+// With the dead one those who stay would be no quorum, so no leave would be accepted, nor would there be a reset past it. Who
+// leaves has no application any more that could reset first: one that orders, or is the last, does it by itself.
+#[test]
+fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
+    for (members, dead, orderer) in [(3, 1, 0), (2, 1, 0), (4, 3, 0), (2, 1, 1)] {
+        let mut net = group_that_misses(members, dead, orderer);
+        if members == 4 {
+            // Two are dead, and the orderer breaks the tie.
+            net.crash(2);
+            net.run(1_000 * MS);
+        }
+        net.leave(0);
+        net.run(2_000 * MS);
+        net.show("two seconds");
+        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{orderer} orders");
+        let has_left = net.events[0].iter().any(|event| matches!(event, Event::Left { .. }));
+        assert!(has_left, "of {members}, where m{orderer} orders");
+        if members > 2 {
+            let next = if members == 3 { 2 } else { 1 };
+            assert_eq!((net.epoch(next), net.size(next)), (1, 1), "of {members}");
+        }
+    }
+}
+
+// The first member is dead, and of the other two one leaves. Had its leave a number, neither it nor a reset would ever come to
+// an end, for the one that stays is no quorum of those two.
+#[test]
+fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
+    let mut net = group_that_misses(3, 0, 1);
+    net.leave(2);
+    net.run(1_000 * MS);
+    let now = Time::from_nanos(net.now);
+    net.group_mut(1).reset(now, 1).unwrap();
+    net.drain(1);
+    net.run(2_000 * MS);
+    net.show("two seconds after the reset");
+    assert_eq!((net.epoch(1), net.size(1), net.phase(1)), (1, 1, Phase::Member));
+    assert_eq!(net.phase(2), Phase::Gone);
+}

@@ -342,7 +342,11 @@ fn data() -> impl Strategy<Value = Data> {
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (member(), greeting()).prop_map(|(member, hello)| Change::Join { member, hello }),
-        (uid(), greeting()).prop_map(|(uid, goodbye)| Change::Leave { uid, goodbye }),
+        (uid(), uid(), greeting()).prop_map(|(uid, orderer, goodbye)| Change::Leave {
+            uid,
+            orderer,
+            goodbye
+        }),
         uid().prop_map(|orderer| Change::Role { orderer }),
     ]
 }

@@ -308,7 +308,7 @@ mod tests {
             let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: 5 });
             story.tell(Life(2), What::Promised { epoch, ballot });
             story.tell(Life(2), What::Prepared { epoch, preparation });
-            story.tell(Life(0), What::Left { seqno, member: Life(2), members: 2 });
+            story.tell(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
             assert_eq!(judge(&story).is_ok(), holds_enough);
         }
     }

@@ -256,8 +256,13 @@ fn exclude_somebody_else(story: &mut Story, random: &mut Random) -> Option<()> {
 
 fn name_another_orderer(story: &mut Story, random: &mut Random) -> Option<()> {
     let records = &mut story.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::HandedOver { .. }))?;
-    if let What::HandedOver { orderer, .. } = &mut records[place].what {
+    let names = |_, record: &Record| {
+        matches!(record.what, What::HandedOver { .. } | What::Left { successor: Some(_), .. })
+    };
+    let place = pick(records, random, names)?;
+    if let What::HandedOver { orderer, .. } | What::Left { successor: Some(orderer), .. } =
+        &mut records[place].what
+    {
         orderer.0 ^= 1;
     }
     Some(())

@@ -1,7 +1,6 @@
 //! Invented histories for the properties' own tests: a perfect group, told step by step. Each test takes a good
 //! story, which its property must accept, and breaks it, which its property must see.
 
-use super::streams::next_in_rank;
 use super::{Judge, Property, Terms, Violation};
 use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
@@ -277,7 +276,9 @@ impl Story {
                 }
                 Entry::Leave(member) => {
                     let members = self.view_at(seqno).len() as u32;
-                    self.tell(life, What::Left { seqno, member, members });
+                    let ordered = self.view_of(seqno - 1).orderer == member;
+                    let successor = (ordered && members > 0).then(|| self.view_of(seqno).orderer);
+                    self.tell(life, What::Left { seqno, member, members, successor });
                     if member == life {
                         self.actor(life).over = true;
                         self.actor(life).member = false;
@@ -575,6 +576,12 @@ impl Story {
     pub(super) fn text(&self) -> String {
         self.records.iter().map(|record| format!("{:?} {:?}\n", record.life, record.what)).collect()
     }
+}
+
+/// Who orders after `leaver`, who did so: the next in rank, and after the last the first.
+fn next_in_rank(view: &[Life], leaver: Life) -> Life {
+    let rank = view.iter().position(|member| *member == leaver).map_or(0, |rank| rank + 1);
+    view.get(rank).or(view.first()).copied().unwrap_or(leaver)
 }
 
 fn judge_records(judge: &mut Judge, records: &[Record], end: &End) -> Result<(), Violation> {

@@ -78,23 +78,15 @@ impl Streams {
                 stream.view.push(*member);
                 stream.members.insert(*member);
             }
-            What::Left { seqno, member, .. } => {
+            What::Left { seqno, member, successor, .. } => {
                 stream.last = *seqno;
                 stream.members.remove(*member);
-                if stream.orderer == *member {
-                    stream.orderer = next_in_rank(&stream.view, *member);
-                }
+                stream.orderer = successor.unwrap_or(stream.orderer);
                 stream.view.retain(|other| other != member);
             }
             _ => {}
         }
     }
-}
-
-/// Who orders after `leaver`, who did so: the next in rank, and after the last the first.
-pub(super) fn next_in_rank(view: &[Life], leaver: Life) -> Life {
-    let rank = view.iter().position(|member| *member == leaver).map_or(0, |rank| rank + 1);
-    view.get(rank).or(view.first()).copied().unwrap_or(leaver)
 }
 
 /// The place of an event; nothing for records that have none.
@@ -133,8 +125,9 @@ fn placed_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)
         What::Entered { seqno, view } if *seqno > 0 => {
             Some((view.epoch, *seqno, value(Kind::Joined, [u64::from(record.life.0), 0, 0])))
         }
-        What::Left { seqno, member, .. } => {
-            Some((stream.epoch?, *seqno, value(Kind::Left, [u64::from(member.0), 0, 0])))
+        What::Left { seqno, member, successor, .. } => {
+            let successor = successor.map_or(u64::MAX, |life| u64::from(life.0));
+            Some((stream.epoch?, *seqno, value(Kind::Left, [u64::from(member.0), successor, 0])))
         }
         What::HandedOver { seqno, orderer } => {
             Some((stream.epoch?, *seqno, value(Kind::HandedOver, [u64::from(orderer.0), 0, 0])))

@@ -104,8 +104,13 @@ impl Property for Views {
                     fault = Some(format!("{member:?} joins and is there"));
                 }
             }
-            What::Left { member, members, .. } => {
+            What::Left { member, members, successor, .. } => {
                 members_told = Some((*members as usize, before.wrapping_sub(1)));
+                let names_one = stream.orderer == *member && before > 1;
+                let stays = |life: Life| life != *member && stream.members.contains(life);
+                if !successor.map_or(!names_one, |life| names_one && stays(life)) {
+                    fault = Some(format!("{member:?} leaves, and its successor is {successor:?}"));
+                }
                 if !stream.members.contains(*member) {
                     fault = Some(format!("{member:?} leaves and is not there"));
                 }
@@ -212,6 +217,21 @@ mod tests {
         let mut story = good();
         change_reset(story.last(reset_of(Life(4))), |reset| reset.view.orderer = Life(3));
         assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_a_successor_that_does_not_stay() {
+        for (leaver, heir) in [(Life(0), None), (Life(0), Some(Life(0))), (Life(2), Some(Life(1)))] {
+            let mut story = Story::of(3, 1);
+            story.leave(leaver);
+            assert!(judge(&story).is_ok());
+            if let What::Left { successor, .. } =
+                &mut story.last(|r| matches!(r.what, What::Left { .. })).what
+            {
+                *successor = heir;
+            }
+            assert!(judge(&story).is_err(), "{leaver:?} leaves, and {heir:?} is to order");
+        }
     }
 
     #[test]

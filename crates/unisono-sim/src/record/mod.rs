@@ -135,6 +135,8 @@ pub enum What {
         member: Life,
         /// Members from here on.
         members: u32,
+        /// Who orders from here on, if it ordered and is not the last.
+        successor: Option<Life>,
     },
     /// The role of orderer was handed on.
     HandedOver {

@@ -105,9 +105,12 @@ impl Names {
             Event::Joined { seqno, member, members, .. } => {
                 What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
             }
-            Event::Left { seqno, member, members, .. } => {
-                What::Left { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
-            }
+            Event::Left { seqno, member, members, successor, .. } => What::Left {
+                seqno: *seqno,
+                member: self.life(member.uid),
+                members: *members as u32,
+                successor: successor.map(|uid| self.life(uid)),
+            },
             Event::HandedOver { seqno, orderer } => {
                 What::HandedOver { seqno: *seqno, orderer: self.life(*orderer) }
             }
