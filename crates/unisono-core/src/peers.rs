@@ -21,8 +21,8 @@ use core::net::SocketAddr;
 pub(crate) enum Standing {
     /// In the view.
     Member,
-    /// It listens, and will be numbered in.
-    Observer { hello: Bytes },
+    /// It listens, since it was welcomed first, and will be numbered in.
+    Observer { hello: Bytes, since: Time },
     /// Its leave, at this place, is in the log; it is served until it may go.
     Leaver { seqno: Seqno },
 }

@@ -277,7 +277,7 @@ impl Group {
         let Some(peer) = self.peers.get_mut(uid) else { return };
         if asks {
             // Its JOIN may be in the order already, or behind it: whoever holds it, or goes on without it, will tell.
-            (peer.probing, peer.last_heard, peer.heard_us) = (None, now, Some(now));
+            (peer.probing, peer.heard_us) = (None, Some(now));
             self.ask_around();
             for whom in self.anybody().into_iter().chain([uid]) {
                 self.post(whom, Frame::Inquiry);

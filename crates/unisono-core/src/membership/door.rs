@@ -2,12 +2,14 @@
 //!
 //! An answer carries a cookie, so that nobody is let in under an address at which it does not hear. Who asks with a
 //! good one becomes an observer and is told what to listen with. Once it has caught up, all members are there and no
-//! message is unfinished, the orderer numbers its JOIN, one at a time. Observers that fall silent are forgotten.
+//! message is unfinished, the orderer numbers its JOIN, one at a time. Observers that fall silent are forgotten, and those
+//! that nothing lets in for too long; whoever speaks in the epoch and is unknown here is told so.
 
 use crate::config::Quorum;
 use crate::group::{Group, Phase};
 use crate::history::History;
 use crate::identity::{Member, Name, Seqno, Uid, mix};
+use crate::membership::join::JOIN_WITHIN;
 use crate::peers::{Peer, Standing};
 use crate::planted::Probe;
 use crate::random::Random;
@@ -179,7 +181,7 @@ impl Group {
                     return;
                 }
                 let member = Member { uid, name, address: from };
-                let mut peer = Peer::new(now, member, Standing::Observer { hello }, from_place);
+                let mut peer = Peer::new(now, member, Standing::Observer { hello, since: now }, from_place);
                 let mut window = ReplayWindow::starting_at(packet_number);
                 window.fresh(packet_number);
                 peer.replay = Some(window);
@@ -250,14 +252,17 @@ impl Group {
         // Two lives of one listed name never stand in one view.
         let barred = |peer: &Peer| listed && view.iter().any(|member| member.name == peer.member.name);
         let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
-        let Standing::Observer { hello } = &ready.standing else { return None };
+        let Standing::Observer { hello, .. } = &ready.standing else { return None };
         Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
     }
 
     pub(crate) fn forget_stale_observers(&mut self, now: Time) {
         let before = self.peers.len();
-        self.peers.retain(|peer| {
-            !matches!(peer.standing, Standing::Observer { .. }) || now.since(peer.last_heard) < LEASE
+        self.peers.retain(|peer| match peer.standing {
+            Standing::Observer { since, .. } => {
+                now.since(peer.last_heard) < LEASE && now.since(since) < JOIN_WITHIN
+            }
+            _ => true,
         });
         self.audience_is_stale |= self.peers.len() < before;
     }

@@ -3,13 +3,15 @@
 //! A joiner asks where the group is (HEREIS comes with a cookie, which shows that it hears what is sent to its
 //! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
 //! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When its JOIN is
-//! accepted it is a member, and its application sees its first event.
+//! accepted it is a member, and its application sees its first event. It may be numbered in and not hear of it, and others
+//! may wait for its vote then; so it is the orderer who ends a join that takes too long, and not the joiner.
 
 use crate::config::GroupConfig;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
 use crate::history::Entry;
 use crate::identity::{Member, Name, Seqno, Uid};
+use crate::membership::leave::LINGER;
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Pace, Time};
@@ -27,8 +29,10 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const ASKS_MAX: u32 = 12;
 /// A plain join gives up locating after so many times the setting `locate`.
 const PATIENCE: u32 = 10;
-/// From the first answer to being a member.
-const JOIN_WITHIN: Duration = Duration::from_secs(4);
+/// From the first answer to listening. The orderer ends a join to which it has given no number for as long.
+pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
+/// Whoever listens and hears nobody asks so often where the group is.
+const SEARCH_EVERY: Duration = Duration::from_secs(2);
 /// Answers that do not come from the orderer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
@@ -131,12 +135,17 @@ impl Group {
                 }
                 self.post_outside(here.orderer, Frame::JoinRequest { cookie: here.cookie, name, hello });
             }
-            _ => joining.act_at = now + ASK_EVERY * 4,
+            _ => {
+                joining.act_at = now + SEARCH_EVERY;
+                if now.since(self.last_heard()) >= SEARCH_EVERY {
+                    self.search();
+                }
+            }
         }
     }
 
     fn give_up(&mut self, now: Time) {
-        let numbered_in = self.is_member();
+        let may_be_needed = self.is_member() || now.since(self.last_heard()) < LINGER;
         let Some(joining) = &mut self.joining else { return };
         if let (Phase::Locating, None, Some(reason)) = (self.phase, &joining.found, joining.kept_out_by) {
             // No reason to found a second group.
@@ -149,8 +158,9 @@ impl Group {
                 self.found(now, config, hello);
             }
             (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
-            // Its JOIN is in the order: it is a member, and its vote may be needed. A reset ends it, or acceptance.
-            (Phase::Joining, _) if numbered_in => joining.give_up_at = now + JOIN_WITHIN,
+            // Its JOIN is in the order, or may be: then it is a member, and its vote may be needed. Acceptance ends it, a
+            // reset, or the orderer's word.
+            (Phase::Joining, _) if may_be_needed => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
     }

@@ -27,8 +27,8 @@ const ASKS_PER_INQUIRY: u32 = 4;
 /// With every so many questions, if it hears nobody meanwhile, it asks everybody where the group is.
 const ASKS_PER_SEARCH: u32 = 10;
 /// A leaver whose farewell does not come, or that hears nobody, goes by itself after this: everybody who needed it is
-/// long gone.
-const LINGER: Duration = Duration::from_secs(60);
+/// long gone. So does a joiner that hears nobody.
+pub(super) const LINGER: Duration = Duration::from_secs(60);
 
 const LEAVE_REQUESTS_MAX: usize = 64;
 const DEPARTED_MAX: usize = 256;
@@ -163,7 +163,7 @@ impl Group {
     }
 
     /// When this member last heard anybody.
-    fn last_heard(&self) -> Time {
+    pub(super) fn last_heard(&self) -> Time {
         self.peers.iter().map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
     }
 
@@ -215,24 +215,27 @@ impl Group {
             leaving.go_at.get_or_insert(now + LINGER);
         }
         if alone {
-            self.dismiss_leavers();
+            self.dismiss_all();
         }
         if alone || self.broken(Planted::LeaverGoesAtOnce) {
             self.go();
         }
     }
 
-    /// The last one goes: the group ends, and nobody needs those any more who left before and still serve.
-    fn dismiss_leavers(&mut self) {
-        let leavers: Vec<(Uid, Seqno)> = self
+    /// The last one goes: the group ends, and nobody needs those any more who left before and still serve, nor those who
+    /// listen.
+    fn dismiss_all(&mut self) {
+        let end = self.accepted;
+        let told: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
                 Standing::Leaver { seqno } => Some((peer.member.uid, seqno)),
-                _ => None,
+                Standing::Observer { .. } => Some((peer.member.uid, end)),
+                Standing::Member => None,
             })
             .collect();
-        for (uid, seqno) in leavers {
+        for (uid, seqno) in told {
             self.post(uid, Frame::Farewell { uid, seqno });
         }
     }

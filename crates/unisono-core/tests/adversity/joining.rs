@@ -33,6 +33,82 @@ fn members_go_on_when_the_orderer_crashes_before_the_joiner_has_its_join() {
     assert_eq!(net.phase(1), Phase::Member, "m1 and m2 are stuck");
 }
 
+// The same, and the joiner is out of reach for as long as joins take, and longer: whoever may be in the view is not to give
+// itself up (hazard H22).
+#[test]
+fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
+    let mut net = group_of(3, 0);
+    let joiner = net.add(Entry::Join, unicast());
+    let ordered = Rc::new(Cell::new(false));
+    let seen_join = ordered.clone();
+    net.filter(move |seen| {
+        seen_join.set(seen_join.get() || seen.has_join());
+        if seen_join.get() && seen.concerns(joiner) { LOST } else { PROMPT }
+    });
+    let reached =
+        net.run_until(MS / 20, 1000 * MS, |net| ordered.get() && net.size(1) == 4 && net.size(2) == 4);
+    assert!(reached, "the case was not reached");
+    net.crash(0);
+    net.run(30_000 * MS);
+    assert_eq!(
+        (net.phase(1), net.phase(2)),
+        (Phase::Resetting, Phase::Resetting),
+        "the case was not reached"
+    );
+    net.calm();
+    assert!(net.run_until(MS, 3000 * MS, |net| net.phase(1) == Phase::Member), "m1 and m2 are stuck");
+    assert_eq!((net.phase(joiner), net.size(joiner)), (Phase::Member, 3));
+}
+
+/// A joiner that listens, and is not heard, from its first word in the epoch on.
+fn unheard_joiner(net: &mut Net) -> usize {
+    let joiner = net.add(Entry::Join, unicast());
+    net.filter(move |seen| if seen.from == joiner && !seen.outside { LOST } else { PROMPT });
+    assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
+    joiner
+}
+
+// It listens, and nothing lets it in. Only the orderer knows that no JOIN will come, and says so.
+#[test]
+fn a_joiner_that_nothing_lets_in_is_told_so() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.crash(2);
+    net.run(1000 * MS);
+    let now = Time::from_nanos(net.now);
+    net.group_mut(0).reset(now, 1).unwrap();
+    net.drain(0);
+    // m1 never learns of the epoch that it is in.
+    let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+    net.filter(move |seen| if seen.to == 1 && decided(seen) { LOST } else { PROMPT });
+    net.run(1000 * MS);
+    assert_eq!((net.epoch(0), net.epoch(1)), (1, 0), "the case was not reached");
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 100 * MS, |net| net.phase(joiner) == Phase::Joining));
+    assert!(net.run_until(MS, 6000 * MS, |net| net.phase(joiner) == Phase::Gone), "it waits for ever");
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
+    assert_eq!(net.size(0), 2);
+}
+
+// All whom it knows have gone while it was not heard; the group has not, and others tell it.
+#[test]
+fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
+    let mut net = group_of(1, 0);
+    let joiner = unheard_joiner(&mut net);
+    net.cut_off(joiner);
+    for other in [2, 3] {
+        net.add(Entry::Join, unicast());
+        net.run(300 * MS);
+        assert_eq!(net.phase(other), Phase::Member);
+    }
+    net.leave(0);
+    net.run(3000 * MS);
+    assert_eq!((net.phase(0), net.phase(joiner)), (Phase::Gone, Phase::Joining), "the case was not reached");
+    net.calm();
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert_eq!(net.size(2), 2);
+}
+
 // The joiner goes on reporting to an orderer that no longer orders, until its patience is over (hazard H22).
 #[test]
 fn a_hand_over_during_a_join_costs_less_than_a_second() {

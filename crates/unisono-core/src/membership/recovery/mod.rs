@@ -335,10 +335,12 @@ impl Group {
         self.post_to_rendezvous(Frame::Locate { nonce });
     }
 
-    /// The group was found. If it has gone on without this member, whoever answered says so.
+    /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner knew may have
+    /// gone from this very epoch.
     pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
-        let has_gone_on = here.instance == self.instance && here.epoch_counter > self.epoch.counter;
-        if self.recovery.search == Some(here.nonce) && has_gone_on {
+        let has_gone_on = here.epoch_counter > self.epoch.counter
+            || self.phase == Phase::Joining && here.epoch_counter == self.epoch.counter;
+        if self.recovery.search == Some(here.nonce) && here.instance == self.instance && has_gone_on {
             self.recovery.search = None;
             self.post_under(from, self.epoch_tag, Frame::Inquiry);
         }
