@@ -10,17 +10,20 @@ mod ground;
 pub(crate) mod latency;
 mod parallel;
 mod placement;
+mod protocol;
 mod report;
 pub(crate) mod rpc;
 mod side;
 mod statistics;
 pub(crate) mod throughput;
 
+pub(crate) use protocol::Protocol;
+
 use crate::arguments::Common;
 use crate::output::{Output, Tone};
 use crate::problem::Problem;
 use crate::settings::Settings;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 /// Measure a group beside what the machine allows
@@ -38,38 +41,6 @@ enum What {
     Parallel(parallel::Parallel),
     Failover(failover::Failover),
     Rpc(rpc::Rpc),
-}
-
-/// How messages travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Method {
-    /// To the orderer, which sends them to all
-    Pb,
-    /// To all, and the orderer sends a short accept
-    Bb,
-    /// By size
-    #[default]
-    Auto,
-}
-
-impl Method {
-    /// The size above which messages travel by BB.
-    fn broadcast_above_bytes(self) -> Option<u32> {
-        match self {
-            Method::Pb => Some(u32::MAX),
-            Method::Bb => Some(0),
-            Method::Auto => None,
-        }
-    }
-
-    /// Its name on the command line.
-    fn name(self) -> &'static str {
-        match self {
-            Method::Pb => "pb",
-            Method::Bb => "bb",
-            Method::Auto => "auto",
-        }
-    }
 }
 
 /// What came out of a measurement.

@@ -5,8 +5,8 @@ use super::placement::Placement;
 use super::report::{self, Chart, Column, Report, Series};
 use super::throughput::loaded::{Counted, Load, Loaded};
 use super::throughput::{BYTES_MAX, ROUNDS, UNTIMED, UNTIMED_SLOW};
-use super::{Method, Summary};
-use crate::arguments::{Common, OrderChoice};
+use super::{Protocol, Summary};
+use crate::arguments::Common;
 use crate::location::Location;
 use crate::output::{Output, rounded};
 use crate::problem::Problem;
@@ -52,17 +52,8 @@ pub(crate) struct Parallel {
     #[arg(long, value_name = "T", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
-    #[arg(long, value_enum, default_value_t)]
-    method: Method,
-
-    /// How many crashes at once each group survives without loss
-    #[arg(long, value_name = "R", default_value_t = 0)]
-    resilience: u8,
-
-    /// Who gives the messages their places
-    #[arg(long, value_enum, default_value_t)]
-    order: OrderChoice,
+    #[command(flatten)]
+    protocol: Protocol,
 
     /// On which processors the processes run
     #[arg(long, value_enum, default_value_t)]
@@ -96,7 +87,7 @@ fn measure(
     bar: &ProgressBar,
     mut row: impl FnMut(Summary) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    Problem::beyond(command.resilience, command.members)?;
+    Problem::beyond(command.protocol.resilience, command.members)?;
     let senders = command.senders.unwrap_or(command.members - 1);
     if senders > command.members {
         return Err(Problem::usage("there cannot be more senders than members"));
@@ -113,9 +104,7 @@ fn measure(
         senders: usize::try_from(senders).unwrap_or(usize::MAX),
         bytes: usize::try_from(command.bytes).unwrap_or(usize::MAX),
         window: command.window,
-        method: command.method,
-        resilience: command.resilience,
-        order: command.order,
+        protocol: command.protocol,
     };
     let untimed = if command.ground.rate.is_some() { UNTIMED_SLOW } else { UNTIMED };
     let timed = Duration::from_secs(command.seconds) / ROUNDS;
@@ -168,8 +157,8 @@ fn report(command: &Parallel, folder: &Path, settings: &Settings, output: &Outpu
     let names: Vec<String> = sizes.iter().map(|members| format!("{members} members each")).collect();
     let varied = |members: &u64| {
         let senders = command.senders.map(|senders| senders.min(*members));
-        let resilience = command.resilience.min(u8::try_from(members - 1).unwrap_or(u8::MAX));
-        Parallel { members: *members, senders, resilience, ..command.clone() }
+        let protocol = command.protocol.among(*members);
+        Parallel { members: *members, senders, protocol, ..command.clone() }
     };
     let variations: Vec<(&str, Parallel)> =
         names.iter().map(String::as_str).zip(sizes.iter().map(varied)).collect();
@@ -224,8 +213,8 @@ fn summary(
             command.members,
             command.bytes,
             command.window,
-            command.method.name(),
-            command.resilience,
+            command.protocol.method.name(),
+            command.protocol.resilience,
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -242,9 +231,9 @@ fn summary(
         "senders": senders,
         "bytes": command.bytes,
         "window": command.window,
-        "method": command.method.name(),
-        "resilience": command.resilience,
-        "order": command.order.name(),
+        "method": command.protocol.method.name(),
+        "resilience": command.protocol.resilience,
+        "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,
         "placement": command.placement.name(),

@@ -1,8 +1,7 @@
 //! A group whose latency is measured, seen from the process that measures it.
 
 use super::member::{self, Order, Report, Usage};
-use crate::arguments::OrderChoice;
-use crate::bench::Method;
+use crate::bench::Protocol;
 use crate::bench::side::UNTIMED;
 use crate::location::Location;
 use crate::problem::Problem;
@@ -17,9 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which group is wanted.
 pub(in crate::bench) struct Wanted {
-    pub(in crate::bench) resilience: u8,
-    pub(in crate::bench) order: OrderChoice,
-    pub(in crate::bench) method: Method,
+    pub(in crate::bench) protocol: Protocol,
     /// Size of a message.
     pub(in crate::bench) bytes: usize,
 }
@@ -45,9 +42,7 @@ impl Measured {
                 group: group.clone(),
                 founder: index == 0,
                 sender: index == SENDER,
-                resilience: wanted.resilience,
-                order: wanted.order,
-                broadcast_above_bytes: wanted.method.broadcast_above_bytes(),
+                protocol: wanted.protocol,
                 bytes: wanted.bytes,
                 location: location.clone(),
                 settings: settings.clone(),

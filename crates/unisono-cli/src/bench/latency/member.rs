@@ -1,6 +1,6 @@
 //! A member process whose group is measured for latency: one sends, all receive.
 
-use crate::arguments::OrderChoice;
+use crate::bench::Protocol;
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders};
@@ -17,9 +17,7 @@ pub(crate) struct Role {
     pub(crate) founder: bool,
     /// The one that sends.
     pub(crate) sender: bool,
-    pub(crate) resilience: u8,
-    pub(crate) order: OrderChoice,
-    pub(crate) broadcast_above_bytes: Option<u32>,
+    pub(crate) protocol: Protocol,
     /// Size of a message.
     pub(crate) bytes: usize,
     pub(crate) location: Location,
@@ -90,12 +88,8 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
 
 fn enter(role: &Role) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    let mut config = connection::config(role.resilience, role.order);
-    if let Some(bytes) = role.broadcast_above_bytes {
-        config.broadcast_above_bytes = bytes;
-    }
     Ok(if role.founder {
-        Group::create(&role.group, config, &options)?
+        Group::create(&role.group, role.protocol.config(), &options)?
     } else {
         connection::patiently(|| Group::join(&role.group, "", &options))?
     })

@@ -11,8 +11,8 @@ use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::side::{Side, UNTIMED, blocks};
 use super::statistics::Ratio;
-use super::{Method, Summary};
-use crate::arguments::{Common, OrderChoice};
+use super::{Protocol, Summary};
+use crate::arguments::Common;
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::progress;
@@ -38,17 +38,8 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
-    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
-    #[arg(long, value_enum, default_value_t)]
-    method: Method,
-
-    /// How many crashes at once the group survives without loss
-    #[arg(long, value_name = "R", default_value_t = 0)]
-    resilience: u8,
-
-    /// Who gives the messages their places
-    #[arg(long, value_enum, default_value_t)]
-    order: OrderChoice,
+    #[command(flatten)]
+    protocol: Protocol,
 
     /// Messages that are timed
     #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
@@ -81,14 +72,14 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
 
 /// One measurement; the bar counts its rounds.
 fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
-    Problem::beyond(command.resilience, command.members)?;
+    Problem::beyond(command.protocol.resilience, command.members)?;
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, members, false, settings)?;
     let locations = ground.locations(command.placement, members);
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
-    let wanted = |resilience| Wanted { resilience, order: command.order, method: command.method, bytes };
-    let mut group = Measured::start(&wanted(command.resilience), &locations, &ground.settings)?;
-    let mut plain = match command.resilience {
+    let wanted = |resilience| Wanted { protocol: Protocol { resilience, ..command.protocol }, bytes };
+    let mut group = Measured::start(&wanted(command.protocol.resilience), &locations, &ground.settings)?;
+    let mut plain = match command.protocol.resilience {
         0 => None,
         _ => Some(Measured::start(&wanted(0), &locations, &ground.settings)?),
     };
@@ -128,7 +119,8 @@ fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
 fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) -> Summary {
     let to_path = Ratio::of(&sides.group.rounds, &sides.path.rounds);
     let to_rpc = Ratio::of(&sides.group.rounds, &sides.rpc.rounds);
-    let to_r0 = (command.resilience > 0).then(|| Ratio::of(&sides.group.rounds, &sides.plain.rounds));
+    let to_r0 =
+        (command.protocol.resilience > 0).then(|| Ratio::of(&sides.group.rounds, &sides.plain.rounds));
     let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| sides.group.us(part));
     let (rpc, path) = (sides.rpc.us(0.5), sides.path.us(0.5));
     let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
@@ -137,8 +129,8 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
             "{} members, {} bytes, {}, resilience {}, {transport}{}{}",
             command.members,
             command.bytes,
-            command.method.name(),
-            command.resilience,
+            command.protocol.method.name(),
+            command.protocol.resilience,
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -156,7 +148,7 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         format!(
             "  resilience 0   p50 {} us: resilience {} takes {} times as long (rounds {} to {})",
             sides.plain.us(0.5),
-            command.resilience,
+            command.protocol.resilience,
             ratio.median,
             ratio.spread[0],
             ratio.spread[1]
@@ -170,9 +162,9 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         "bench": "latency",
         "members": command.members,
         "bytes": command.bytes,
-        "method": command.method.name(),
-        "resilience": command.resilience,
-        "order": command.order.name(),
+        "method": command.protocol.method.name(),
+        "resilience": command.protocol.resilience,
+        "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,
         "placement": command.placement.name(),

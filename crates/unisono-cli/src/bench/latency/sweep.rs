@@ -2,7 +2,7 @@
 
 use super::{Latency, measure};
 use crate::arguments::Transport;
-use crate::bench::Method;
+use crate::bench::protocol::{Method, Protocol};
 use crate::bench::report::{Chart, Column, Report, Series, with};
 use crate::output::Output;
 use crate::problem::Problem;
@@ -50,18 +50,20 @@ fn variations(command: &Latency, settings: &Settings) -> Vec<(&'static str, (Lat
         for members in with(MEMBERS, command.members) {
             let settings = Settings { transport, ..settings.clone() };
             // A resilience that fewer members cannot have is cut to what they can.
-            let resilience = command.resilience.min(u8::try_from(members - 1).unwrap_or(u8::MAX));
-            variations.push((name, (Latency { members, resilience, ..command.clone() }, settings)));
+            let protocol = command.protocol.among(members);
+            variations.push((name, (Latency { members, protocol, ..command.clone() }, settings)));
         }
     }
     for (name, method) in [("pb", Method::Pb), ("bb", Method::Bb)] {
         for bytes in with(BYTES, command.bytes) {
-            variations.push((name, (Latency { bytes, method, ..command.clone() }, settings.clone())));
+            let protocol = Protocol { method, ..command.protocol };
+            variations.push((name, (Latency { bytes, protocol, ..command.clone() }, settings.clone())));
         }
     }
     let members = command.members.max(RESILIENT_MEMBERS);
     for resilience in 0..members.min(RESILIENT_MEMBERS) as u8 {
-        let varied = Latency { members, resilience, ..command.clone() };
+        let protocol = Protocol { resilience, ..command.protocol };
+        let varied = Latency { members, protocol, ..command.clone() };
         variations.push(("resilience", (varied, settings.clone())));
     }
     variations

@@ -10,8 +10,8 @@ use super::latency::{Measured, Wanted};
 use super::placement::Placement;
 use super::side::{Side, UNTIMED, blocks};
 use super::statistics::{Ratio, median};
-use super::{Method, Summary};
-use crate::arguments::{Common, OrderChoice};
+use super::{Protocol, Summary};
+use crate::arguments::Common;
 use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::progress;
@@ -106,7 +106,7 @@ fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single,
         0 => None,
         _ => Some(Calling::start(&locations, 1, 0, &ground.settings)?),
     };
-    let wanted = Wanted { resilience: 0, order: OrderChoice::Sequencer, method: Method::Auto, bytes: 0 };
+    let wanted = Wanted { protocol: Protocol::default(), bytes: 0 };
     let mut group = Measured::start(&wanted, &locations, &ground.settings)?;
     let mut floor = Floor::start(&locations, bytes, None)?;
     let (rounds, block) = blocks(command.calls);

@@ -1,8 +1,7 @@
 //! A group under load, and what its members counted.
 
 use super::member::{self, Order, Report, Tally};
-use crate::arguments::OrderChoice;
-use crate::bench::Method;
+use crate::bench::Protocol;
 use crate::location::Location;
 use crate::output::rounded;
 use crate::problem::Problem;
@@ -25,9 +24,7 @@ pub(crate) struct Load {
     pub(crate) bytes: usize,
     /// Messages of a sender that may be under way.
     pub(crate) window: u32,
-    pub(crate) method: Method,
-    pub(crate) resilience: u8,
-    pub(crate) order: OrderChoice,
+    pub(crate) protocol: Protocol,
 }
 
 /// A group under load.
@@ -47,9 +44,7 @@ impl Loaded {
                 // The orderer is the last to send: a group's work is to order what others send.
                 sender: locations.len() - index <= load.senders,
                 senders: load.senders,
-                resilience: load.resilience,
-                order: load.order,
-                broadcast_above_bytes: load.method.broadcast_above_bytes(),
+                protocol: load.protocol,
                 window: load.window,
                 bytes: load.bytes,
                 location: location.clone(),

@@ -1,6 +1,6 @@
 //! A member process whose group is loaded: all receive, some send as fast as their window allows.
 
-use crate::arguments::OrderChoice;
+use crate::bench::Protocol;
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders, monotonic_ns, processor_ns};
@@ -29,9 +29,7 @@ pub(crate) struct Role {
     pub(crate) sender: bool,
     /// How many send.
     pub(crate) senders: usize,
-    pub(crate) resilience: u8,
-    pub(crate) order: OrderChoice,
-    pub(crate) broadcast_above_bytes: Option<u32>,
+    pub(crate) protocol: Protocol,
     /// Messages of a sender that may be under way.
     pub(crate) window: u32,
     /// Size of a message.
@@ -111,11 +109,7 @@ impl Role {
 
 fn enter(role: &Role) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    let mut config =
-        GroupConfig { window: role.windows().1, ..connection::config(role.resilience, role.order) };
-    if let Some(bytes) = role.broadcast_above_bytes {
-        config.broadcast_above_bytes = bytes;
-    }
+    let config = GroupConfig { window: role.windows().1, ..role.protocol.config() };
     Ok(if role.founder {
         Group::create(&role.group, config, &options)?
     } else {
@@ -291,9 +285,7 @@ mod tests {
             founder: true,
             sender: true,
             senders: 1,
-            resilience: 0,
-            order: OrderChoice::default(),
-            broadcast_above_bytes: None,
+            protocol: Protocol::default(),
             window,
             bytes,
             location: Location::here(None),

@@ -9,8 +9,8 @@ use super::floor;
 use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::Ratio;
-use super::{Method, Summary};
-use crate::arguments::{Common, OrderChoice};
+use super::{Protocol, Summary};
+use crate::arguments::Common;
 use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::progress;
@@ -58,17 +58,8 @@ pub(crate) struct Throughput {
     #[arg(long, value_name = "T", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
-    #[arg(long, value_enum, default_value_t)]
-    method: Method,
-
-    /// How many crashes at once the group survives without loss
-    #[arg(long, value_name = "R", default_value_t = 0)]
-    resilience: u8,
-
-    /// Who gives the messages their places
-    #[arg(long, value_enum, default_value_t)]
-    order: OrderChoice,
+    #[command(flatten)]
+    protocol: Protocol,
 
     /// On which processors the processes run, on both sides
     #[arg(long, value_enum, default_value_t)]
@@ -97,7 +88,7 @@ pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> 
 
 /// One measurement; the bar counts its rounds.
 fn measure(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
-    Problem::beyond(command.resilience, command.members)?;
+    Problem::beyond(command.protocol.resilience, command.members)?;
     let senders = command.senders.unwrap_or(command.members);
     if senders > command.members {
         return Err(Problem::usage("there cannot be more senders than members"));
@@ -110,9 +101,7 @@ fn measure(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Resu
         senders: usize::try_from(senders).unwrap_or(usize::MAX),
         bytes,
         window: command.window,
-        method: command.method,
-        resilience: command.resilience,
-        order: command.order,
+        protocol: command.protocol,
     };
     let mut group = Loaded::start(&load, &locations, &ground.settings)?;
     // Members learn how they reach each other, and the group's caches fill.
@@ -160,8 +149,8 @@ fn summary(
             command.members,
             command.bytes,
             command.window,
-            command.method.name(),
-            command.resilience,
+            command.protocol.method.name(),
+            command.protocol.resilience,
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -179,9 +168,9 @@ fn summary(
         "senders": senders,
         "bytes": command.bytes,
         "window": command.window,
-        "method": command.method.name(),
-        "resilience": command.resilience,
-        "order": command.order.name(),
+        "method": command.protocol.method.name(),
+        "resilience": command.protocol.resilience,
+        "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,
         "placement": command.placement.name(),

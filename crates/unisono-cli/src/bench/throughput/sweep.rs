@@ -2,7 +2,7 @@
 
 use super::{Throughput, measure};
 use crate::arguments::Transport;
-use crate::bench::Method;
+use crate::bench::protocol::{Method, Protocol};
 use crate::bench::report::{Chart, Column, Report, Series, with};
 use crate::output::Output;
 use crate::problem::Problem;
@@ -51,15 +51,16 @@ fn variations(command: &Throughput, settings: &Settings) -> Vec<(&'static str, (
     }
     for (name, method) in [("pb", Method::Pb), ("bb", Method::Bb)] {
         for bytes in with(BYTES, command.bytes) {
-            variations.push((name, (Throughput { bytes, method, ..command.clone() }, settings.clone())));
+            let protocol = Protocol { method, ..command.protocol };
+            variations.push((name, (Throughput { bytes, protocol, ..command.clone() }, settings.clone())));
         }
     }
     for (name, transport) in [("multicast", Transport::Multicast), ("fan-out", Transport::Unicast)] {
         for members in with(MEMBERS, command.members) {
             let settings = Settings { transport, ..settings.clone() };
             let senders = command.senders.map(|senders| senders.min(members));
-            let resilience = command.resilience.min(u8::try_from(members - 1).unwrap_or(u8::MAX));
-            let varied = Throughput { members, senders, resilience, ..command.clone() };
+            let protocol = command.protocol.among(members);
+            let varied = Throughput { members, senders, protocol, ..command.clone() };
             variations.push((name, (varied, settings)));
         }
     }
