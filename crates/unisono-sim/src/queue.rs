@@ -2,75 +2,104 @@
 //!
 //! What comes soon, before all that waits long, is a short sorted list: datagrams under way, mostly, while the heap
 //! keeps timers and plans. The heap is four-way: its nodes share cache lines, and with the few hundred entries that a
-//! simulated group keeps it is two or three levels deep. Entries of one moment come out in the order in which they went
-//! in, so a run never depends on how they happen to lie.
+//! simulated group keeps it is two or three levels deep. What moves in both are small keys; events stay where they were
+//! put. Entries of one moment come out in the order in which they went in, so a run never depends on how they happen to
+//! lie.
 
-/// Entries of type `E`, each due at a time in nanoseconds.
+/// Events of type `E`, each due at a time in nanoseconds.
 pub(crate) struct Queue<E> {
     /// Those before all in the heap, the first of them last.
-    soon: Vec<Entry<E>>,
-    heap: Vec<Entry<E>>,
+    soon: Vec<Key>,
+    heap: Vec<Key>,
+    /// Each where its key says.
+    events: Vec<Option<E>>,
+    free: Vec<usize>,
     pushed: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Entry<E> {
-    /// The time, and below it how many entries went in before.
-    key: u128,
-    event: E,
-}
+/// The time, below it how many went in before, and last the place of the event.
+type Key = u128;
 
-impl<E: Copy> Entry<E> {
-    fn before(&self, other: &Entry<E>) -> bool {
-        self.key < other.key
-    }
-
-    fn time(&self) -> u64 {
-        (self.key >> 64) as u64
-    }
-}
+const TIME_SHIFT: u32 = 64;
+const PLACE_BITS: u32 = 24;
+const PLACES_MAX: usize = 1 << PLACE_BITS;
 
 const CHILDREN: usize = 4;
 
 /// A longer list costs more than the heap.
-const SOON_MAX: usize = 16;
+const SOON_MAX: usize = 64;
 
 impl<E: Copy> Queue<E> {
     pub(crate) fn new() -> Queue<E> {
-        Queue { soon: Vec::with_capacity(SOON_MAX + 1), heap: Vec::with_capacity(1024), pushed: 0 }
+        Queue {
+            soon: Vec::with_capacity(SOON_MAX + 1),
+            heap: Vec::with_capacity(1024),
+            events: Vec::with_capacity(1024),
+            free: Vec::with_capacity(1024),
+            pushed: 0,
+        }
     }
 
-    /// Lets `event` happen at `time`.
+    /// Lets `event` happen at `time`. Inlined, so that an event is made where it stays.
+    #[inline(always)]
     pub(crate) fn push(&mut self, time: u64, event: E) {
-        let entry = Entry { key: u128::from(time) << 64 | u128::from(self.pushed), event };
+        let place = self.free.pop().unwrap_or_else(|| self.add_place());
+        self.events[place] = Some(event);
+        self.line_up(Key::from(time) << TIME_SHIFT | Key::from(self.pushed << PLACE_BITS) | place as Key);
         self.pushed += 1;
-        if self.heap.first().is_some_and(|first| first.before(&entry)) {
-            self.sift_up(entry);
+    }
+
+    #[cold]
+    fn add_place(&mut self) -> usize {
+        assert!(self.events.len() < PLACES_MAX, "more than {PLACES_MAX} events wait at a time");
+        self.events.push(None);
+        self.events.len() - 1
+    }
+
+    fn line_up(&mut self, key: Key) {
+        if self.heap.first().is_some_and(|first| *first < key) {
+            self.sift_up(key);
             return;
         }
-        let later = self.soon.iter().rposition(|other| entry.before(other)).map_or(0, |last| last + 1);
-        self.soon.insert(later, entry);
-        if self.soon.len() > SOON_MAX {
-            let latest = self.soon.remove(0);
-            self.sift_up(latest);
+        let mut place = self.soon.len();
+        self.soon.push(key);
+        while place > 0 && self.soon[place - 1] < key {
+            self.soon[place] = self.soon[place - 1];
+            place -= 1;
         }
+        self.soon[place] = key;
+        if self.soon.len() > SOON_MAX {
+            self.spill();
+        }
+    }
+
+    /// The later half of the list goes to the heap.
+    #[cold]
+    fn spill(&mut self) {
+        let earlier = self.soon.split_off(SOON_MAX / 2);
+        let later = std::mem::replace(&mut self.soon, earlier);
+        later.into_iter().for_each(|key| self.sift_up(key));
     }
 
     /// When the next event happens.
+    #[inline]
     pub(crate) fn next_time(&self) -> Option<u64> {
-        self.soon.last().or(self.heap.first()).map(Entry::time)
+        self.soon.last().or(self.heap.first()).map(|key| (key >> TIME_SHIFT) as u64)
     }
 
     /// The next event and its time.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
-        let first = match self.soon.pop() {
+        let key = match self.soon.pop() {
             Some(first) => first,
             None => self.pop_heap()?,
         };
-        Some((first.time(), first.event))
+        let place = key as usize % PLACES_MAX;
+        self.free.push(place);
+        Some(((key >> TIME_SHIFT) as u64, self.events[place]?))
     }
 
-    fn pop_heap(&mut self) -> Option<Entry<E>> {
+    fn pop_heap(&mut self) -> Option<Key> {
         let first = *self.heap.first()?;
         let last = self.heap.pop()?;
         if !self.heap.is_empty() {
@@ -79,37 +108,36 @@ impl<E: Copy> Queue<E> {
         Some(first)
     }
 
-    fn sift_up(&mut self, entry: Entry<E>) {
+    fn sift_up(&mut self, key: Key) {
         let mut hole = self.heap.len();
-        self.heap.push(entry);
+        self.heap.push(key);
         while hole > 0 {
             let parent = (hole - 1) / CHILDREN;
-            if !entry.before(&self.heap[parent]) {
+            if key > self.heap[parent] {
                 break;
             }
             self.heap[hole] = self.heap[parent];
             hole = parent;
         }
-        self.heap[hole] = entry;
+        self.heap[hole] = key;
     }
 
-    fn sift_down(&mut self, entry: Entry<E>) {
+    fn sift_down(&mut self, key: Key) {
         let mut hole = 0;
         loop {
             let children = CHILDREN * hole + 1;
             let end = (children + CHILDREN).min(self.heap.len());
-            let Some(least) =
-                (children..end).reduce(|a, b| if self.heap[b].before(&self.heap[a]) { b } else { a })
+            let Some(least) = (children..end).reduce(|a, b| if self.heap[b] < self.heap[a] { b } else { a })
             else {
                 break;
             };
-            if !self.heap[least].before(&entry) {
+            if self.heap[least] > key {
                 break;
             }
             self.heap[hole] = self.heap[least];
             hole = least;
         }
-        self.heap[hole] = entry;
+        self.heap[hole] = key;
     }
 }
 

@@ -136,25 +136,28 @@ impl Recorder {
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
-        let is_traced = self.trace.is_some();
-        if is_traced {
-            self.tell_record(now, process, &record);
-        }
+        let is_full = self.judge.pile_up(record);
         // Whoever reads along sees the accusation where it belongs.
-        if self.judge.pile_up(record) || is_traced {
-            self.catch_up();
+        if is_full || self.trace.is_some() {
+            self.judge_pile();
         }
     }
 
-    #[cold]
-    fn tell_record(&mut self, now: u64, process: usize, record: &Record) {
-        let nobody = record.life == Life::NOBODY;
-        let who = if nobody { "world".to_string() } else { format!("m{process}/{}", record.life.0) };
-        self.tell(now, &who, format_args!("{:?}", record.what));
+    /// Tells the record that came last, if somebody reads along, and judges what piled up.
+    #[inline(never)]
+    fn judge_pile(&mut self) {
+        if let Some(trace) = &mut self.trace
+            && let Some(record) = self.judge.last()
+        {
+            let nobody = record.life == Life::NOBODY;
+            let who =
+                if nobody { "world".to_string() } else { format!("m{}/{}", record.process, record.life.0) };
+            write_line(trace, record.at.as_nanos(), &who, format_args!("{:?}", record.what));
+        }
+        self.catch_up();
     }
 
     /// Judges all that was noted: until then a broken promise may go unnoticed for a while.
-    #[inline(never)]
     pub(crate) fn catch_up(&mut self) {
         if let Err(violation) = self.judge.catch_up() {
             self.condemn(violation);
@@ -206,8 +209,7 @@ impl Recorder {
     /// One line for whoever reads along.
     pub(crate) fn tell(&mut self, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
         if let Some(trace) = &mut self.trace {
-            // A reader that stops reading must not change the run.
-            let _ = writeln!(trace, "{:>12.3} {who:<8} {words}", now as f64 / 1_000.0);
+            write_line(trace, now, who, words);
         }
     }
 
@@ -248,6 +250,11 @@ impl Recorder {
         };
         self.fingerprint = mix(self.fingerprint, when_and_who ^ what.wrapping_mul(SPREAD));
     }
+}
+
+fn write_line(trace: &mut dyn Write, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
+    // A reader that stops reading must not change the run.
+    let _ = writeln!(trace, "{:>12.3} {who:<8} {words}", now as f64 / 1_000.0);
 }
 
 /// Any odd number with as many ones as zeros keeps small numbers apart from what they are folded with.

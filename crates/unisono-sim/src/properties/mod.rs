@@ -184,7 +184,7 @@ type Places = [u64; PILE / 64];
 const KINDS: usize = Kind::ALL.len();
 
 /// So many records are judged in one go.
-const PILE: usize = 256;
+const PILE: usize = 512;
 
 impl Pile {
     fn new() -> Pile {
@@ -253,6 +253,11 @@ impl Judge {
     pub(crate) fn pile_up(&mut self, record: Record) -> bool {
         self.pile.push(record);
         self.pile.records.len() >= PILE
+    }
+
+    /// The record that came last, if it is not judged yet.
+    pub(crate) fn last(&self) -> Option<&Record> {
+        self.pile.records.last()
     }
 
     /// Judges whatever was recorded so far.

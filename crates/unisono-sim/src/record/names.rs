@@ -88,7 +88,7 @@ impl Names {
     }
 
     /// A message that was delivered, as a record says it.
-    #[inline]
+    #[inline(always)]
     pub fn delivered(&mut self, seqno: Seqno, sender: Uid, number: MessageNumber, payload: &[u8]) -> What {
         What::Delivered { seqno, sender: self.life(sender), number, hash: hash(payload) }
     }
