@@ -91,13 +91,12 @@ impl Arena {
     /// A buffer of this length, filled with what `seed` gives.
     pub(crate) fn fill(&mut self, length: usize, seed: u64) -> BytesMut {
         self.room(length);
-        let mut word = seed | 1;
-        let mut left = length;
-        while left > 0 {
-            let part = left.min(8);
-            self.block.extend_from_slice(&word.to_le_bytes()[..part]);
-            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed);
-            left -= part;
+        self.block.resize(length, 0);
+        let words = std::iter::successors(Some(seed | 1), |word| {
+            Some(word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed))
+        });
+        for (part, word) in self.block.chunks_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
         }
         self.block.split()
     }

@@ -72,6 +72,8 @@ impl<T> Default for Places<T> {
 impl<T: Clone + Default> Places<T> {
     /// Farther than this from all known ones, a place is nonsense rather than a place.
     const LEAP_MAX: u64 = 1 << 20;
+    /// So many values are made in one go.
+    const AHEAD: usize = 32;
 
     /// The value at a place, made if there is none yet; nothing if the place is beyond all reason.
     #[inline]
@@ -106,15 +108,12 @@ impl<T: Clone + Default> Places<T> {
         if offset > self.values.len() as u64 + Self::LEAP_MAX {
             return None;
         }
-        // Mostly the next one.
-        self.values.push(T::default());
-        if offset as usize >= self.values.len() {
-            self.values.resize(offset as usize + 1, T::default());
-        }
-        self.values.last_mut()
+        // Mostly the next one, and then the one after that.
+        self.values.resize(offset as usize + Self::AHEAD, T::default());
+        self.values.get_mut(offset as usize)
     }
 
-    /// The value at a place, if one was made.
+    /// The value at a place, if one was made, there or a little farther.
     #[inline]
     pub(super) fn get(&self, place: u64) -> Option<&T> {
         self.values.get(place.checked_sub(self.first)? as usize)
@@ -166,7 +165,7 @@ mod tests {
         *places.at(98).unwrap() = 'y';
         assert_eq!([98, 99, 100, 103].map(|p| *places.get(p).unwrap()), ['y', '\0', 'a', 'd']);
         assert_eq!(places.get(97), None);
-        assert_eq!(places.get(104), None);
+        assert_eq!(places.get(103 + 64), None);
         assert!(places.at(u64::MAX).is_none());
         assert!(places.at(103 + (1 << 21)).is_none());
     }

@@ -10,7 +10,11 @@ pub fn hash(payload: &[u8]) -> u64 {
     if rest.is_empty() {
         return hash;
     }
-    let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let last = match payload.last_chunk() {
+        // With what came before, which leaves again.
+        Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * rest.len()),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
     mix(hash, last)
 }
 
