@@ -82,32 +82,17 @@ impl Group {
         self.recovery.prepared_members()
     }
 
-    /// Whether [`Group::marks`] may have moved since [`Group::has_moved_from`] was asked last, or [`Group::poll_sent`] has
+    /// Whether [`Group::marks`] may have moved since [`Group::take_moved`] was asked last, or [`Group::poll_sent`] has
     /// something. Cheap enough to ask at any time.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.moved || !self.sent.is_empty()
     }
 
-    /// Whether [`Group::marks`] tells something else than when this was asked last, and got `marks`; aside from what was
-    /// delivered, and a history that got shorter. Cheap enough to ask after every call.
+    /// Whether [`Group::marks`] may have moved since this was asked last, aside from what was delivered.
     #[inline]
-    pub fn has_moved_from(&mut self, marks: &Marks) -> bool {
-        core::mem::take(&mut self.moved) && !self.stands_at(marks)
-    }
-
-    fn stands_at(&self, marks: &Marks) -> bool {
-        self.history.received() == marks.received
-            && self.accepted == marks.accepted
-            && self.history.base() == marks.purged
-            && self.history.len() <= marks.history
-            && self.acknowledging.acknowledged() == marks.acknowledged
-            && self.epoch_tag == marks.epoch
-            && self.order.numbered_by_us() == marks.numbered
-            && self.order.is_acting() == marks.acting
-            && self.term() == marks.term
-            && self.recovery.promised() == marks.promised
-            && self.recovery.prepared() == marks.prepared
+    pub fn take_moved(&mut self) -> bool {
+        core::mem::take(&mut self.moved)
     }
 
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.

@@ -325,11 +325,11 @@ impl MarkTable {
         match record.what {
             What::Stored { epoch, through } => {
                 let mark = self.now.at(record.life);
-                if mark.epoch != Some(epoch) || through < mark.stored {
-                    let before = mark.epoch.replace(epoch).map(|last| (last, mark.stored));
+                let stored = std::mem::replace(&mut mark.stored, through);
+                if mark.epoch != Some(epoch) || through < stored {
+                    let before = mark.epoch.replace(epoch).map(|last| (last, stored));
                     self.put_by(record.life, before);
                 }
-                self.now.at(record.life).stored = through;
             }
             What::Accepted { through, .. } => self.now.at(record.life).accepted = through,
             _ => {}

@@ -9,53 +9,65 @@ pub(crate) trait Listener {
     fn tell(&mut self, what: What);
 }
 
-/// Tells each change from `before` to `after`, the marks of one life before and after an input. `epoch` is of
-/// `after`, `next` of what it has prepared.
+/// Tells each change from `known` to `now`, the marks of one life before and after an input, and makes `known` the same
+/// as `now`. `epoch` is of `now`, `next` of what it has prepared.
 ///
 /// Inlined, as is what it tells: each place then knows what kind of record it makes.
 #[inline(always)]
 pub(crate) fn mark_changes(
-    before: &Marks,
-    after: &Marks,
+    known: &mut Marks,
+    now: &Marks,
     epoch: Epoch,
     next: Option<Epoch>,
     listener: &mut impl Listener,
 ) {
-    let same_epoch = before.epoch == after.epoch;
+    let same_epoch = !moves(&mut known.epoch, now.epoch);
     if !same_epoch {
         listener.tell(What::EpochBegun { epoch });
     }
-    if !same_epoch || before.received != after.received {
-        listener.tell(What::Stored { epoch, through: after.received });
+    if moves(&mut known.received, now.received) || !same_epoch {
+        listener.tell(What::Stored { epoch, through: now.received });
     }
-    let told = if same_epoch { before.acknowledged } else { 0 };
-    if after.acknowledged > told {
-        listener.tell(What::Acknowledged { epoch, through: after.acknowledged });
+    let told = if same_epoch { known.acknowledged } else { 0 };
+    known.acknowledged = now.acknowledged;
+    if now.acknowledged > told {
+        listener.tell(What::Acknowledged { epoch, through: now.acknowledged });
     }
-    if !same_epoch || before.accepted != after.accepted {
-        listener.tell(What::Accepted { epoch, through: after.accepted });
+    if moves(&mut known.accepted, now.accepted) || !same_epoch {
+        listener.tell(What::Accepted { epoch, through: now.accepted });
     }
-    let (known, now) = (before.numbered, after.numbered);
-    let from = if same_epoch && known.term == now.term { known.through.max(now.after) } else { now.after };
-    if now.through > from {
-        listener.tell(What::Numbered { epoch, term: now.term, from: from + 1, to: now.through });
+    let (before, after) = (std::mem::replace(&mut known.numbered, now.numbered), now.numbered);
+    let same_term = same_epoch && before.term == after.term;
+    let from = if same_term { before.through.max(after.after) } else { after.after };
+    if after.through > from {
+        listener.tell(What::Numbered { epoch, term: after.term, from: from + 1, to: after.through });
     }
-    if same_epoch && before.purged != after.purged {
-        listener.tell(What::Purged { epoch, through: after.purged });
+    if moves(&mut known.purged, now.purged) && same_epoch {
+        listener.tell(What::Purged { epoch, through: now.purged });
     }
-    if let Some(ballot) = after.promised
-        && !(same_epoch && before.promised == after.promised)
+    if (moves(&mut known.promised, now.promised) || !same_epoch)
+        && let Some(ballot) = now.promised
     {
         listener.tell(What::Promised { epoch, ballot });
     }
-    if let (Some(prepared), Some(next)) = (after.prepared, next)
-        && !(same_epoch && before.prepared == after.prepared)
+    if (moves(&mut known.prepared, now.prepared) || !same_epoch)
+        && let (Some(prepared), Some(next)) = (now.prepared, next)
     {
         let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
         listener.tell(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
-    if after.history > before.history {
-        listener.tell(What::HistoryUsed { entries: after.history as u32 });
+    if std::mem::replace(&mut known.history, now.history) < now.history {
+        listener.tell(What::HistoryUsed { entries: now.history as u32 });
+    }
+    (known.term, known.acting, known.delivered) = (now.term, now.acting, now.delivered);
+}
+
+/// Brings one mark up to date; true if it moved.
+#[inline(always)]
+fn moves<T: PartialEq>(known: &mut T, now: T) -> bool {
+    *known != now && {
+        *known = now;
+        true
     }
 }
 
@@ -70,9 +82,10 @@ mod tests {
         }
     }
 
-    fn changes(before: Marks, after: Marks) -> Vec<What> {
+    fn changes(mut known: Marks, now: Marks) -> Vec<What> {
         let mut told = Vec::new();
-        mark_changes(&before, &after, Epoch(0), None, &mut told);
+        mark_changes(&mut known, &now, Epoch(0), None, &mut told);
+        assert_eq!(known, now);
         told
     }
 

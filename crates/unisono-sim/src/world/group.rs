@@ -276,7 +276,7 @@ impl World<GroupSide> {
     #[inline]
     fn note_marks(&mut self, process: usize) {
         if let Some(resident) = &mut self.processes[process].resident
-            && resident.side.group.has_moved_from(&resident.side.marks)
+            && resident.side.group.take_moved()
         {
             self.note_moved_marks(process);
         }
@@ -285,8 +285,11 @@ impl World<GroupSide> {
     #[inline(never)]
     fn note_moved_marks(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
-        let marks = resident.side.group.marks();
-        if marks.epoch != EpochTag::OUTSIDE {
+        let mut marks = resident.side.group.marks();
+        marks.history = marks.history.max(resident.side.marks.history.min(self.common.history_messages));
+        if marks.epoch == EpochTag::OUTSIDE {
+            resident.side.marks = marks;
+        } else {
             if marks.epoch != resident.side.marks.epoch {
                 let info = resident.side.group.info();
                 if resident.side.instance != info.instance {
@@ -300,10 +303,8 @@ impl World<GroupSide> {
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
             let recorder = &mut self.recorder;
             let mut witness = Witness { recorder, now, process, life };
-            mark_changes(&resident.side.marks, &marks, epoch, next, &mut witness);
+            mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut witness);
         }
-        let history = marks.history.max(resident.side.marks.history.min(self.common.history_messages));
-        resident.side.marks = Marks { history, ..marks };
     }
 
     #[inline]
