@@ -27,6 +27,8 @@ const COOKIE_LIFE: Duration = Duration::from_secs(8);
 const CAUGHT_UP: u64 = 512;
 /// Of a group that stands still so many members answer, more or less.
 const HALTED_ANSWERS: u64 = 3;
+/// So many who were numbered in or forgotten are remembered: as many as a group has members.
+const FORMER_MAX: usize = 4096;
 /// A joiner that asks again is welcomed again at most so often.
 const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
@@ -34,8 +36,17 @@ const WELCOME_EVERY: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Door {
     secret: [u64; 2],
-    /// Who was numbered in lately, and when: a request of theirs that comes again is an old one.
-    joined: VecDeque<(Uid, Time)>,
+    /// Who was numbered in or forgotten lately.
+    former: VecDeque<Former>,
+}
+
+/// An observer no longer, since then: a request of its own that comes again, under one of these packet numbers, is an old
+/// one.
+#[derive(Clone, Copy, Debug)]
+struct Former {
+    uid: Uid,
+    through: u64,
+    since: Time,
 }
 
 impl Door {
@@ -61,14 +72,27 @@ impl Door {
         (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
     }
 
+    /// `uid` is a member now: nobody joins twice in one life.
     pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
-        self.joined.retain(|&(_, at)| now.since(at) < COOKIE_LIFE * 2);
-        self.joined.push_back((uid, now));
+        self.note_former(Former { uid, through: u64::MAX, since: now });
     }
 
-    /// `uid` has been a member, or is one: nobody joins twice in one life.
-    fn has_joined(&self, uid: Uid) -> bool {
-        self.joined.iter().any(|&(known, _)| known == uid)
+    /// Whoever was forgotten may have been told so, and is not to be numbered in by a late copy of what it said.
+    fn note_forgotten(&mut self, now: Time, observer: &Peer) {
+        let through = observer.replay.as_ref().map_or(0, ReplayWindow::highest);
+        self.note_former(Former { uid: observer.member.uid, through, since: now });
+    }
+
+    fn note_former(&mut self, former: Former) {
+        self.former.retain(|known| former.since.since(known.since) < COOKIE_LIFE * 2);
+        if self.former.len() == FORMER_MAX {
+            self.former.pop_front();
+        }
+        self.former.push_back(former);
+    }
+
+    fn is_old_request(&self, uid: Uid, packet_number: u64) -> bool {
+        self.former.iter().any(|former| former.uid == uid && packet_number <= former.through)
     }
 }
 
@@ -150,7 +174,8 @@ impl Group {
         hello: Bytes,
     ) {
         let (uid, packet_number) = joiner;
-        if !self.order.is_acting() || self.recovery.has_promised() || self.door.has_joined(uid) {
+        let is_old = self.door.is_old_request(uid, packet_number);
+        if !self.order.is_acting() || self.recovery.has_promised() || is_old {
             return;
         }
         if !self.door.cookie_is_good(now, uid, from, cookie) {
@@ -257,12 +282,21 @@ impl Group {
     }
 
     pub(crate) fn forget_stale_observers(&mut self, now: Time) {
+        self.forget_observers(now, |peer, since| {
+            now.since(peer.last_heard) >= LEASE || now.since(since) >= JOIN_WITHIN
+        });
+    }
+
+    /// Those who listen, since some time each, and of whom this holds.
+    pub(crate) fn forget_observers(&mut self, now: Time, which: impl Fn(&Peer, Time) -> bool) {
         let before = self.peers.len();
-        self.peers.retain(|peer| match peer.standing {
-            Standing::Observer { since, .. } => {
-                now.since(peer.last_heard) < LEASE && now.since(since) < JOIN_WITHIN
+        let door = &mut self.door;
+        self.peers.retain(|peer| {
+            let goes = matches!(peer.standing, Standing::Observer { since, .. } if which(peer, since));
+            if goes {
+                door.note_forgotten(now, peer);
             }
-            _ => true,
+            !goes
         });
         self.audience_is_stale |= self.peers.len() < before;
     }

@@ -155,7 +155,7 @@ impl Group {
             let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
             self.append_change(change);
             if is_my_leave {
-                self.resign();
+                self.resign(now);
             }
             return;
         }

@@ -105,12 +105,12 @@ impl Group {
         let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
         if successor != self.me.uid && self.history.view().iter().any(|member| member.uid == successor) {
             self.append_change(Change::Role { orderer: successor });
-            self.resign();
+            self.resign(now);
         }
     }
 
     /// The role goes to somebody else with the event just numbered.
-    pub(crate) fn resign(&mut self) {
+    pub(crate) fn resign(&mut self, now: Time) {
         self.order.numbered = self.history.received();
         if !self.broken(Planted::OldOrdererGoesOn) {
             self.order.acting = None;
@@ -121,7 +121,7 @@ impl Group {
         self.outbox.restart();
         self.hold.clear();
         // Whoever listens asks the next.
-        self.peers.retain(|peer| !peer.is_observer());
+        self.forget_observers(now, |_, _| true);
         self.audience_is_stale = true;
     }
 

@@ -24,6 +24,11 @@ impl ReplayWindow {
         ReplayWindow { end: number, taken: [u64::MAX; WORDS] }
     }
 
+    /// The highest number taken, or the one before where it starts.
+    pub fn highest(&self) -> u64 {
+        self.end.saturating_sub(1)
+    }
+
     /// Takes `number`, and says whether that is the first time. To be asked only about datagrams that have been
     /// opened: otherwise anybody could move the window.
     pub fn fresh(&mut self, number: u64) -> bool {

@@ -90,6 +90,48 @@ fn a_joiner_that_nothing_lets_in_is_told_so() {
     assert_eq!(net.size(0), 2);
 }
 
+// It was forgotten, by time or as the role moved, and is no more; copies of all it said come late. It is not numbered in by
+// them, for its JOIN would wait for it, and it may have been told that none comes.
+#[test]
+fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
+    for role_moves in [false, true] {
+        let mut net = group_of(2, 0);
+        let joiner = net.members.len();
+        let said = Rc::new(Cell::new(Vec::new()));
+        let copies = said.clone();
+        net.filter(move |seen| {
+            if seen.from == joiner && seen.to == 0 {
+                let mut all = copies.take();
+                all.push((seen.outside, seen.number, seen.frames.clone()));
+                copies.set(all);
+            }
+            if seen.from == joiner && !seen.outside { LOST } else { PROMPT }
+        });
+        net.add(Entry::Join, unicast());
+        assert!(net.run_until(MS / 20, 1000 * MS, |net| net.phase(joiner) == Phase::Joining));
+        net.run(20 * MS);
+        net.crash(joiner);
+        if role_moves {
+            net.hand_over(0, 1);
+            net.run(50 * MS);
+            net.hand_over(1, 0);
+            net.run(50 * MS);
+        } else {
+            net.run(2500 * MS);
+        }
+        assert!(net.group(0).marks().acting, "the case was not reached");
+        let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+        for (outside, number, frames) in said.take() {
+            let epoch = if outside { EpochTag::OUTSIDE } else { epoch };
+            net.inject(0, address(joiner), &forge(group, epoch, uid(joiner), number, &frames));
+            net.drain(0);
+        }
+        net.run(20 * MS);
+        net.show("all it said came again");
+        assert_eq!(net.size(0), 2, "the role moves: {role_moves}");
+    }
+}
+
 // All whom it knows have gone while it was not heard; the group has not, and others tell it.
 #[test]
 fn a_joiner_that_knew_only_those_who_left_finds_the_group() {

@@ -29,6 +29,8 @@ pub(crate) struct Seen {
     pub(crate) multicast: bool,
     /// Its length.
     pub(crate) bytes: usize,
+    /// Its packet number.
+    pub(crate) number: u64,
     /// Whether it belongs to no epoch: locating, and being welcomed.
     pub(crate) outside: bool,
     pub(crate) frames: Vec<Frame>,
@@ -253,9 +255,9 @@ impl Net {
     }
 
     fn put(&mut self, from: usize, to: usize, multicast: bool, bytes: Vec<u8>) {
-        let outside = Header::parse(&bytes).unwrap().epoch == EpochTag::OUTSIDE;
-        let frames = decode(&bytes);
-        let seen = Seen { now: self.now, from, to, multicast, bytes: bytes.len(), outside, frames };
+        let Header { epoch, number, .. } = Header::parse(&bytes).unwrap();
+        let (outside, frames) = (epoch == EpochTag::OUTSIDE, decode(&bytes));
+        let seen = Seen { now: self.now, from, to, multicast, bytes: bytes.len(), number, outside, frames };
         if let Some(delay) = (self.filter)(&seen) {
             self.count += 1;
             let (at, id) = (self.runs_from(to, self.now + delay, SOCKET_DELAY), self.count);
