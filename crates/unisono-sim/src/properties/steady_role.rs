@@ -35,8 +35,8 @@ pub(super) struct SteadyRole {
     migration: Migration,
     epochs: Table<Roles>,
     streams: Streams,
-    /// Who asked that the role go to whom, and it has not.
-    asked: Vec<(Life, Life)>,
+    /// Who asked that the role go to whom, and when, and it has not.
+    asked: Vec<(Life, Life, Time)>,
     checked: u64,
 }
 
@@ -62,7 +62,10 @@ impl SteadyRole {
             (run.from <= place).then_some(*run)
         };
         let run = run_of(seqno)?;
-        if let Some(place) = self.asked.iter().position(|asked| *asked == (run.giver, successor)) {
+        // What was numbered before it was asked for, and is told only now, is no answer.
+        let is_answer =
+            |&(giver, to, at): &(Life, Life, Time)| (giver, to) == (run.giver, successor) && at <= run.at;
+        if let Some(place) = self.asked.iter().position(is_answer) {
             self.asked.remove(place);
             return None;
         }
@@ -91,7 +94,7 @@ impl Property for SteadyRole {
             What::Numbered { epoch, term, from, to } => {
                 self.epochs.at(epoch).runs.push(Run { from, to, term, giver: record.life, at: record.at });
             }
-            What::HandOverAsked { successor } => self.asked.push((record.life, successor)),
+            What::HandOverAsked { successor } => self.asked.push((record.life, successor, record.at)),
             _ => self.streams.follow(record),
         }
         let What::HandedOver { seqno, orderer } = record.what else { return Ok(()) };
@@ -134,6 +137,29 @@ mod tests {
     #[test]
     fn takes_what_was_asked_for_and_what_came_late_enough() {
         let story = story(Migration::ByLoad, Duration::from_millis(100));
+        story.good(judge(&story));
+    }
+
+    #[test]
+    fn takes_an_event_told_late_for_no_answer_to_what_was_asked_since() {
+        let mut story = Story::of(3, 1);
+        story.terms.config.migration = Migration::ByLoad;
+        story.migrate(Life(1));
+        let (place, soon) = (story.end(), Duration::from_millis(1));
+        for to in [0, 1] {
+            story.wait(soon);
+            story.hand_over(Life(to));
+        }
+        let is_told =
+            |record: &Record| matches!(record.what, What::HandedOver { seqno, .. } if seqno == place);
+        let is_asked = |record: &Record| matches!(record.what, What::HandOverAsked { .. });
+        let late: Vec<Record> = story.records.iter().filter(|record| is_told(record)).cloned().collect();
+        story.records.retain(|record| !is_told(record));
+        let last = story.records.iter().rposition(is_asked).unwrap();
+        for mut record in late {
+            record.at = story.records[last].at;
+            story.records.insert(last + 1, record);
+        }
         story.good(judge(&story));
     }
 
