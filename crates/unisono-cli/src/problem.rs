@@ -39,6 +39,11 @@ impl Problem {
         Problem { status: 3, error: anyhow::anyhow!("{message}") }
     }
 
+    /// It is of this kind.
+    pub(crate) fn is<E: std::error::Error + Send + Sync + 'static>(&self) -> bool {
+        self.error.is::<E>()
+    }
+
     /// What happened, without the status.
     pub(crate) fn into_error(self) -> anyhow::Error {
         self.error

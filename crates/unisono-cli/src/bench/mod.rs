@@ -12,6 +12,7 @@ mod parallel;
 mod placement;
 mod protocol;
 mod report;
+mod reset;
 pub(crate) mod rpc;
 mod side;
 mod statistics;
@@ -60,6 +61,12 @@ impl Summary {
 
     fn of_order(self, identical: bool) -> Summary {
         Summary { order_identical: Some(identical), ..self }
+    }
+
+    /// The groups were reset so often before, and measured again.
+    fn after_resets(mut self, resets: u32) -> Summary {
+        self.object["resets"] = resets.into();
+        self
     }
 
     /// Prints it; fails if orders differ.

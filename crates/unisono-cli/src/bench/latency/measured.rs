@@ -2,6 +2,7 @@
 
 use super::member::{self, Order, Report, Usage};
 use crate::bench::Protocol;
+use crate::bench::reset::WasReset;
 use crate::bench::side::UNTIMED;
 use crate::location::Location;
 use crate::problem::Problem;
@@ -79,6 +80,7 @@ impl Measured {
 
     fn report(&mut self, what: &str) -> Result<Report, Problem> {
         match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+            (_, Report::WasReset) => Err(anyhow::Error::new(WasReset).into()),
             (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
             (_, report) => Ok(report),
         }

@@ -1,6 +1,7 @@
 //! A member process whose group is measured for latency: one sends, all receive.
 
 use crate::bench::Protocol;
+use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders};
@@ -42,6 +43,8 @@ pub(crate) enum Report {
     Took(Vec<u64>),
     /// What it used so far.
     Usage(Usage),
+    /// Its group was reset.
+    WasReset,
     /// Something is wrong with it.
     Trouble(String),
 }
@@ -77,6 +80,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
                 let took = exchange(untimed).and_then(|_| exchange(timed));
                 processes::report(&match took {
                     Ok(took) => Report::Took(took),
+                    Err(_) if reset::happened_to(&group) => Report::WasReset,
                     Err(error) => Report::Trouble(format!("{error:#}")),
                 })?;
             }
@@ -120,7 +124,7 @@ fn await_own(group: &Group, own: u64, hand_overs: &mut u64) -> anyhow::Result<()
         match group.receive()? {
             Event::Message { number, .. } if number >= own => return Ok(()),
             Event::HandedOver { .. } => *hand_overs += 1,
-            Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
+            Event::Reset { .. } => anyhow::bail!(WasReset),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ pub(super) use measured::{Measured, Wanted};
 use super::floor::{self, Floor, Path};
 use super::ground::{self, Ground};
 use super::placement::Placement;
+use super::reset::undisturbed;
 use super::side::{Side, UNTIMED, blocks};
 use super::statistics::Ratio;
 use super::{Protocol, Summary};
@@ -72,6 +73,12 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
 
 /// One measurement; the bar counts its rounds.
 fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
+    let (summary, resets) = undisturbed(|| attempt(command, settings, bar))?;
+    Ok(summary.after_resets(resets))
+}
+
+fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
+    bar.reset();
     Problem::beyond(command.protocol.resilience, command.members)?;
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, members, false, settings)?;

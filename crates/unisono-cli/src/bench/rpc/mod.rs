@@ -8,6 +8,7 @@ use super::ground::{self, Ground};
 use super::latency::member::Usage;
 use super::latency::{Measured, Wanted};
 use super::placement::Placement;
+use super::reset::undisturbed;
 use super::side::{Side, UNTIMED, blocks};
 use super::statistics::{Ratio, median};
 use super::{Protocol, Summary};
@@ -74,7 +75,7 @@ pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<
     let ground = Ground::prepare(&command.ground, servers + clients, false, settings)?;
     let locations = ground.locations(command.placement, servers + clients);
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
-    let mut single = one_at_a_time(&command, bytes, &ground)?;
+    let (mut single, resets) = undisturbed(|| one_at_a_time(&command, bytes, &ground))?;
     let bar = progress::bar(u64::from(ROUNDS), "rounds");
     let mut calling = Calling::start(&locations, servers, bytes, &ground.settings)?;
     let mut load = Load::new(Duration::from_secs(command.seconds) / ROUNDS, command.in_flight as usize)?;
@@ -84,7 +85,7 @@ pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<
     }
     bar.finish_and_clear();
     let shares = calling.shares()?;
-    summary(&command, &mut single, &load, &shares, ground.is_sealed()).tell(output)
+    summary(&command, &mut single, &load, &shares, ground.is_sealed()).after_resets(resets).tell(output)
 }
 
 /// The sides that take turns, each with one call or message outstanding.

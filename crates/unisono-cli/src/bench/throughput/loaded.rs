@@ -2,6 +2,7 @@
 
 use super::member::{self, Order, Report, Tally};
 use crate::bench::Protocol;
+use crate::bench::reset::WasReset;
 use crate::location::Location;
 use crate::output::rounded;
 use crate::problem::Problem;
@@ -100,6 +101,7 @@ impl Loaded {
 
     fn report(&mut self, what: &str) -> Result<Report, Problem> {
         match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+            (_, Report::WasReset) => Err(anyhow::Error::new(WasReset).into()),
             (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
             (_, report) => Ok(report),
         }

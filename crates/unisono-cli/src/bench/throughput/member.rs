@@ -1,6 +1,7 @@
 //! A member process whose group is loaded: all receive, some send as fast as their window allows.
 
 use crate::bench::Protocol;
+use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Orders, monotonic_ns, processor_ns};
@@ -56,6 +57,8 @@ pub(crate) enum Report {
     Tally(Tally),
     /// What it sends to all goes by multicast, or not.
     ByMulticast(bool),
+    /// Its group was reset.
+    WasReset,
     /// Something is wrong with it.
     Trouble(String),
 }
@@ -88,6 +91,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         processes::report(&match order {
             Order::Load { from_ns, to_ns } => match member.load(from_ns, to_ns) {
                 Ok(tally) => Report::Tally(tally),
+                Err(_) if reset::happened_to(&member.group) => Report::WasReset,
                 Err(error) => Report::Trouble(format!("{error:#}")),
             },
             Order::Transport => Report::ByMulticast(member.group.info().by_multicast),
@@ -174,7 +178,7 @@ impl Member {
                         }
                     }
                     Event::HandedOver { .. } => self.hand_overs += 1,
-                    Event::Reset { .. } => anyhow::bail!("the group was reset while it was measured"),
+                    Event::Reset { .. } => anyhow::bail!(WasReset),
                     _ => {}
                 }
             }

@@ -8,6 +8,7 @@ use super::fanout::Fanout;
 use super::floor;
 use super::ground::{self, Ground};
 use super::placement::Placement;
+use super::reset::undisturbed;
 use super::statistics::Ratio;
 use super::{Protocol, Summary};
 use crate::arguments::Common;
@@ -88,6 +89,12 @@ pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> 
 
 /// One measurement; the bar counts its rounds.
 fn measure(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
+    let (summary, resets) = undisturbed(|| attempt(command, settings, bar))?;
+    Ok(summary.after_resets(resets))
+}
+
+fn attempt(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
+    bar.reset();
     Problem::beyond(command.protocol.resilience, command.members)?;
     let senders = command.senders.unwrap_or(command.members);
     if senders > command.members {
