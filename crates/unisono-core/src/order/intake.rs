@@ -3,6 +3,7 @@
 //! Every member keeps what it hears, since it may have to number it. Only the orderer asks a sender for what is lacking,
 //! and shows it by a heartbeat that a message has its number already.
 
+use super::room::Margin;
 use crate::group::Group;
 use crate::hold::Held;
 use crate::identity::{MessageNumber, Uid};
@@ -74,7 +75,7 @@ impl Group {
     ) -> bool {
         let again = self.broken(Planted::DuplicateNumbered) && number <= last;
         let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
-        if (!again && !early) || !self.has_room(now) {
+        if (!again && !early) || !self.has_room(now, &mut Margin::default()) {
             return false;
         }
         self.number_message(now, sender, number, held.clone());

@@ -3,6 +3,7 @@
 //! Senders take turns, each in its own order, as long as there is room. Joins, leaves and the handing over of the role
 //! follow one at a time, the next when the last is accepted.
 
+use super::room::Margin;
 use crate::group::Group;
 use crate::history::{Entry, Message};
 use crate::hold::Held;
@@ -72,13 +73,13 @@ impl Group {
     }
 
     fn take_turns(&mut self, now: Time, senders: &[Uid]) {
-        let mut progress = true;
+        let (mut progress, mut margin) = (true, Margin::default());
         while progress && self.somebody_waits_for_a_number() {
             progress = false;
             for &sender in senders {
                 for _ in 0..TURN {
                     let Some(number) = self.next_of(sender) else { break };
-                    if !self.has_room(now) {
+                    if !self.has_room(now, &mut margin) {
                         return;
                     }
                     let Some(held) = self.take_next(sender, number) else { break };

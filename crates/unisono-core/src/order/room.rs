@@ -12,6 +12,14 @@ use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 
+/// How far messages may be numbered at least before somebody has to be looked at: all members hold enough through there,
+/// and their applications have taken enough.
+#[derive(Debug, Default)]
+pub(super) struct Margin {
+    history: Seqno,
+    applications: Seqno,
+}
+
 impl Order {
     /// There is no room, because of this member.
     fn note_shut(&mut self, now: Time, by: Uid) {
@@ -22,15 +30,17 @@ impl Order {
 }
 
 impl Group {
-    /// There is room in the history for one message more, and no application is too far behind.
-    pub(super) fn has_room(&mut self, now: Time) -> bool {
+    /// There is room in the history for one message more, and no application is too far behind. Whoever asks for one
+    /// after the other, while no member says how far it is, keeps the `margin` that was seen the last time.
+    pub(super) fn has_room(&mut self, now: Time, margin: &mut Margin) -> bool {
         if self.broken(Planted::HistoryUnbounded) {
             return true;
         }
         let end = self.history.received();
-        let limit = u64::from(self.config.history_messages);
-        let kept = end - self.stable().min(self.history.base()).min(end);
-        if kept >= limit || self.history.bytes() >= self.config.history_bytes {
+        if end >= margin.history {
+            margin.history = self.history_reach();
+        }
+        if end >= margin.history || self.history.bytes() >= self.config.history_bytes {
             self.probe(Probe::HistoryFull);
             let slowest = self.slowest_received();
             self.note_shut(now, slowest);
@@ -42,14 +52,22 @@ impl Group {
             self.note_shut(now, slowest);
             return false;
         }
-        let (delivered, who) = self.slowest_delivered();
-        if end - delivered.min(end) >= limit {
-            self.probe(Probe::WindowShut);
-            self.note_shut(now, who);
-            return false;
+        if end >= margin.applications {
+            let (delivered, who) = self.slowest_delivered();
+            margin.applications = delivered + u64::from(self.config.history_messages);
+            if end >= margin.applications {
+                self.probe(Probe::WindowShut);
+                self.note_shut(now, who);
+                return false;
+            }
         }
         self.order.shut_since = None;
         true
+    }
+
+    /// The history has room for messages through here.
+    fn history_reach(&self) -> Seqno {
+        self.stable().min(self.history.base()) + u64::from(self.config.history_messages)
     }
 
     /// There is no room, because of this member; which cannot make any as long as it is not told.
