@@ -5,14 +5,14 @@
 //! the length of the log that a vote names. Views, terms and the senders' last numbers are read off the log as
 //! `received` moves, and only there.
 
+use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::table::Table;
-use crate::wire::{Change, Frame, LogBase, run_overhead};
+use crate::wire::{Change, Frame, LogBase, Pieces, run_overhead};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use bytes::Bytes;
 
 /// Members in rank order, shared by all who look at the same place.
 pub(crate) type Members = Arc<Vec<Member>>;
@@ -26,19 +26,41 @@ pub(crate) enum Entry {
     Reset(Box<Reset>),
 }
 
+/// There are many of them.
+const _: () = assert!(size_of::<Option<Entry>>() <= 32);
+
+impl Entry {
+    /// Whose message it is, if it is one.
+    fn sender(&self) -> Option<Uid> {
+        match self {
+            Entry::Message(message) => Some(message.sender),
+            Entry::Change(_) | Entry::Reset(_) => None,
+        }
+    }
+}
+
 /// A numbered message, or a piece of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) sender: Uid,
     pub(crate) number: MessageNumber,
     /// How many crashes it is to survive, if more than the group's resilience.
     pub(crate) resilience: u8,
-    /// The sender's next piece continues this message.
-    pub(crate) more: bool,
     /// It came by BB: its data went to everybody before it had a number.
     pub(crate) broadcast: bool,
-    /// Nothing as long as only its number is known.
-    pub(crate) data: Option<Bytes>,
+    /// Where its data lies. Nothing as long as only its number is known.
+    pub(crate) data: Option<Part>,
+}
+
+impl Message {
+    /// The sender's next piece continues this message.
+    pub(crate) fn more(&self) -> bool {
+        self.data.is_some_and(|data| data.more)
+    }
+
+    fn mark(&self) -> SenderMark {
+        SenderMark { number: self.number, open: self.more() }
+    }
 }
 
 /// What a reset did, for the application.
@@ -73,6 +95,8 @@ pub(crate) enum Filed {
 pub(crate) struct History {
     base: Seqno,
     slots: VecDeque<Option<Entry>>,
+    /// The data of messages, by their places.
+    blocks: Blocks,
     received: Seqno,
     /// Payload bytes held.
     bytes: u64,
@@ -100,6 +124,7 @@ impl History {
         History {
             base: base.seqno,
             slots: VecDeque::new(),
+            blocks: Blocks::default(),
             received: base.seqno,
             bytes: 0,
             dataless: 0,
@@ -132,7 +157,7 @@ impl History {
     fn mark_entry(&self, marks: &mut Table<SenderMark>, seqno: Seqno) {
         match self.get(seqno) {
             Some(Entry::Message(message)) => {
-                marks.insert(message.sender, SenderMark { number: message.number, open: message.more });
+                marks.insert(message.sender, message.mark());
             }
             Some(Entry::Change(change)) => {
                 if let Change::Leave { uid, .. } = **change {
@@ -174,7 +199,7 @@ impl History {
     /// Bytes of a datagram that gives somebody this place, at the most; none if it is not held.
     pub(crate) fn place_bytes(&self, seqno: Seqno) -> usize {
         let entry_bytes = match self.held(seqno) {
-            Some(Entry::Message(message)) => message.data.as_ref().map_or(0, Bytes::len),
+            Some(Entry::Message(message)) => message.data.map_or(0, Part::len),
             Some(Entry::Change(change)) => {
                 let frame = Frame::Change { seqno, change: (**change).clone() };
                 frame.encode_alone().map_or(0, |alone| alone.len())
@@ -187,6 +212,11 @@ impl History {
     /// The entry at a place that is held, data included.
     pub(crate) fn held(&self, seqno: Seqno) -> Option<&Entry> {
         self.get(seqno).filter(|entry| !matches!(entry, Entry::Message(Message { data: None, .. })))
+    }
+
+    /// The data of a message of this log; nothing as long as only its number is known.
+    pub(crate) fn data(&self, message: &Message) -> Option<Slice<'_>> {
+        self.blocks.slice(message.data?)
     }
 
     /// The view in force after the entry at `seqno`; that of the base for places before it.
@@ -241,57 +271,95 @@ impl History {
         self.at_received.iter().any(|(_, mark)| mark.open)
     }
 
-    /// Files an entry that was heard under its number. `reach` is how many places beyond `received` are kept.
-    pub(crate) fn file(&mut self, seqno: Seqno, entry: Entry, reach: u64) -> Filed {
-        if seqno <= self.received {
-            return Filed::Known;
+    /// Files an entry that was heard under its number, with its data if it is a message and that is here.
+    /// Nothing is kept beyond `limit`.
+    pub(crate) fn file(
+        &mut self,
+        seqno: Seqno,
+        mut entry: Entry,
+        data: Option<Slice<'_>>,
+        limit: Seqno,
+    ) -> Filed {
+        let sender = data.as_ref().and_then(|_| entry.sender());
+        let index = match self.find_slot(seqno, sender, limit) {
+            Ok(index) => index,
+            Err(filed) => return filed,
+        };
+        if let (Entry::Message(message), Some(data)) = (&mut entry, data) {
+            message.data = Some(self.blocks.keep(seqno, data));
         }
-        if seqno - self.received > reach {
-            return Filed::TooFar;
+        self.fill_slot(index, entry);
+        Filed::New
+    }
+
+    /// The same of messages of one sender that came together, with consecutive numbers: `first` of them is at `seqno`.
+    pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
+        let last = seqno + run.len() as u64 - 1;
+        let mut blocks = core::mem::take(&mut self.blocks);
+        blocks.keep_run(last, run, |offset, data| {
+            let slot = self.find_slot(seqno + offset, Some(first.sender), limit);
+            if let Ok(index) = slot {
+                let (number, data) = (first.number + offset, Some(data));
+                self.fill_slot(index, Entry::Message(Message { number, data, ..first }));
+            }
+            slot.is_ok()
+        });
+        self.blocks = blocks;
+    }
+
+    /// The slot of a place of which something new is told: more than its number, if it is a message with data of this
+    /// `sender`.
+    #[inline]
+    fn find_slot(&mut self, seqno: Seqno, sender: Option<Uid>, limit: Seqno) -> Result<usize, Filed> {
+        if seqno <= self.received {
+            return Err(Filed::Known);
+        }
+        if seqno > limit {
+            return Err(Filed::TooFar);
         }
         let index = (seqno - self.base - 1) as usize;
         while self.slots.len() <= index {
             self.slots.push_back(None);
         }
-        match (&mut self.slots[index], entry) {
-            (slot @ None, entry) => {
-                if let Entry::Message(message) = &entry {
-                    match &message.data {
-                        Some(data) => self.bytes += data.len() as u64,
-                        None => self.dataless += 1,
-                    }
-                }
-                *slot = Some(entry);
-                Filed::New
-            }
-            (Some(Entry::Message(known)), Entry::Message(told)) => {
-                if known.data.is_some() || told.data.is_none() || known.sender != told.sender {
-                    return Filed::Known;
-                }
-                self.bytes += told.data.as_ref().map_or(0, |data| data.len() as u64);
-                self.dataless -= 1;
-                *known = told;
-                Filed::New
-            }
-            (Some(_), _) => Filed::Known,
+        match &self.slots[index] {
+            None => Ok(index),
+            Some(Entry::Message(known)) if known.data.is_none() && sender == Some(known.sender) => Ok(index),
+            Some(_) => Err(Filed::Known),
         }
     }
 
+    #[inline]
+    fn fill_slot(&mut self, index: usize, entry: Entry) {
+        let slot = &mut self.slots[index];
+        self.dataless -= usize::from(slot.is_some());
+        if let Entry::Message(message) = &entry {
+            match message.data {
+                Some(data) => self.bytes += data.len() as u64,
+                None => self.dataless += 1,
+            }
+        }
+        *slot = Some(entry);
+    }
+
+    /// Some message has its number and no data.
+    pub(crate) fn lacks_data(&self) -> bool {
+        self.dataless > 0
+    }
+
     /// Gives a message that has its number but no data its data. True if some entry took it.
-    pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, more: bool, bytes: &Bytes) -> bool {
-        if self.dataless == 0 {
+    pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, data: &Slice<'_>) -> bool {
+        if !self.lacks_data() {
             return false;
         }
         let first = (self.received - self.base) as usize;
-        for slot in self.slots.iter_mut().skip(first) {
+        for (seqno, slot) in (self.received + 1..).zip(self.slots.iter_mut().skip(first)) {
             if let Some(Entry::Message(message)) = slot
                 && message.data.is_none()
                 && message.sender == sender
                 && message.number == number
             {
-                message.more = more;
-                message.data = Some(bytes.clone());
-                self.bytes += bytes.len() as u64;
+                message.data = Some(self.blocks.keep(seqno, data.clone()));
+                self.bytes += data.len() as u64;
                 self.dataless -= 1;
                 return true;
             }
@@ -301,13 +369,18 @@ impl History {
 
     /// Moves `received` over everything that is held now.
     pub(crate) fn advance(&mut self) {
-        while let Some(Some(entry)) = self.slots.get((self.received - self.base) as usize) {
+        while let Some(entry) = self.held(self.received + 1) {
             match entry {
-                Entry::Message(Message { data: None, .. }) => return,
                 Entry::Message(message) => {
-                    let (sender, mark) =
-                        (message.sender, SenderMark { number: message.number, open: message.more });
+                    let (sender, mut mark) = (message.sender, message.mark());
                     self.received += 1;
+                    // Mostly many of one sender follow each other.
+                    while let Some(Entry::Message(next)) = self.held(self.received + 1)
+                        && next.sender == sender
+                    {
+                        mark = next.mark();
+                        self.received += 1;
+                    }
                     self.at_received.insert(sender, mark);
                 }
                 Entry::Change(change) => {
@@ -350,12 +423,16 @@ impl History {
         self.last_change = seqno;
     }
 
-    /// Appends an entry under the next number: the orderer's own act. The log must have no gap.
+    /// Appends a message under the next number: the orderer's own act. The log must have no gap.
+    pub(crate) fn append_message(&mut self, message: Message, data: Slice<'_>) -> Seqno {
+        self.bytes += data.len() as u64;
+        let data = Some(self.blocks.keep(self.received + 1, data));
+        self.append(Entry::Message(Message { data, ..message }))
+    }
+
+    /// The same of any other entry.
     pub(crate) fn append(&mut self, entry: Entry) -> Seqno {
         debug_assert_eq!(self.received, self.end());
-        if let Entry::Message(Message { data: Some(data), .. }) = &entry {
-            self.bytes += data.len() as u64;
-        }
         self.slots.push_back(Some(entry));
         self.advance();
         self.received
@@ -364,14 +441,24 @@ impl History {
     /// Forgets everything through `through`, which every member holds.
     #[inline(never)]
     pub(crate) fn purge(&mut self, through: Seqno) {
-        while self.base < through.min(self.received) {
+        let through = through.min(self.received);
+        while self.base < through {
             let Some(Some(entry)) = self.slots.pop_front() else { return };
             self.base += 1;
             match entry {
                 Entry::Message(message) => {
-                    self.bytes -= message.data.map_or(0, |data| data.len() as u64);
-                    self.at_base
-                        .insert(message.sender, SenderMark { number: message.number, open: message.more });
+                    let mut last = message;
+                    self.bytes -= last.data.map_or(0, Part::len) as u64;
+                    while self.base < through
+                        && let Some(Some(Entry::Message(next))) = self.slots.front()
+                        && next.sender == last.sender
+                    {
+                        last = *next;
+                        self.bytes -= last.data.map_or(0, Part::len) as u64;
+                        self.slots.pop_front();
+                        self.base += 1;
+                    }
+                    self.at_base.insert(last.sender, last.mark());
                 }
                 Entry::Change(change) => {
                     if let Change::Leave { uid, .. } = *change {
@@ -384,6 +471,7 @@ impl History {
                 }
             }
         }
+        self.blocks.release_through(self.base);
         while self.views.len() > 1 && self.views[1].0 <= self.base {
             self.views.remove(0);
         }
@@ -405,6 +493,7 @@ impl History {
                 }
             }
         }
+        self.blocks.cut(keep.max(self.base));
         if self.received <= keep {
             return;
         }

@@ -4,21 +4,28 @@
 //! belongs. For each sender a window of messages after its last numbered one is kept, no more, so a member that
 //! floods presses on nobody but itself.
 
+use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{MessageNumber, Uid};
 use crate::table::Table;
+use crate::wire::Pieces;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use bytes::Bytes;
+use core::ops::Range;
 
-/// A message without a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) more: bool,
+/// How a message asks for its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
     pub(crate) resilience: u8,
     pub(crate) broadcast: bool,
     /// Its sender can wait for its number.
     pub(crate) patient: bool,
-    pub(crate) bytes: Bytes,
+}
+
+/// A message without a number.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    manner: Manner,
+    data: Part,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -26,11 +33,22 @@ struct Queue {
     /// The message number of the first slot.
     first: MessageNumber,
     slots: VecDeque<Option<Held>>,
+    /// What is in the slots, by message number.
+    blocks: Blocks,
     /// The sender's first number of this epoch: nobody waits for one below it.
     base: MessageNumber,
 }
 
 impl Queue {
+    /// Nothing is numbered any more that is not beyond the sender's message `last`, or below its first one of this
+    /// epoch. Returns what comes next.
+    fn begin_after(&mut self, last: MessageNumber, base: MessageNumber) -> MessageNumber {
+        self.base = self.base.max(base);
+        let next = (last + 1).max(self.base);
+        self.forget_below(next);
+        next
+    }
+
     fn forget_below(&mut self, number: MessageNumber) {
         while self.first < number && self.slots.pop_front().is_some() {
             self.first += 1;
@@ -38,7 +56,26 @@ impl Queue {
         if self.slots.is_empty() {
             self.first = self.first.max(number);
         }
+        self.blocks.release_through(number.saturating_sub(1));
     }
+}
+
+/// The slot of a message that is not here and among those that are `kept`.
+#[inline]
+fn find_slot(
+    slots: &mut VecDeque<Option<Held>>,
+    first: MessageNumber,
+    number: MessageNumber,
+    kept: Range<MessageNumber>,
+) -> Option<&mut Option<Held>> {
+    if !kept.contains(&number) {
+        return None;
+    }
+    let index = usize::try_from(number.checked_sub(first)?).ok()?;
+    while slots.len() <= index {
+        slots.push_back(None);
+    }
+    slots.get_mut(index).filter(|slot| slot.is_none())
 }
 
 /// Unnumbered data of all senders.
@@ -52,47 +89,56 @@ impl Hold {
     /// the sender's window. True if it was kept.
     pub(crate) fn keep(
         &mut self,
-        sender: Uid,
-        number: MessageNumber,
+        (sender, number): (Uid, MessageNumber),
         base: MessageNumber,
         last: MessageNumber,
         window: u64,
-        held: Held,
+        manner: Manner,
+        data: Slice<'_>,
     ) -> bool {
         let queue = self.queues.get_or_insert_with(sender, Queue::default);
-        queue.base = queue.base.max(base);
-        let next = (last + 1).max(queue.base);
-        queue.forget_below(next);
-        if number < next || number - next >= window {
-            return false;
-        }
-        let Some(index) = number.checked_sub(queue.first).and_then(|index| usize::try_from(index).ok())
-        else {
+        let next = queue.begin_after(last, base);
+        let Some(slot) = find_slot(&mut queue.slots, queue.first, number, next..next + window) else {
             return false;
         };
-        while queue.slots.len() <= index {
-            queue.slots.push_back(None);
-        }
-        let slot = &mut queue.slots[index];
-        let fresh = slot.is_none();
-        if fresh {
-            *slot = Some(held);
-        }
-        fresh
+        *slot = Some(Held { manner, data: queue.blocks.keep(number, data) });
+        true
     }
 
-    /// The next message of `sender` that may be numbered after its message `last`, if it is here.
-    pub(crate) fn next(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, &Held)> {
+    /// The same of messages that came together, from `number` on. True if any of them was kept.
+    pub(crate) fn keep_run(
+        &mut self,
+        (sender, number): (Uid, MessageNumber),
+        base: MessageNumber,
+        last: MessageNumber,
+        window: u64,
+        manner: Manner,
+        run: Pieces,
+    ) -> bool {
+        let queue = self.queues.get_or_insert_with(sender, Queue::default);
+        let next = queue.begin_after(last, base);
+        let through = number + run.len() as u64 - 1;
+        queue.blocks.keep_run(through, run, |offset, data| {
+            let slot = find_slot(&mut queue.slots, queue.first, number + offset, next..next + window);
+            slot.map(|slot| *slot = Some(Held { manner, data })).is_some()
+        })
+    }
+
+    /// The next message of `sender` that may be numbered after its message `last`, if it is here, and whether it is to
+    /// be continued.
+    pub(crate) fn next(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, bool)> {
         let queue = self.queues.get(sender)?;
         let number = (last + 1).max(queue.base);
         let held = queue.slots.get(usize::try_from(number.checked_sub(queue.first)?).ok()?)?.as_ref()?;
-        Some((number, held))
+        Some((number, held.data.more))
     }
 
     /// Takes a message out.
-    pub(crate) fn take(&mut self, sender: Uid, number: MessageNumber) -> Option<Held> {
+    pub(crate) fn take(&mut self, sender: Uid, number: MessageNumber) -> Option<(Manner, Slice<'_>)> {
         let queue = self.queues.get_mut(sender)?;
-        queue.slots.get_mut(usize::try_from(number.checked_sub(queue.first)?).ok()?)?.take()
+        let slot = queue.slots.get_mut(usize::try_from(number.checked_sub(queue.first)?).ok()?)?;
+        let Held { manner, data } = slot.take()?;
+        Some((manner, queue.blocks.take(data)?))
     }
 
     /// Drops what `sender` had numbered through `last`.
@@ -146,34 +192,36 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
-    fn held(text: &'static str) -> Held {
-        let bytes = Bytes::from_static(text.as_bytes());
-        Held { more: false, resilience: 0, broadcast: false, patient: false, bytes }
+    fn keep(hold: &mut Hold, number: MessageNumber, base: MessageNumber, last: MessageNumber) -> bool {
+        let manner = Manner { resilience: 0, broadcast: false, patient: false };
+        let text = Bytes::from_static(b"text");
+        hold.keep((Uid(1), number), base, last, 8, manner, Slice::alone(false, &text))
     }
 
     #[test]
     fn gives_messages_out_in_the_senders_order_and_names_the_gap() {
         let (mut hold, a) = (Hold::default(), Uid(1));
-        assert!(hold.keep(a, 3, 1, 0, 8, held("three")));
-        assert!(hold.keep(a, 1, 1, 0, 8, held("one")));
-        assert!(!hold.keep(a, 1, 1, 0, 8, held("again")));
+        assert!(keep(&mut hold, 3, 1, 0));
+        assert!(keep(&mut hold, 1, 1, 0));
+        assert!(!keep(&mut hold, 1, 1, 0));
         assert_eq!(hold.next(a, 0).map(|(number, _)| number), Some(1));
         assert_eq!(hold.next(a, 1), None);
         hold.take(a, 1);
         hold.forget_through(a, 1);
         assert_eq!(hold.gaps(a, 1, 9), [(2, 2)]);
-        assert!(hold.keep(a, 2, 1, 1, 8, held("two")));
+        assert!(keep(&mut hold, 2, 1, 1));
         assert_eq!(hold.gaps(a, 1, 9), []);
     }
 
     #[test]
     fn keeps_a_window_only_and_nothing_below_the_base() {
         let (mut hold, a) = (Hold::default(), Uid(1));
-        assert!(!hold.keep(a, 9, 1, 0, 8, held("beyond")));
-        assert!(hold.keep(a, 8, 1, 0, 8, held("last")));
+        assert!(!keep(&mut hold, 9, 1, 0));
+        assert!(keep(&mut hold, 8, 1, 0));
         // A reset failed 1 to 19: the sender goes on at 20.
-        assert!(hold.keep(a, 20, 20, 0, 8, held("twenty")));
+        assert!(keep(&mut hold, 20, 20, 0));
         assert_eq!(hold.next(a, 0).map(|(number, _)| number), Some(20));
         assert_eq!(hold.senders().count(), 1);
     }

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 mod allowance;
+mod blocks;
 mod config;
 mod epoch;
 mod error;

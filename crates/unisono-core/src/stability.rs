@@ -194,17 +194,24 @@ impl Group {
         // Whoever listens is let in as soon as it is seen to keep up.
         let mut due = self.joining.is_some();
         let mut own = 0;
+        // Mostly many of one sender follow each other, of one resilience.
+        let (mut last, mut asked) = (None, None);
         for seqno in from + 1..=received {
             match self.history.get(seqno) {
                 Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
-                    self.acknowledging.untold_bytes += data.as_ref().map_or(0, |data| data.len() as u64);
+                    self.acknowledging.untold_bytes += data.map_or(0, |data| data.len() as u64);
                     let needed = self.config.resilience.max(*resilience) as usize;
-                    due = due || self.acknowledges_first(needed);
+                    if asked != Some(needed) {
+                        asked = Some(needed);
+                        due = due || self.acknowledges_first(needed);
+                    }
                     if *sender == self.me.uid {
                         own = *number;
                     }
-                    let (sender, number) = (*sender, *number);
-                    self.hold.forget_through(sender, number);
+                    let before = last.replace((*sender, *number));
+                    if let Some((other, number)) = before.filter(|(known, _)| known != sender) {
+                        self.hold.forget_through(other, number);
+                    }
                 }
                 Some(Entry::Change(change)) => {
                     due = true;
@@ -219,6 +226,9 @@ impl Group {
                 }
                 _ => {}
             }
+        }
+        if let Some((sender, number)) = last {
+            self.hold.forget_through(sender, number);
         }
         let received = self.history.received();
         if own > 0 {

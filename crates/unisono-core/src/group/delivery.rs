@@ -52,7 +52,7 @@ impl Group {
             let seqno = self.delivered + 1;
             let event = match self.history.get(seqno)? {
                 Entry::Message(message) => {
-                    let message = message.clone();
+                    let message = *message;
                     self.event_of_message(seqno, message)
                 }
                 Entry::Change(change) => {
@@ -86,7 +86,9 @@ impl Group {
 
     /// What the application is told of a message: nothing, for a piece that is not the last.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
-        let Message { sender, number, more, data, .. } = message;
+        let Message { sender, number, .. } = message;
+        let data = self.history.data(&message);
+        let (more, data) = (message.more(), data.map(|data| data.share()));
         let is_piece = more || self.assembly.is_open(sender);
         let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
@@ -159,7 +161,7 @@ impl Group {
             {
                 let number = message.number;
                 // Of a message in several pieces the fate of the last is told.
-                let whole = !message.more;
+                let whole = !message.more();
                 if self.outbox.resolve_through(number) && whole {
                     self.counters.messages_sent += 1;
                     self.sent.push_back((number, Outcome::Ok { seqno }));

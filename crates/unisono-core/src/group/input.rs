@@ -7,12 +7,10 @@
 
 use super::{Group, Phase};
 use crate::event::Suspicion;
-use crate::history::Entry;
 use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
-use alloc::boxed::Box;
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
@@ -293,7 +291,7 @@ impl Group {
     #[cold]
     fn handle_rare(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
         match frame {
-            Frame::Change { seqno, change } => self.file(seqno, Entry::Change(Box::new(change)), level),
+            Frame::Change { seqno, change } => self.handle_change(seqno, change, level),
             Frame::Nack { ranges } => self.handle_nack(from, &ranges),
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
             Frame::Gone { through } => self.handle_gone(now, from, through),

@@ -248,8 +248,8 @@ impl Group {
                 && message.number == head.number + (next - seqno)
                 && message.resilience == head.resilience
                 && (whole || !message.broadcast);
-            let Some(data) = message.data.as_ref().filter(|_| follows) else { break };
-            if !writer.piece(message.more, data) {
+            let Some(data) = self.history.data(message).filter(|_| follows) else { break };
+            if !writer.piece(data.more, data.as_bytes()) {
                 break;
             }
             next += 1;

@@ -5,10 +5,12 @@
 //! on the way.
 
 use super::{Group, Phase};
+use crate::blocks::Slice;
 use crate::history::{Entry, Filed, Message};
 use crate::identity::{Ballot, Seqno};
 use crate::planted::{Planted, Probe};
-use crate::wire::{Numbers, Ordered};
+use crate::wire::{Change, Numbers, Ordered};
+use alloc::boxed::Box;
 
 impl Group {
     pub(super) fn handle_ordered(&mut self, ordered: Ordered, level: Option<Ballot>) {
@@ -17,17 +19,10 @@ impl Group {
         if last <= self.history.received() || !self.takes(seqno, level) {
             return;
         }
-        for (offset, piece) in (0..).zip(pieces) {
-            let message = Message {
-                sender,
-                number: first + offset,
-                resilience,
-                more: piece.more,
-                broadcast: false,
-                data: Some(piece.bytes),
-            };
-            self.file(seqno + offset, Entry::Message(message), level);
-        }
+        let last = last.min(self.takes_through(level));
+        let limit = last.min(self.reach_in_row(seqno, last));
+        let message = Message { sender, number: first, resilience, broadcast: false, data: None };
+        self.history.file_run(seqno, message, pieces, limit);
     }
 
     /// An accept without data: what came before by BB is filed under its number.
@@ -43,60 +38,81 @@ impl Group {
             if seqno <= self.history.received() || self.history.held(seqno).is_some() {
                 continue;
             }
+            self.note_room_below(seqno);
+            let limit = self.reach(seqno);
             let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
-            let found = match own {
-                Some(own) => Some((own.more, own.bytes.clone())),
-                None => self.hold.take(sender, number).map(|held| (held.more, held.bytes)),
+            let data = match own {
+                Some(own) => Some(Slice::alone(own.more, &own.bytes)),
+                None => self.hold.take(sender, number).map(|(_, data)| data),
             };
-            if found.is_some() {
+            let data_was_here = data.is_some();
+            let message = Message { sender, number, resilience, broadcast: true, data: None };
+            let filed = self.history.file(seqno, Entry::Message(message), data, limit);
+            if data_was_here {
                 self.probe(Probe::DataBeforeNumber);
             }
-            let more = found.as_ref().is_some_and(|(more, _)| *more);
-            let data = found.map(|(_, bytes)| bytes);
-            let message = Message { sender, number, resilience, more, broadcast: true, data };
-            self.note_room_below(seqno);
-            let reach = self.reach(seqno);
-            if self.history.file(seqno, Entry::Message(message), reach) == Filed::TooFar {
+            if filed == Filed::TooFar {
                 return;
             }
         }
     }
 
-    pub(super) fn file(&mut self, seqno: Seqno, entry: Entry, level: Option<Ballot>) {
+    /// A join, a leave or the handing over of the role.
+    pub(super) fn handle_change(&mut self, seqno: Seqno, change: Change, level: Option<Ballot>) {
         if self.takes(seqno, level) {
-            match entry {
-                Entry::Message(_) => self.note_room_below(seqno),
-                _ => self.note_room_beside(seqno),
-            }
-            let reach = self.reach(seqno);
-            self.history.file(seqno, entry, reach);
+            self.note_room_beside(seqno);
+            let limit = self.reach(seqno);
+            self.history.file(seqno, Entry::Change(Box::new(change)), None, limit);
         }
+    }
+
+    fn takes(&self, seqno: Seqno, level: Option<Ballot>) -> bool {
+        // Places begin with 1.
+        seqno <= self.takes_through(level)
     }
 
     /// Numbered entries are taken whoever sends them, unless a ballot was promised or the own leave is in the log:
-    /// then only under the ballot for which they were asked.
-    fn takes(&self, seqno: Seqno, level: Option<Ballot>) -> bool {
+    /// then only under the ballot for which they were asked. Returns the last place that is taken; 0 if none is.
+    fn takes_through(&self, level: Option<Ballot>) -> Seqno {
         if let Some((ballot, through)) = self.taking_level()
             && level == Some(ballot)
         {
-            return seqno <= through;
+            return through;
         }
         let frozen = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
-        level.is_none()
+        let takes = level.is_none()
             && !frozen
             && !self.own_leave_is_logged()
-            && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting)
-            && !(self.order.is_acting() && seqno > self.history.received())
+            && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting);
+        match takes {
+            false => 0,
+            true if self.order.is_acting() => self.history.received(),
+            true => Seqno::MAX,
+        }
     }
 
-    /// How many places beyond what is held may be kept: an orderer numbers no further than the history of the
-    /// slowest member, and the few slots beside it, allow. Only an observer that falls behind is told more.
-    fn reach(&mut self, seqno: Seqno) -> u64 {
+    /// The last place that may be kept: an orderer numbers no further than the history of the slowest member, and the
+    /// few slots beside it, allow. Only an observer that falls behind is told more.
+    fn reach(&mut self, seqno: Seqno) -> Seqno {
         let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
         if seqno > self.history.base() + slots {
             self.history.advance();
             self.purge();
         }
-        (self.history.base() + slots).saturating_sub(self.history.received())
+        self.history.base() + slots
+    }
+
+    /// The same for messages in a row: what one place shows to be held by all may make room for those after it.
+    fn reach_in_row(&mut self, first: Seqno, last: Seqno) -> Seqno {
+        let mut place = first;
+        loop {
+            self.note_room_below(place);
+            let limit = self.reach(place);
+            if place == last {
+                return limit;
+            }
+            // Nothing changes before the first that has no room; if this one has none, none after it has.
+            place = if limit < place { last } else { last.min(limit + 1) };
+        }
     }
 }

@@ -3,13 +3,15 @@
 //! Every member keeps what it hears, since it may have to number it. Only the orderer asks a sender for what is lacking,
 //! and shows it by a heartbeat that a message has its number already.
 
+use super::numbering::numbered;
 use super::room::Margin;
+use crate::blocks::Slice;
 use crate::group::Group;
-use crate::hold::Held;
+use crate::hold::Manner;
 use crate::identity::{MessageNumber, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Data, Frame, Method, Piece};
+use crate::wire::{Data, Frame, Method};
 use core::time::Duration;
 
 /// What a sender is to be asked for is looked for at most so often...
@@ -29,30 +31,31 @@ impl Group {
         let window = self.kept_of_one_sender();
         let broadcast = data.method != Method::Pb;
         let patient = data.method == Method::BbStream;
-        let mut fresh = false;
-        for (number, piece) in (data.first..).zip(data.pieces) {
-            if broadcast && self.history.supply(data.sender, number, piece.more, &piece.bytes) {
-                self.probe(Probe::NumberBeforeData);
-                continue;
-            }
-            let duplicates_taken =
-                self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten);
-            let Piece { more, bytes } = piece;
-            let held = Held { more, resilience: data.resilience, broadcast, patient, bytes };
-            if duplicates_taken
-                && self.order.is_acting()
-                && self.number_carelessly(now, data.sender, number, last, &held)
-            {
-                continue;
-            }
-            fresh |= self.hold.keep(data.sender, number, data.base, last, window, held);
-        }
+        let manner = Manner { resilience: data.resilience, broadcast, patient };
+        let careless = self.order.is_acting()
+            && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
+        let sender = data.sender;
+        let fresh = if careless || (broadcast && self.history.lacks_data()) {
+            let (mut fresh, mut number) = (false, data.first);
+            data.pieces.each(|piece| {
+                let named = (sender, number);
+                number += 1;
+                if broadcast && self.history.supply(named.0, named.1, &piece) {
+                    self.probe(Probe::NumberBeforeData);
+                } else if !careless || !self.number_carelessly(now, named, last, manner, &piece) {
+                    fresh |= self.hold.keep(named, data.base, last, window, manner, piece);
+                }
+            });
+            fresh
+        } else {
+            self.hold.keep_run((sender, data.first), data.base, last, window, manner, data.pieces)
+        };
         if !fresh && self.order.is_acting() {
             self.probe(Probe::DuplicateRefused);
-            self.repeat_to(now, data.sender);
+            self.repeat_to(now, sender);
         }
         if self.order.is_acting() {
-            self.want(now, data.sender, last);
+            self.want(now, sender, last);
         }
     }
 
@@ -68,17 +71,18 @@ impl Group {
     fn number_carelessly(
         &mut self,
         now: Time,
-        sender: Uid,
-        number: MessageNumber,
+        (sender, number): (Uid, MessageNumber),
         last: MessageNumber,
-        held: &Held,
+        manner: Manner,
+        data: &Slice<'_>,
     ) -> bool {
         let again = self.broken(Planted::DuplicateNumbered) && number <= last;
         let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
         if (!again && !early) || !self.has_room(now, &mut Margin::default()) {
             return false;
         }
-        self.number_message(now, sender, number, held.clone());
+        let seqno = self.history.append_message(numbered(sender, number, manner), data.clone());
+        self.note_numbered(now, seqno, manner.patient, data.len());
         self.order.numbered = self.history.received();
         true
     }

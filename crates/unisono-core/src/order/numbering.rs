@@ -4,10 +4,11 @@
 //! follow one at a time, the next when the last is accepted.
 
 use super::room::Margin;
+use crate::blocks::Slice;
 use crate::group::Group;
 use crate::history::{Entry, Message};
-use crate::hold::Held;
-use crate::identity::{MessageNumber, Uid};
+use crate::hold::Manner;
+use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Change;
@@ -82,10 +83,11 @@ impl Group {
                     if !self.has_room(now, &mut margin) {
                         return;
                     }
-                    let Some(held) = self.take_next(sender, number) else { break };
+                    if !self.number_message(now, sender, number) {
+                        break;
+                    }
                     self.order.turn = sender;
                     progress = true;
-                    self.number_message(now, sender, number, held);
                 }
             }
         }
@@ -97,7 +99,7 @@ impl Group {
         let (number, more) = if sender == self.me.uid {
             self.outbox.first_unnumbered().map(|(number, own)| (number, own.more))?
         } else {
-            self.hold.next(sender, mark.number).map(|(number, held)| (number, held.more))?
+            self.hold.next(sender, mark.number)?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
         if more && !mark.open && self.somebody_may_join() {
@@ -107,34 +109,33 @@ impl Group {
         Some(number)
     }
 
-    /// What [`Group::next_of`] named. An own message stays in the outbox until it is accepted.
-    fn take_next(&mut self, sender: Uid, number: MessageNumber) -> Option<Held> {
-        if sender != self.me.uid {
-            return self.hold.take(sender, number);
-        }
-        let own = self.outbox.get(number)?;
-        let (more, resilience, bytes) = (own.more, own.resilience, own.bytes.clone());
-        Some(Held { more, resilience, broadcast: false, patient: false, bytes })
-    }
-
-    pub(super) fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber, held: Held) {
-        let (patient, bytes) = (held.patient, held.bytes.len());
-        let seqno = self.history.append(Entry::Message(Message {
-            sender,
-            number,
-            resilience: held.resilience,
-            more: held.more,
-            broadcast: held.broadcast,
-            data: Some(held.bytes),
-        }));
-        self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
-        if !patient {
-            self.order.tell_through = seqno;
-        }
-        if sender == self.me.uid {
+    /// Numbers what [`Group::next_of`] named. An own message stays in the outbox until it is accepted.
+    fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber) -> bool {
+        let own = sender == self.me.uid;
+        let found = match own {
+            true => self.outbox.get(number).map(|own| {
+                let manner = Manner { resilience: own.resilience, broadcast: false, patient: false };
+                (manner, Slice::alone(own.more, &own.bytes))
+            }),
+            false => self.hold.take(sender, number),
+        };
+        let Some((manner, data)) = found else { return false };
+        let bytes = data.len();
+        let seqno = self.history.append_message(numbered(sender, number, manner), data);
+        self.note_numbered(now, seqno, manner.patient, bytes);
+        if own {
             self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
         } else {
             self.hold.forget_through(sender, number);
+        }
+        true
+    }
+
+    /// A message of so many bytes got this place.
+    pub(super) fn note_numbered(&mut self, now: Time, seqno: Seqno, patient: bool, bytes: usize) {
+        self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
+        if !patient {
+            self.order.tell_through = seqno;
         }
     }
 
@@ -166,4 +167,10 @@ impl Group {
     pub(super) fn append_change(&mut self, change: Change) {
         self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
     }
+}
+
+/// A message of which all is known but where its data lies.
+pub(super) fn numbered(sender: Uid, number: MessageNumber, manner: Manner) -> Message {
+    let Manner { resilience, broadcast, .. } = manner;
+    Message { sender, number, resilience, broadcast, data: None }
 }

@@ -36,7 +36,7 @@ pub use frame::*;
 pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION, group_tag, open, seal};
 pub use kind::FrameKind;
 pub use parcel::{Assembler, cut};
-pub use pieces::{PiecesIntoIter, PiecesIter};
+pub use pieces::PiecesIter;
 pub use protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 pub use reader::{Fault, FrameError};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};

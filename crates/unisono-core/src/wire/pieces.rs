@@ -5,9 +5,12 @@
 
 use super::MORE;
 use super::frame::{PIECE_BYTES_MAX, Piece, Pieces};
+use crate::blocks::Slice;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use core::iter::FusedIterator;
+use core::ops::Range;
 
 impl Pieces {
     /// These pieces. For tests and tools: what is sent is written by [`super::Writer`], which builds no `Pieces`.
@@ -37,18 +40,31 @@ impl Pieces {
         self.count == 0
     }
 
+    /// Gives each to `take`, in the block that they lie in.
+    pub(crate) fn each(&self, mut take: impl FnMut(Slice<'_>)) {
+        for (more, range) in self.ranges() {
+            take(Slice::new(more, Cow::Borrowed(&self.bytes), range));
+        }
+    }
+
+    /// Whether each is to be continued, and where it lies in their block.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (bool, Range<usize>)> {
+        let mut position = 0;
+        core::iter::from_fn(move || {
+            let (more, range) = piece_at(&self.bytes, position)?;
+            position = range.end;
+            Some((more, range))
+        })
+    }
+
+    /// What they lie in.
+    pub(crate) fn into_block(self) -> Bytes {
+        self.bytes
+    }
+
     /// One piece after the other, each a slice of the datagram.
     pub fn iter(&self) -> PiecesIter<'_> {
         PiecesIter { pieces: self, position: 0, left: self.count }
-    }
-}
-
-impl IntoIterator for Pieces {
-    type Item = Piece;
-    type IntoIter = PiecesIntoIter;
-
-    fn into_iter(self) -> PiecesIntoIter {
-        PiecesIntoIter { rest: self.bytes, left: self.count }
     }
 }
 
@@ -73,12 +89,10 @@ impl Iterator for PiecesIter<'_> {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
-        let length = self.pieces.bytes.get(self.position..)?.first_chunk::<2>()?;
-        let length = u16::from_be_bytes(*length);
-        let begin = self.position + 2;
-        self.position = begin + usize::from(length & !MORE);
+        let (more, range) = piece_at(&self.pieces.bytes, self.position)?;
+        self.position = range.end;
         self.left -= 1;
-        Some(Piece { more: length & MORE != 0, bytes: self.pieces.bytes.slice(begin..self.position) })
+        Some(Piece { more, bytes: self.pieces.bytes.slice(range) })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -89,35 +103,13 @@ impl Iterator for PiecesIter<'_> {
 impl ExactSizeIterator for PiecesIter<'_> {}
 impl FusedIterator for PiecesIter<'_> {}
 
-/// The same of [`Pieces`] that are not needed any more: the last piece takes over their hold on the datagram.
-#[derive(Clone, Debug)]
-pub struct PiecesIntoIter {
-    rest: Bytes,
-    left: u16,
+/// Whether the piece there is to be continued, and where its bytes lie.
+#[inline]
+fn piece_at(bytes: &[u8], position: usize) -> Option<(bool, Range<usize>)> {
+    let length = u16::from_be_bytes(*bytes.get(position..)?.first_chunk::<2>()?);
+    let begin = position + 2;
+    Some((length & MORE != 0, begin..begin + usize::from(length & !MORE)))
 }
-
-impl Iterator for PiecesIntoIter {
-    type Item = Piece;
-
-    fn next(&mut self) -> Option<Piece> {
-        let length = u16::from_be_bytes(*self.rest.first_chunk::<2>()?);
-        self.rest.advance(2);
-        self.left -= 1;
-        let bytes = if self.left == 0 {
-            core::mem::take(&mut self.rest)
-        } else {
-            self.rest.split_to(usize::from(length & !MORE))
-        };
-        Some(Piece { more: length & MORE != 0, bytes })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::from(self.left), Some(usize::from(self.left)))
-    }
-}
-
-impl ExactSizeIterator for PiecesIntoIter {}
-impl FusedIterator for PiecesIntoIter {}
 
 #[cfg(test)]
 mod tests {
@@ -132,8 +124,10 @@ mod tests {
         {
             let run = Pieces::from_pieces(&pieces);
             assert!(run.iter().eq(pieces.iter().cloned()));
-            assert_eq!(run.clone().into_iter().len(), pieces.len());
-            assert!(run.into_iter().eq(pieces));
+            assert_eq!(run.iter().len(), pieces.len());
+            let mut taken = Vec::new();
+            run.each(|slice| taken.push(Piece { more: slice.more, bytes: slice.share() }));
+            assert_eq!(taken, pieces);
         }
     }
 }
