@@ -50,7 +50,7 @@ impl Leaving {
     }
 }
 
-/// The orderer's side: who wants out, and who went.
+/// Who wants out, which the orderer numbers, and who went.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
     requests: VecDeque<(Uid, Bytes)>,
@@ -60,14 +60,17 @@ pub(crate) struct Departures {
 
 impl Departures {
     pub(crate) fn note_request(&mut self, from: Uid, goodbye: Bytes) {
-        let known = self.requests.iter().any(|(uid, _)| *uid == from);
-        if !known && self.requests.len() < LEAVE_REQUESTS_MAX {
+        if !self.has_asked(from) && self.requests.len() < LEAVE_REQUESTS_MAX {
             self.requests.push_back((from, goodbye));
         }
     }
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = (Uid, Bytes)> {
         self.requests.iter().cloned()
+    }
+
+    fn has_asked(&self, uid: Uid) -> bool {
+        self.requests.iter().any(|(asked, _)| *asked == uid)
     }
 
     pub(crate) fn forget_request(&mut self, uid: Uid) {
@@ -146,14 +149,15 @@ impl Group {
     }
 
     /// The suspected keep this member from leaving: too few would stay without them, or there is no room for what it
-    /// sent. It has no application any more that could decide; if nobody else is there who would, as it orders or is the
-    /// last, it decides itself, provided that the others are a quorum.
+    /// sent. It has no application any more that could decide; if nobody else is there who would, as it orders or all others
+    /// are suspected or leave too, it decides itself, provided that the rest are a quorum.
     fn has_to_reset_first(&self, now: Time) -> bool {
         let Some(leaving) = &self.leaving else { return false };
         let view = self.history.view();
         let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
         let mut others = view.iter().filter(|member| member.uid != self.me.uid);
-        let decides = self.order.is_acting() || others.all(|member| is_suspected(member.uid));
+        let decides_nothing = |uid: Uid| is_suspected(uid) || self.departures.has_asked(uid);
+        let decides = self.order.is_acting() || others.all(|member| decides_nothing(member.uid));
         decides
             && self.phase == Phase::Leaving
             && self.is_member()
@@ -252,15 +256,16 @@ impl Group {
         self.leaving = None;
     }
 
-    /// A member asks the orderer to number its leave; or one that has left asks anybody for its farewell. Who orders by
-    /// now may never have known it, so each who has may say it.
+    /// A member asks for its leave, which whoever orders numbers, and tells all others that its application decides nothing
+    /// any more. Or one that has left asks anybody for its farewell: who orders by now may never have known it, so each who
+    /// has may say it.
     pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
-        if self.order.is_acting() {
-            self.departures.note_request(from, goodbye);
-        } else if let Some(&Standing::Leaver { seqno }) = self.peers.get(from).map(|peer| &peer.standing)
-            && self.leave_is_known(seqno)
-        {
-            self.post(from, Frame::Farewell { uid: from, seqno });
+        match self.peers.get(from).map(|peer| &peer.standing) {
+            Some(Standing::Member) => self.departures.note_request(from, goodbye),
+            Some(&Standing::Leaver { seqno }) if !self.order.is_acting() && self.leave_is_known(seqno) => {
+                self.post(from, Frame::Farewell { uid: from, seqno });
+            }
+            _ => {}
         }
     }
 

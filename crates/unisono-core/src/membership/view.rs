@@ -67,6 +67,7 @@ impl Group {
                     peer.standing = Standing::Leaver { seqno };
                     peer.last_heard = now;
                 }
+                self.departures.forget_request(*uid);
                 self.hold.forget_sender(*uid);
                 self.outbox.restart();
             }

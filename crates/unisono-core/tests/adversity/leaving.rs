@@ -316,3 +316,21 @@ fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
     assert_eq!((net.epoch(1), net.size(1), net.phase(1)), (1, 1, Phase::Member));
     assert_eq!(net.phase(2), Phase::Gone);
 }
+
+// The orderer has died, and all others leave: none of them suspects the others, and none has an application that could decide.
+#[test]
+fn where_all_leave_and_the_orderer_is_dead_they_reset_by_themselves() {
+    for members in [3, 5] {
+        let mut net = group_that_misses(members, 1, 1);
+        let others = (0..members).filter(|&index| index != 1);
+        others.clone().for_each(|index| net.leave(index));
+        net.run(5_000 * MS);
+        net.show("five seconds");
+        for index in others {
+            let left = net.events[index]
+                .iter()
+                .any(|event| matches!(event, Event::Left { member, .. } if member.uid == uid(index)));
+            assert!(left && net.phase(index) == Phase::Gone, "m{index} of {members}");
+        }
+    }
+}
