@@ -372,11 +372,10 @@ impl Plan {
 
     /// In some worlds there are two groups. Those that hear each other learn of each other, but they do not ask often, and
     /// whoever else comes to be the first of its group may have asked just before. All who give way leave at once; if the
-    /// last of them says farewell in vain, the others wait for a minute in which they hear nobody but each other, and who
-    /// heard them for a minute more.
+    /// last of them says farewell in vain, the others wait for seconds.
     fn start_apart(&mut self, random: &mut Random) {
         const SEARCH: u64 = 19 * SECOND;
-        const LINGER: u64 = 60 * SECOND;
+        const LINGER: u64 = 10 * SECOND;
         if self.beginning != Beginning::Founder || !random.chance(0.1) {
             return;
         }
@@ -385,7 +384,7 @@ impl Plan {
         self.heals_core_only = false;
         self.parts.chaos = 2 * SECOND;
         self.parts.quiet += 2 * SEARCH;
-        self.parts.end += 2 * SEARCH + 2 * LINGER;
+        self.parts.end += 2 * SEARCH + LINGER;
     }
 
     /// The network is as bad as it will be, but nobody dies: who restarts may make a second group.

@@ -258,7 +258,9 @@ impl Group {
                 Frame::Excluded { uid, instance, epoch } => {
                     return self.handle_excluded(uid, instance, epoch);
                 }
-                Frame::Farewell { uid, seqno } => return self.handle_farewell(uid, seqno),
+                Frame::Farewell { uid: whom, seqno } => {
+                    return self.handle_farewell(now, uid, whom, seqno);
+                }
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     return self.handle_decided(now, uid, proposal, entered);
                 }
@@ -299,7 +301,7 @@ impl Group {
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
             Frame::HereIs(here) => self.note_conflict(here.orderer, here.instance),
-            Frame::Farewell { uid, seqno } => self.handle_farewell(uid, seqno),
+            Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot } => self.handle_invite(now, from, ballot),
             Frame::Vote(vote) => self.handle_vote(now, from, vote),
             Frame::Outbid { promised } => self.handle_outbid(now, promised),

@@ -26,9 +26,15 @@ const FORGET: Duration = Duration::from_millis(400);
 const ASKS_PER_INQUIRY: u32 = 4;
 /// With every so many questions, if it hears nobody meanwhile, it asks everybody where the group is.
 const ASKS_PER_SEARCH: u32 = 10;
-/// A leaver whose farewell does not come, or that hears nobody, goes by itself after this: everybody who needed it is
-/// long gone. So does a joiner that hears nobody.
+/// A leaver whose farewell does not come, or that hears none of those who stay, goes by itself after this: everybody who
+/// needed it is long gone. So does a joiner that hears nobody.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
+/// If it knows its leave accepted and hears none of those who stay, after this and some of the detector's patiences: they
+/// are gone, or have missed it, and can do without it unless all who know that leave accepted die meanwhile.
+const LINGER_UNHEARD: Duration = Duration::from_secs(2);
+const LINGER_PATIENCES: u32 = 4;
+/// The last one waits no longer for those who left before it.
+const DISMISS_WITHIN: Duration = Duration::from_secs(2);
 
 const LEAVE_REQUESTS_MAX: usize = 64;
 const DEPARTED_MAX: usize = 256;
@@ -40,7 +46,9 @@ pub(crate) struct Leaving {
     since: Time,
     ask_at: Option<Time>,
     asked: u32,
-    /// When it goes whatever happens; set when its leave is accepted.
+    /// When its leave was accepted.
+    left_at: Option<Time>,
+    /// When it goes whatever happens; set with that.
     go_at: Option<Time>,
 }
 
@@ -99,7 +107,8 @@ impl Departures {
 impl Group {
     /// The application wants to leave.
     pub(crate) fn begin_leaving(&mut self, now: Time, goodbye: Bytes) {
-        self.leaving = Some(Leaving { goodbye, since: now, ask_at: Some(now), asked: 0, go_at: None });
+        self.leaving =
+            Some(Leaving { goodbye, since: now, ask_at: Some(now), asked: 0, left_at: None, go_at: None });
         if self.phase == Phase::Member {
             self.phase = Phase::Leaving;
         }
@@ -117,7 +126,10 @@ impl Group {
         }
         let goodbye = leaving.goodbye.clone();
         if leaving.go_at.is_some() {
-            self.ask_for_farewell(now, goodbye);
+            match self.is_last_to_leave() {
+                true => self.dismiss_all(now),
+                false => self.ask_for_farewell(now, goodbye),
+            }
             return;
         }
         let silence = now.since(self.last_heard().max(leaving.since));
@@ -166,16 +178,23 @@ impl Group {
             && self.is_quorum(view, |member| !is_suspected(member.uid))
     }
 
-    /// When this member last heard anybody.
+    /// When this member last heard any of those who stay, as far as it knows: leavers hear each other for long.
     pub(super) fn last_heard(&self) -> Time {
-        self.peers.iter().map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
+        let staying = self.peers.iter().filter(|peer| peer.standing == Standing::Member);
+        staying.map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
     }
 
     /// Left, and not told that it may go: whoever numbered its leave may be gone itself, so it asks anybody.
     fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
+        let left_at = self.leaving.as_ref().and_then(|leaving| leaving.left_at).unwrap_or(now);
+        let silence = now.since(self.last_heard().max(left_at));
+        if silence >= LINGER_UNHEARD + self.patience(now) * LINGER_PATIENCES && !self.recovery.has_promised()
+        {
+            self.go();
+            return;
+        }
         let somebody = self.anybody();
         let marks = self.watermarks(now);
-        let silence = now.since(self.last_heard());
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY * 4);
             leaving.asked = leaving.asked.saturating_add(1);
@@ -213,22 +232,35 @@ impl Group {
     /// This member's leave is accepted: what is left is to serve.
     #[cold]
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
-        let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
+        let is_last = self.is_last_to_leave();
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY * 4);
-            leaving.go_at.get_or_insert(now + LINGER);
+            leaving.left_at.get_or_insert(now);
+            leaving.go_at.get_or_insert(now + if is_last { DISMISS_WITHIN } else { LINGER });
         }
-        if alone {
-            self.dismiss_all();
+        if is_last {
+            self.dismiss_all(now);
         }
-        if alone || self.broken(Planted::LeaverGoesAtOnce) {
+        if self.broken(Planted::LeaverGoesAtOnce) {
             self.go();
         }
     }
 
-    /// The last one goes: the group ends, and nobody needs those any more who left before and still serve, nor those who
-    /// listen.
-    fn dismiss_all(&mut self) {
+    /// Nobody stays when this member has left.
+    fn is_last_to_leave(&self) -> bool {
+        self.own_leave_is_logged() && self.history.view().is_empty()
+    }
+
+    /// The last one is about to go: the group ends, and nobody needs those any more who left before and still serve, nor
+    /// those who listen. Nobody else could tell them, so it stays until each who left has said that it goes, or has been
+    /// silent for long.
+    fn dismiss_all(&mut self, now: Time) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.ask_at = Some(now + FAREWELL_EVERY);
+        }
+        if !self.somebody_leaves() {
+            self.go();
+        }
         let end = self.accepted;
         let told: Vec<(Uid, Seqno)> = self
             .peers
@@ -384,16 +416,39 @@ impl Group {
                 _ => None,
             })
             .collect();
-        for &(uid, seqno) in &gone {
-            self.departures.note_departed(uid, seqno);
-            self.peers.retain(|peer| peer.member.uid != uid);
-            self.audience_is_stale = true;
+        for (uid, seqno) in gone {
+            self.forget_leaver(uid, seqno);
+        }
+    }
+
+    fn forget_leaver(&mut self, uid: Uid, seqno: Seqno) {
+        self.departures.note_departed(uid, seqno);
+        self.peers.retain(|peer| peer.member.uid != uid);
+        self.audience_is_stale = true;
+    }
+
+    /// A leaver says that it goes.
+    fn handle_parting(&mut self, now: Time, from: Uid) {
+        if let Some(&Standing::Leaver { seqno }) = self.peers.get(from).map(|peer| &peer.standing)
+            && self.leave_is_known(seqno)
+        {
+            self.forget_leaver(from, seqno);
+            if self.leaving.as_ref().is_some_and(|leaving| leaving.left_at.is_some())
+                && self.is_last_to_leave()
+            {
+                self.dismiss_all(now);
+            }
         }
     }
 
     /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member. It may
-    /// have been cut off for so long that it lacks its own leave. To a joiner it says that its JOIN will not come.
-    pub(crate) fn handle_farewell(&mut self, uid: Uid, seqno: Seqno) {
+    /// have been cut off for so long that it lacks its own leave. To a joiner it says that its JOIN will not come. Who goes
+    /// by it says it once more, to all, so that nobody goes on saying it, or waits.
+    pub(crate) fn handle_farewell(&mut self, now: Time, from: Uid, uid: Uid, seqno: Seqno) {
+        if uid == from {
+            self.handle_parting(now, from);
+            return;
+        }
         if uid != self.me.uid {
             return;
         }
@@ -401,6 +456,7 @@ impl Group {
             self.handle_unknown_here();
             return;
         }
+        self.post_to_everyone(Frame::Farewell { uid, seqno });
         if self.own_leave_is_logged() {
             let before = self.accepted;
             self.accepted = self.accepted.max(seqno.min(self.history.received()));

@@ -94,7 +94,7 @@ pub enum Frame {
         /// Parting words, delivered with the leave.
         goodbye: Bytes,
     },
-    /// Nobody needs you any more.
+    /// Nobody needs you any more. Of its own sender: it goes.
     Farewell {
         /// Who may go: another life may have lived at this address.
         uid: Uid,

@@ -334,3 +334,67 @@ fn where_all_leave_and_the_orderer_is_dead_they_reset_by_themselves() {
         }
     }
 }
+
+/// When each was gone, in milliseconds after all began to leave; whoever crashed is.
+fn all_leave(net: &mut Net, limit_ms: u64, crashes: impl Fn(&Net) -> Option<usize>) -> Vec<Option<u64>> {
+    let members = net.members.len();
+    let mut gone = vec![None; members];
+    (0..members).for_each(|member| net.leave(member));
+    for ms in 0..limit_ms {
+        if let Some(member) = crashes(net) {
+            net.crash(member);
+        }
+        for (member, at) in gone.iter_mut().enumerate() {
+            if net.members[member].as_ref().is_none_or(|group| group.info().phase == Phase::Gone) {
+                at.get_or_insert(ms);
+            }
+        }
+        net.run(MS);
+    }
+    gone
+}
+
+// All leave at once, and the last one's words are lost for a while. It must not go meanwhile: there is nobody else who could tell
+// those before it that they may go, and they do not know their leaves accepted.
+#[test]
+fn the_last_one_stays_until_those_who_left_before_it_have_heard() {
+    for members in [2, 3, 5] {
+        let mut net = group_of(members, 0);
+        let (last, heard_at) = (members - 1, net.now + 80 * MS);
+        net.filter(move |seen| if seen.from == last && seen.now < heard_at { LOST } else { PROMPT });
+        let gone = all_leave(&mut net, 1_000, |_| None);
+        assert!(gone.iter().all(|at| at.is_some_and(|ms| ms < 500)), "of {members}: {gone:?}");
+        for member in 0..members {
+            assert_eq!(net.events[member].last(), Some(&Event::Gone), "m{member} of {members}");
+        }
+    }
+}
+
+// Nothing is lost, and all are told farewell and gone at once: the last one waits for nobody who is gone.
+#[test]
+fn all_who_leave_at_once_are_gone_at_once() {
+    for members in [2, 3, 5] {
+        let mut net = group_of(members, 1);
+        let gone = all_leave(&mut net, 1_000, |_| None);
+        assert!(gone.iter().all(|at| at.is_some_and(|ms| ms < 200)), "of {members}: {gone:?}");
+    }
+}
+
+// The last one dies before it could say farewell. Those before it hear nobody but each other, and ask each other on and on; they
+// know their leaves accepted, and so they go.
+#[test]
+fn those_who_hear_only_each_other_go_soon() {
+    for members in [2, 3, 5] {
+        let mut net = group_of(members, 0);
+        let last = members - 1;
+        net.filter(move |seen| {
+            let dismisses = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+            if seen.from == last && dismisses { LOST } else { PROMPT }
+        });
+        let gone = all_leave(&mut net, 4_000, |net| {
+            let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(last));
+            net.events[last].iter().any(own).then_some(last)
+        });
+        assert!(gone.iter().all(Option::is_some), "of {members}: {gone:?}");
+    }
+}
