@@ -360,7 +360,7 @@ impl Havoc {
         for process in 0..self.places {
             *world.network.reach_mut(process) = Reach::FULL;
             world.doom(process, None);
-            (0..self.places).for_each(|to| world.network.clog(process, to, 0));
+            (0..self.places).for_each(|to| world.network.unclog(process, to));
         }
         let (delay_min, delay_mean) = (self.weather.delay_min, self.weather.delay_mean);
         world.network.weather = Weather {

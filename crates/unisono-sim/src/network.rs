@@ -214,6 +214,12 @@ impl Network {
         self.links[from * self.size + to].clogged_until = until;
     }
 
+    /// Holds nothing back any more: what travels comes when it was to come, and what follows does not wait behind it.
+    pub(crate) fn unclog(&mut self, from: usize, to: usize) {
+        let link = &mut self.links[from * self.size + to];
+        (link.clogged_until, link.last_arrival) = (0, 0);
+    }
+
     /// Takes a datagram that begins its way, and leaves another buffer in its place; [`Network::release`] it when all
     /// its copies are posted.
     pub(crate) fn store(&mut self, from: usize, bytes: &mut Vec<u8>) -> DatagramId {
@@ -475,6 +481,18 @@ mod tests {
             network.post(&mut queue, 0, id, 1, Path::Multicast);
         }
         assert!(arrivals(&mut queue).iter().all(|(time, _)| (5_000_000..5_200_000).contains(time)));
+    }
+
+    #[test]
+    fn an_unclogged_link_carries_at_once_whatever_still_travels_on_it() {
+        let (mut network, mut queue) = network(Weather::calm());
+        assert!(!network.weather.reorders);
+        network.clog(0, 1, 5_000_000);
+        let id = store(&mut network, 0, b"x");
+        network.post(&mut queue, 0, id, 1, Path::Unicast);
+        network.unclog(0, 1);
+        network.post(&mut queue, 0, id, 1, Path::Unicast);
+        assert!(arrivals(&mut queue)[0].0 < 1_000_000);
     }
 
     #[test]
