@@ -31,7 +31,7 @@ const ASKS_MAX: u32 = 12;
 const PATIENCE: u32 = 10;
 /// From the first answer to listening. The orderer ends a join to which it has given no number for as long.
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
-/// Whoever listens and hears nobody asks so often where the group is.
+/// Whoever listens for so long asks where the group is: it may hear others, and take one for the orderer that is not.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
 /// Answers that do not come from the orderer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
@@ -137,9 +137,7 @@ impl Group {
             }
             _ => {
                 joining.act_at = now + SEARCH_EVERY;
-                if now.since(self.last_heard()) >= SEARCH_EVERY {
-                    self.search();
-                }
+                self.search();
             }
         }
     }
@@ -265,6 +263,7 @@ impl Group {
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {
             joining.welcomer = Some(from);
+            joining.act_at = now + SEARCH_EVERY;
         }
         self.acknowledging.due = true;
         self.detector.look_soon(now);

@@ -151,6 +151,49 @@ fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
     assert_eq!(net.size(2), 2);
 }
 
+// It was forgotten while it was not heard, and one orders now whom it does not know. Those that answer when it asks where the
+// group is cannot say whether its JOIN comes: it asks the one who can.
+#[test]
+fn a_joiner_whose_orderer_has_handed_over_asks_who_orders_now() {
+    let mut net = group_of(3, 0);
+    let joiner = unheard_joiner(&mut net);
+    net.cut_off(joiner);
+    net.run(5000 * MS);
+    let orderer = net.add(Entry::Join, unicast());
+    net.run(300 * MS);
+    net.hand_over(0, orderer);
+    net.run(50 * MS);
+    assert!(net.group(orderer).marks().acting, "the case was not reached");
+    assert_eq!(net.phase(joiner), Phase::Joining, "the case was not reached");
+    let question = Rc::new(Cell::new(None));
+    let asked = question.clone();
+    net.filter(move |seen| {
+        for frame in &seen.frames {
+            if let Frame::Locate { nonce } = frame
+                && seen.from == joiner
+            {
+                asked.set(Some(*nonce));
+            }
+        }
+        if seen.outside { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 5000 * MS, |_| question.get().is_some()), "it did not ask");
+    let here = HereIs {
+        nonce: question.get().unwrap(),
+        cookie: 0,
+        instance: net.group(0).info().instance,
+        epoch_counter: 0,
+        orderer: address(orderer),
+        members: 4,
+        condition: Condition::Open,
+    };
+    let answer = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(1), 1 << 40, &[Frame::HereIs(here)]);
+    net.inject(joiner, address(1), &answer);
+    net.drain(joiner);
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
+}
+
 // The joiner goes on reporting to an orderer that no longer orders, until its patience is over (hazard H22).
 #[test]
 fn a_hand_over_during_a_join_costs_less_than_a_second() {

@@ -20,6 +20,7 @@ use crate::wire::{Frame, HereIs, Prepare, Proposal, Vote};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use coordinator::Coordination;
+use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
 use level::Pull;
@@ -336,14 +337,18 @@ impl Group {
     }
 
     /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner knew may have
-    /// gone from this very epoch.
+    /// gone from this very epoch, or order no more: whether its JOIN comes only the orderer can say.
     pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
-        let has_gone_on = here.epoch_counter > self.epoch.counter
-            || self.phase == Phase::Joining && here.epoch_counter == self.epoch.counter;
-        if self.recovery.search == Some(here.nonce) && here.instance == self.instance && has_gone_on {
-            self.recovery.search = None;
-            self.post_under(from, self.epoch_tag, Frame::Inquiry);
+        if self.recovery.search != Some(here.nonce) || here.instance != self.instance {
+            return;
         }
+        let whom = match here.epoch_counter.cmp(&self.epoch.counter) {
+            Ordering::Greater => from,
+            Ordering::Equal if self.phase == Phase::Joining => here.orderer,
+            _ => return,
+        };
+        self.recovery.search = None;
+        self.post_under(whom, self.epoch_tag, Frame::Inquiry);
     }
 
     pub(crate) fn recovery_timeout(&mut self, now: Time) {
