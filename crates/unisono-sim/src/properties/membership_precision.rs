@@ -1,13 +1,15 @@
 //! L1, membership precision: when faults are over, every life of the core that is not over becomes a member, and
 //! each member's view is exactly the living members, in one order. No more than a few resets bring that about.
-//! Under a majority rule that is one view.
+//! Under a majority rule that is one view. Where a fixed list of names counts, one whom the others could not go on without
+//! stays a member though it wants to leave, until somebody joins.
 //!
 //! L5 is the same where the core is only a majority and all else stays broken.
 
 use super::ground::Ground;
+use super::quorum::Rule;
 use super::streams::{Lineage, Streams, VIEW_CHANGES};
 use super::{Property, Terms, Violation, broken, found_in_the_end};
-use crate::record::{End, Epoch, Kind, Record, Standing, What};
+use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use unisono_core::{Phase, Quorum};
 
 /// More resets than this after the faults are over are no convergence: one may be under way, one finds the rest of
@@ -19,6 +21,7 @@ const RESETS_MAX: usize = 3;
 pub(super) struct MembershipPrecision {
     /// There is one line of views.
     is_single: bool,
+    rule: Rule,
     ground: Ground,
     streams: Streams,
     lineage: Lineage,
@@ -31,6 +34,7 @@ impl MembershipPrecision {
     pub(super) fn new(terms: &Terms) -> MembershipPrecision {
         MembershipPrecision {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
+            rule: Rule::new(terms.config.quorum.clone()),
             ground: Ground::default(),
             streams: Streams::default(),
             lineage: Lineage::default(),
@@ -45,7 +49,7 @@ impl MembershipPrecision {
         if standing.phase == Phase::Gone {
             return None;
         }
-        if standing.phase != Phase::Member {
+        if !self.is_member(standing) {
             return Some(format!("{life:?} still is {:?}", standing.phase));
         }
         let mut together: Vec<_> =
@@ -63,6 +67,17 @@ impl MembershipPrecision {
         Some(format!("{life:?} and {:?} have different views", other.life))
     }
 
+    /// It is a member, and may be one that has to stay although it wants to leave.
+    fn is_member(&self, standing: &Standing) -> bool {
+        let others: Vec<Life> =
+            standing.members.iter().copied().filter(|life| *life != standing.life).collect();
+        let has_to_stay = standing.phase == Phase::Leaving
+            && others.len() + 1 == standing.members.len()
+            && !others.is_empty()
+            && !self.rule.could_be_met(&others);
+        standing.phase == Phase::Member || has_to_stay
+    }
+
     /// The epoch with which a member's group was founded.
     fn root(&self, standing: &Standing) -> Option<Epoch> {
         standing.epoch.and_then(|epoch| self.lineage.line(epoch).last())
@@ -75,12 +90,13 @@ impl Property for MembershipPrecision {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::Healed.bit()
+        VIEW_CHANGES | Kind::Healed.bit() | Kind::Started.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         self.ground.follow(record);
+        self.rule.follow(record);
         self.lineage.follow(record, &mut self.streams);
         self.streams.follow(record);
         if let What::Reset(reset) = &record.what
@@ -97,7 +113,7 @@ impl Property for MembershipPrecision {
     }
 
     fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        let members: Vec<_> = self.ground.members(end).collect();
+        let members: Vec<_> = self.ground.core(end).filter(|standing| self.is_member(standing)).collect();
         let core: Vec<_> = self.ground.core(end).collect();
         self.checked += core.len() as u64;
         let fault = core.iter().find_map(|standing| self.fault(standing, &members));
@@ -113,7 +129,7 @@ impl Property for MembershipPrecision {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
-    use crate::record::Life;
+    use unisono_core::Name;
 
     fn good() -> Story {
         let mut story = Story::of(4, 1);
@@ -158,6 +174,21 @@ mod tests {
             let mut end = story.ending();
             end.standings[0].phase = phase;
             assert!(judge(&story, &end).is_err());
+        }
+    }
+
+    #[test]
+    fn takes_a_leaver_only_if_the_others_could_not_go_on_without_it() {
+        for (listed, takes) in [(3, true), (2, false)] {
+            let names = (0..=listed).map(|life| Name::new(&format!("m{life}")).unwrap()).collect();
+            let mut story = Story::found(0, Quorum::MajorityOf(names));
+            for _ in 1..3 {
+                story.join();
+            }
+            story.heal();
+            let mut end = story.ending();
+            end.standings[1].phase = Phase::Leaving;
+            assert_eq!(judge(&story, &end).is_ok(), takes, "{listed}");
         }
     }
 

@@ -34,6 +34,15 @@ impl Rule {
         list.contains(name).then_some(name)
     }
 
+    /// Whether a view of these could ever decide something: where a fixed list counts, they may be too few.
+    pub(super) fn could_be_met(&self, view: &[Life]) -> bool {
+        let Quorum::MajorityOf(list) = &self.quorum else { return true };
+        let mut names: Vec<_> = view.iter().filter_map(|life| self.listed_name(*life)).collect();
+        names.sort();
+        names.dedup();
+        names.len() * 2 > list.len()
+    }
+
     /// Whether `those` among `view` may decide for all of it.
     pub(super) fn met(&self, those: &[Life], view: &[Life]) -> bool {
         let present = || view.iter().filter(|member| those.contains(member));
@@ -86,6 +95,7 @@ mod tests {
         }
         assert!(!rule.met(&[Life(0), Life(1), Life(3)], &VIEW));
         assert!(rule.met(&[Life(1), Life(2)], &VIEW));
+        assert!(rule.could_be_met(&[Life(1), Life(2)]) && !rule.could_be_met(&[Life(0), Life(1), Life(3)]));
     }
 
     #[test]
