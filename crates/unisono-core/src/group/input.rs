@@ -247,14 +247,20 @@ impl Group {
         let uid = header.sender;
         // Nobody unknown is answered with more bytes than it sent.
         let may_answer = payload.len() > FAREWELL_BYTES && !self.recovery.has_promised();
-        if let Some(seqno) = self.departures.leave_of(uid) {
-            if may_answer && self.leave_is_known(seqno) {
+        let leave = self.departures.leave_of(uid);
+        if let Some(seqno) = leave.filter(|seqno| self.leave_is_known(*seqno)) {
+            if may_answer {
                 self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
             }
             return;
         }
         for frame in Decoder::new(payload).flatten() {
             match frame {
+                Frame::Invite { ballot } => {
+                    return self.handle_invitation_of_stranger(now, from, uid, leave, ballot);
+                }
+                // A leaver has nothing else to say to those who have forgotten it.
+                _ if leave.is_some() => {}
                 Frame::Excluded { uid, instance, epoch } => {
                     return self.handle_excluded(uid, instance, epoch);
                 }
@@ -264,15 +270,12 @@ impl Group {
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     return self.handle_decided(now, uid, proposal, entered);
                 }
-                Frame::Invite { ballot } => {
-                    return self.handle_invitation_of_stranger(now, from, uid, ballot);
-                }
                 _ => {}
             }
         }
         // The orderer knows every member and observer: who is none has left, before this one came perhaps, or
         // listens in vain.
-        if may_answer && self.order.is_acting() {
+        if may_answer && leave.is_none() && self.order.is_acting() {
             let seqno = self.accepted.max(1);
             self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
         }

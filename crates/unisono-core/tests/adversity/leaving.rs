@@ -3,6 +3,7 @@
 use crate::network::*;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -397,4 +398,45 @@ fn those_who_hear_only_each_other_go_soon() {
         });
         assert!(gone.iter().all(Option::is_some), "of {members}: {gone:?}");
     }
+}
+
+// A leaver that does not know its leave accepted coordinates a reset, and all who stay must vote: one of them, which has not heard
+// it for a while, has forgotten it by then.
+#[test]
+fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
+    let names = (0..5).map(|n| name(&format!("m{n}"))).collect();
+    let config = GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() };
+    // Long enough for a leaver to be forgotten before others are suspected.
+    let second = Duration::from_secs(1);
+    let mut net = group_with(4, config, Settings { silence: second, patience: second, ..unicast() });
+    // The others hear it, and it hears nothing.
+    net.filter(|seen| if seen.to == 3 { LOST } else { PROMPT });
+    net.leave(3);
+    assert!(
+        net.run_until(MS, 5000 * MS, |net| net.group(3).marks().promised.is_some()),
+        "the case was not reached"
+    );
+    assert!((0..3).all(|stays| net.size(stays) == 3), "the case was not reached");
+    // It is heard by m0 and m1 and does not hear that it may go; m2 is cut off.
+    net.filter(|seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if seen.concerns(2) || seen.concerns(3) && farewell { LOST } else { PROMPT }
+    });
+    let promised = |net: &Net| (0..2).all(|votes| net.group(votes).marks().promised.is_some());
+    assert!(net.run_until(MS, 5000 * MS, promised), "the case was not reached");
+    net.run(700 * MS);
+    // Only m3 reaches m2, which wants to know whether it is heard before it votes.
+    let asked = Rc::new(Cell::new(false));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        let probes = seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+        asks.set(asks.get() || (seen.from == 2 && seen.to == 3 && probes));
+        if seen.to == 2 && seen.from == 3 { PROMPT } else { LOST }
+    });
+    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "it is not heard");
+    net.calm();
+    let over =
+        |net: &Net| net.phase(3) == Phase::Gone && (0..3).all(|stays| net.phase(stays) == Phase::Member);
+    assert!(net.run_until(MS, 10_000 * MS, over), "they wait for each other");
+    assert!((0..3).all(|stays| net.size(stays) == 3 && net.epoch(stays) == 1));
 }

@@ -12,7 +12,7 @@ mod outcome;
 
 use crate::error::ResetError;
 use crate::group::{Group, Phase, Prepared};
-use crate::identity::{Ballot, Member, Name, Uid};
+use crate::identity::{Ballot, Member, Name, Seqno, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
@@ -201,12 +201,14 @@ impl Group {
     }
 
     /// Somebody coordinates who joined after what this member has of the log. Without its vote those who know more
-    /// may have no quorum, and it alone has none: it takes the stranger for a member, which the log will show.
+    /// may have no quorum, and it alone has none: it takes the stranger for a member, which the log will show. Or somebody
+    /// who has left and was forgotten, with a `leave` that is not known to be known: others may have promised it.
     pub(crate) fn handle_invitation_of_stranger(
         &mut self,
         now: Time,
         from: SocketAddr,
         uid: Uid,
+        leave: Option<Seqno>,
         ballot: Ballot,
     ) {
         let has_room = self.peers.len() < usize::from(self.config.members_max);
@@ -214,7 +216,8 @@ impl Group {
             return;
         }
         let member = Member { uid, name: Name::default(), address: from };
-        self.peers.insert(Peer::new(now, member, Standing::Member, 0));
+        let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno });
+        self.peers.insert(Peer::new(now, member, standing, 0));
         self.audience_is_stale = true;
         self.handle_invite(now, uid, ballot);
     }
