@@ -62,7 +62,8 @@ pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
     GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
 }
 
-/// Joins the group; if nobody answers, founds it like this, or fails if it is not to be founded. Says aloud if nothing protects it, and if
+/// Joins the group; if nobody answers, founds it like this, or fails where there is no `config`: its members were counted a
+/// moment ago, and no other is founded in its place. Says aloud if nothing protects it, and if
 /// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
 /// member, if the group stands still, or is spoken of under another key.
 pub(crate) fn enter(
@@ -75,7 +76,7 @@ pub(crate) fn enter(
     seeds::warn_of_unresolved(&settings.seeds);
     let entered = patiently(|| match config {
         Some(config) => Group::join_or_create(group, config.clone(), "", &options),
-        None => Group::join(group, "", &options),
+        None => Group::join(group, "", &options).map_err(lost),
     })?;
     warn_of_no_key(&options);
     if entered.info().members.len() == 1 {
@@ -84,6 +85,14 @@ pub(crate) fn enter(
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
+}
+
+/// A group that answered a moment ago is not there any more; it is not that nobody ever heard of it.
+fn lost(error: OpenError) -> OpenError {
+    match error {
+        OpenError::Join(JoinFailure::NotFound) => OpenError::Join(JoinFailure::Lost),
+        error => error,
+    }
 }
 
 /// Says aloud if nothing protects what is sent.

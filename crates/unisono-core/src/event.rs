@@ -205,6 +205,8 @@ pub enum Suspicion {
 pub enum JoinFailure {
     /// Nobody answered: there is no such group within reach.
     NotFound,
+    /// The group answered, and then nobody did any more: all its members have crashed or left, or are out of reach.
+    Lost,
     /// A member answered, but the group's orderer does not answer at the address it has told the others.
     Unreachable {
         /// That address.

@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::Shared;
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{LIVES_MAX, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner};
 use crate::options::Options;
 use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -82,7 +82,7 @@ impl AsyncGroup {
         hello: Bytes,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        let mut lives = 1;
+        let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(&options.seeds);
             let known = resolve(&seeds).await;
@@ -90,9 +90,10 @@ impl AsyncGroup {
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
             let group = AsyncGroup { owner: Arc::new(owner) };
-            match poll_fn(|context| group.shared().poll(context, |member, _| commands::enter(member))).await {
-                Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
-                entered => return entered.map(|()| group),
+            let entered =
+                poll_fn(|context| group.shared().poll(context, |member, _| commands::enter(member))).await;
+            if let Some(concluded) = lives.conclude(entered) {
+                return concluded.map(|()| group);
             }
         }
     }

@@ -130,6 +130,10 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             "nobody answered for this group: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
         }
+        JoinFailure::Lost => {
+            "the group answered, and then nobody did any more: its members have crashed or left, or are out of reach; \
+             begin one of them, and try again"
+        }
         JoinFailure::Halted => {
             "the group is there but stands still: it is being reset, try again; or too few of its members are left to \
              go on, see `unisono why`, and end them to found it anew"
@@ -271,11 +275,4 @@ pub enum KeyError {
     /// The system gave no randomness.
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
-}
-
-impl OpenError {
-    /// The join came to nothing by no fault of anybody's: another life may have more luck.
-    pub(crate) fn another_life_may_do(&self) -> bool {
-        matches!(self, OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
-    }
 }

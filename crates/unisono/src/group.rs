@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{LIVES_MAX, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner};
 use crate::options::Options;
 use crate::reach::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -74,7 +74,7 @@ impl Group {
     }
 
     fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
-        let mut lives = 1;
+        let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(&options.seeds);
             let known = seeds.resolve();
@@ -82,9 +82,9 @@ impl Group {
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
             let group = Group { owner: Arc::new(owner) };
-            match group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(())) {
-                Err(error) if error.another_life_may_do() && lives < LIVES_MAX => lives += 1,
-                entered => return entered.map(|()| group),
+            let entered = group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(()));
+            if let Some(concluded) = lives.conclude(entered) {
+                return concluded.map(|()| group);
             }
         }
     }

@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::wire::{Checksum, Protection};
-use unisono_core::{Entry, Group, Member, Random, Settings, Uid};
+use unisono_core::{Entry, Group, JoinFailure, Member, Random, Settings, Uid};
 
 /// How long the last handle of a blocking program waits for its leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a join that a reset met, or that the group lost sight of, is begun again, each time as a new life.
-pub(crate) const LIVES_MAX: usize = 8;
+/// How often a join is tried that a reset met, or that the group lost sight of: each time as a new life.
+const LIVES_MAX: usize = 8;
 
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
@@ -57,6 +57,31 @@ impl Opening<'_> {
     }
 }
 
+/// The lives of one join, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    failed: usize,
+}
+
+impl Lives {
+    /// What the join comes to with this life; nothing if it came to nothing by nobody's fault, and another may do better.
+    pub(crate) fn conclude(&mut self, entered: Result<(), OpenError>) -> Option<Result<(), OpenError>> {
+        match entered {
+            Err(OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
+                if self.failed + 1 < LIVES_MAX =>
+            {
+                self.failed += 1;
+                None
+            }
+            // An earlier life has heard the group.
+            Err(OpenError::Join(JoinFailure::NotFound)) if self.failed > 0 => {
+                Some(Err(OpenError::Join(JoinFailure::Lost)))
+            }
+            entered => Some(entered),
+        }
+    }
+}
+
 /// Bits that nobody can guess.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
@@ -92,5 +117,34 @@ impl Drop for Owner {
         if self.shared.abandon() && self.waits && !std::thread::panicking() {
             self.shared.block(Some(LEAVE_WAIT), crate::commands::departed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reason: JoinFailure) -> Result<(), OpenError> {
+        Err(OpenError::Join(reason))
+    }
+
+    #[test]
+    fn eight_lives_try_and_the_last_failure_is_told() {
+        let mut lives = Lives::default();
+        for _ in 1..LIVES_MAX {
+            assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
+        }
+        let told = lives.conclude(failed(JoinFailure::Reset));
+        assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::Reset)))), "{told:?}");
+    }
+
+    #[test]
+    fn a_group_that_an_earlier_life_has_heard_is_lost_and_not_missing() {
+        let mut lives = Lives::default();
+        let told = lives.conclude(failed(JoinFailure::NotFound));
+        assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::NotFound)))), "{told:?}");
+        assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
+        let told = lives.conclude(failed(JoinFailure::NotFound));
+        assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::Lost)))), "{told:?}");
     }
 }

@@ -29,7 +29,8 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const ASKS_MAX: u32 = 12;
 /// A plain join gives up locating after so many times the setting `locate`.
 const PATIENCE: u32 = 10;
-/// From the first answer to listening. The orderer ends a join to which it has given no number for as long.
+/// From an answer to listening, however often the group is looked for anew. The orderer ends a join to which it has given
+/// no number for as long.
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
 /// Whoever listens for so long asks where the group is: it may hear others, and take one for the orderer that is not.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
@@ -49,6 +50,8 @@ pub(crate) struct Joining {
     /// There is a group, a member said, but none of its orderers answers yet: what to give up with.
     kept_out_by: Option<JoinFailure>,
     choose_at: Option<Time>,
+    /// When this life chose the group for the first time.
+    answered_at: Option<Time>,
     act_at: Time,
     /// Asked to be let in, by this answer.
     asked: Option<HereIs>,
@@ -87,6 +90,7 @@ impl Group {
             found: None,
             kept_out_by: None,
             choose_at: None,
+            answered_at: None,
             act_at: now,
             asked: None,
             asks: 0,
@@ -96,17 +100,26 @@ impl Group {
         self.joining_timeout(now);
     }
 
-    /// Not a member yet, and what was begun came to nothing: from the beginning.
-    pub(crate) fn start_over(&mut self, now: Time) {
+    /// The one that was asked to let this joiner in does not: looks for the group anew, with all the time that takes. But
+    /// a group that answers each time, and lets nobody in, is not asked for ever.
+    fn start_over(&mut self, now: Time) {
         let Some(joining) = self.joining.take() else { return };
+        if joining.answered_at.is_some_and(|at| now.since(at) >= JOIN_WITHIN) {
+            self.join_failed(JoinFailure::TimedOut);
+            return;
+        }
         self.forget_group();
         self.look_for_group(now, joining.config, joining.hello);
+        if let Some(anew) = &mut self.joining {
+            anew.answered_at = joining.answered_at;
+        }
     }
 
     pub(crate) fn joining_timeout(&mut self, now: Time) {
         let Some(joining) = &mut self.joining else { return };
         if joining.choose_at.is_some_and(|at| at <= now) {
             joining.choose_at = None;
+            joining.answered_at.get_or_insert(now);
             joining.asked = joining.found.map(|(here, _)| here);
             joining.give_up_at = now + JOIN_WITHIN;
             joining.act_at = now;
@@ -129,7 +142,6 @@ impl Group {
                 let (name, hello) = (self.me.name.clone(), joining.hello.clone());
                 joining.asks += 1;
                 if joining.asks > ASKS_MAX {
-                    // Whoever answered is not there any more.
                     self.start_over(now);
                     return;
                 }
@@ -155,7 +167,10 @@ impl Group {
                 let hello = joining.hello.clone();
                 self.found(now, config, hello);
             }
-            (Phase::Locating, _) if joining.found.is_none() => self.join_failed(JoinFailure::NotFound),
+            (Phase::Locating, _) if joining.found.is_none() => {
+                let heard = joining.answered_at.is_some();
+                self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
+            }
             // Its JOIN is in the order, or may be: then it is a member, and its vote may be needed. Acceptance ends it, a
             // reset, or the orderer's word.
             (Phase::Joining, _) if may_be_needed => joining.give_up_at = now + JOIN_WITHIN,

@@ -413,6 +413,52 @@ fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
+// The joiner chose the group, and the group dies before it lets anybody in: it was there, and is not to be told missing.
+#[test]
+fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
+    let mut net = group_of(1, 1);
+    net.run(100 * MS);
+    let answered = Rc::new(Cell::new(false));
+    let seen_answer = answered.clone();
+    net.filter(move |seen| {
+        seen_answer.set(seen_answer.get() || seen.has(|frame| matches!(frame, Frame::HereIs(_))));
+        PROMPT
+    });
+    let joiner = net.add(Entry::Join, unicast());
+    let from = net.now;
+    assert!(net.run_until(MS / 20, 100 * MS, |_| answered.get()), "the case was not reached");
+    net.crash(0);
+    assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(joiner) == Phase::Gone), "it waits for ever");
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::Lost }]);
+    let after_ms = (net.now - from) / MS;
+    // Twelve requests, and then as long as any search.
+    assert!((3600..3700).contains(&after_ms), "{after_ms} ms");
+
+    // Whoever never heard it searches for ten times the setting `locate`.
+    let stranger = net.add(Entry::Join, unicast());
+    let from = net.now;
+    assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(stranger) == Phase::Gone));
+    assert_eq!(net.events[stranger], [Event::JoinFailed { reason: JoinFailure::NotFound }]);
+    assert_eq!((net.now - from) / MS, 3000);
+}
+
+// It answers whoever asks where it is, and nobody who asks to be let in.
+#[test]
+fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {
+    let mut net = group_of(1, 1);
+    net.run(100 * MS);
+    net.filter(
+        |seen| if seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })) { LOST } else { PROMPT },
+    );
+    for entry in [Entry::Join, Entry::JoinOrFound(GroupConfig::default())] {
+        let (joiner, from) = (net.add(entry, unicast()), net.now);
+        assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(joiner) == Phase::Gone), "it asks for ever");
+        assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
+        let after_ms = (net.now - from) / MS;
+        assert!((4000..5000).contains(&after_ms), "{after_ms} ms");
+    }
+}
+
 // A straggler of a reset, in the view, still lacks what the others hold. Nobody is to throw it away, whoever orders, and
 // nobody comes in who takes the first place of the epoch for held by all (hazard H15).
 #[test]
