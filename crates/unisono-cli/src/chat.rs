@@ -58,5 +58,5 @@ fn speak(group: &Group, lines: &Receiver<Input>) {
             break;
         }
     }
-    listen::leave_and_end(group);
+    listen::leave(group);
 }

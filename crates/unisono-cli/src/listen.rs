@@ -10,17 +10,18 @@ use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use std::sync::mpsc;
+use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use unisono::{Ended, Event, Group};
+use unisono::{Ended, Event, Group, LeaveFailure};
 
 /// The resilience with which a group is founded unless another is asked for.
 pub(crate) const RESILIENCE: u8 = 1;
 
-/// How long leaving in good order may take.
-const FAREWELL: Duration = Duration::from_secs(3);
 /// Nobody is told of a leave that takes no longer.
-const SHORT_FAREWELL: Duration = Duration::from_millis(500);
+const SHORT_LEAVE: Duration = Duration::from_millis(500);
+/// Whoever leaves holds this until it has said how that went: the stream of events ends before.
+static LEAVING: Mutex<()> = Mutex::new(());
 
 /// Join a group, or found it, and print every event in order
 #[derive(Args, Debug)]
@@ -76,7 +77,10 @@ pub(crate) fn print_events(
     while left != Some(0) {
         match group.receive_many(&mut events) {
             Ok(_) => {}
-            Err(Ended::Left) => return Ok(()),
+            Err(Ended::Left) => {
+                drop(LEAVING.lock());
+                return Ok(());
+            }
             Err(ended @ Ended::Excluded { .. }) => return Err(Problem::not_primary(ended)),
         }
         let mut text = String::new();
@@ -100,33 +104,19 @@ pub(crate) fn print_events(
     Ok(())
 }
 
-/// Leaves without ado: whatever stands in the way, this member is out. Nobody waits for ever for a farewell.
+/// Leaves without ado: whatever stands in the way, this member is out.
 pub(crate) fn leave(group: &Group) {
-    if let Err(trouble) = try_leave(group) {
-        eprintln!("unisono: {trouble}");
-    }
-}
-
-/// As [`leave`], where somebody else waits for the end of the stream of events: if that may never come, the process
-/// ends here.
-pub(crate) fn leave_and_end(group: &Group) {
-    if let Err(trouble) = try_leave(group) {
-        eprintln!("unisono: {trouble}");
-        std::process::exit(0);
-    }
-}
-
-fn try_leave(group: &Group) -> Result<(), String> {
-    let (told, outcome) = mpsc::channel();
-    let leaving = group.clone();
-    // Nobody listens any more if it takes too long.
-    std::thread::spawn(move || told.send(leaving.leave("")));
-    let soon = outcome.recv_timeout(SHORT_FAREWELL).or_else(|_| {
-        eprintln!("unisono: leaving …");
-        outcome.recv_timeout(FAREWELL - SHORT_FAREWELL)
+    let _leaving = LEAVING.lock();
+    let (left, leaving) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if leaving.recv_timeout(SHORT_LEAVE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("unisono: leaving …");
+        }
     });
-    match soon {
-        Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
-        Err(_) => Err("gone without a farewell: nobody answered; the others will notice".into()),
+    let outcome = group.leave("");
+    drop(left);
+    // It is refused to whoever has left already.
+    if let Err(trouble @ (LeaveFailure::Excluded | LeaveFailure::Unconfirmed)) = outcome {
+        eprintln!("unisono: {trouble}");
     }
 }

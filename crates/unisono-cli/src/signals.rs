@@ -9,7 +9,7 @@ use unisono::Group;
 /// Lets the group be left on the first interrupt; whoever receives its events then sees them end.
 pub(crate) fn leave_on_interrupt(group: &Group) -> std::io::Result<()> {
     let group = group.clone();
-    on_interrupt(move |_| crate::listen::leave_and_end(&group))
+    on_interrupt(move |_| crate::listen::leave(&group))
 }
 
 /// Lets the group be left on the first interrupt, and the process end then.

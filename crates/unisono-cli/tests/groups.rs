@@ -379,7 +379,7 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     let _alone = alone();
     let name = group("still");
     let ann = Background::listen(&name, &["--name", "ann"]);
-    let (bob, told) = told(&[&["listen", &name], &LOOKS_LONG[..], &WATCHFUL].concat());
+    let (mut bob, told) = told(&[&["listen", &name], &LOOKS_LONG[..], &WATCHFUL].concat());
     let report = || json(&asked(["members", &name, "--json"]));
     let deadline = Instant::now() + PATIENCE;
     while report()["members"].as_array().unwrap().len() < 2 {
@@ -387,9 +387,11 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     }
     drop(ann);
     assert!(hears(&told, &format!("{name} stands still")));
-    // Nobody answers the farewell.
+    // Nobody can order the leave.
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
     assert!(hears(&told, "leaving"));
+    assert!(hears(&told, "nobody confirmed the leave; this member is out"));
+    assert_eq!(bob.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -198,7 +198,10 @@ pub(crate) fn leave(
                 *begun = true;
                 return Attempt::Given;
             }
-            Err(LeaveError::NotMember) => return Attempt::Wait(Interest::Progress),
+            Err(LeaveError::NotMember) if !member.is_overdue() => {
+                return Attempt::Wait(Interest::Progress);
+            }
+            Err(LeaveError::NotMember) => return Attempt::Done(Err(LeaveFailure::Unconfirmed)),
             Err(error) => return Attempt::Done(Err(error.into())),
         }
     }

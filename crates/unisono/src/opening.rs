@@ -123,6 +123,8 @@ impl Drop for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands;
+    use crate::error::LeaveFailure;
 
     fn failed(reason: JoinFailure) -> Result<(), OpenError> {
         Err(OpenError::Join(reason))
@@ -146,5 +148,18 @@ mod tests {
         assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
         let told = lives.conclude(failed(JoinFailure::NotFound));
         assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::Lost)))), "{told:?}");
+    }
+    // A founder that gives way may be in no group for long, and is not to wait for its leave for ever.
+    #[test]
+    fn whoever_is_in_no_group_leaves_within_the_time_of_a_leave() {
+        let settings = Settings { locate: Duration::from_secs(60), ..Settings::default() };
+        let options = Options { settings, ..Options::default() };
+        let name = format!("nowhere-{}", std::process::id());
+        let opening = Opening { name: &name, entry: Entry::Join, hello: Bytes::new(), options: &options };
+        let shared = opening.begin(Seeds::new(&[]), Ok(Vec::new())).unwrap();
+        let (patience, mut begun) = (Duration::from_secs(60), false);
+        let left = shared
+            .block(Some(patience), |member, now| commands::leave(member, now, &Bytes::new(), &mut begun));
+        assert_eq!(left, Some(Err(LeaveFailure::Unconfirmed)));
     }
 }

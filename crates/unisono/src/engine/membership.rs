@@ -179,11 +179,13 @@ impl Membership {
         taken
     }
 
-    /// Begins to leave, which takes so long at most.
+    /// Begins to leave, which takes so long at most, and no longer for a founder that is on its way to an older group.
     pub(crate) fn leave(&mut self, now: Time, goodbye: Bytes) -> Result<(), LeaveError> {
-        self.group.leave(now, goodbye)?;
-        self.out_by.get_or_insert(now + LEAVE_MAX);
-        Ok(())
+        let begun = self.group.leave(now, goodbye);
+        if matches!(begun, Ok(()) | Err(LeaveError::NotMember)) {
+            self.out_by.get_or_insert(now + LEAVE_MAX);
+        }
+        begun
     }
 
     /// No handle is left: it leaves as soon as it can.
