@@ -4,19 +4,20 @@
 //! are long.
 
 use crate::record::mix;
+use std::mem;
 use unisono_core::Port;
 use unisono_core::rpc::{PortProof, PrivatePort};
-use unisono_core::wire::Proof;
-use unisono_core::wire::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
+use unisono_core::wire::{KeyContext, Proof, Protection, ProtectionKind, TAG_BYTES, parts};
 
 /// Datagrams look as if they bore the core's checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal;
 
 impl Seal {
-    fn tag(header: &[u8], payload: &[u8]) -> [u8; TAG_BYTES] {
+    /// The tag of a datagram whose tag is zero.
+    fn tag(datagram: &[u8]) -> [u8; TAG_BYTES] {
         let mut tag = [0; TAG_BYTES];
-        tag[..8].copy_from_slice(&fold(fold(0, header), payload).to_be_bytes());
+        tag[..8].copy_from_slice(&fold(0, datagram).to_be_bytes());
         tag
     }
 }
@@ -89,19 +90,17 @@ impl Protection for Seal {
         ProtectionKind::Checksum
     }
 
-    fn seal(&mut self, _: &KeyContext, _: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_BYTES] {
-        Seal::tag(header, payload)
+    fn seal(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) {
+        let tag = Seal::tag(datagram);
+        if let Some(parts) = parts(datagram) {
+            *parts.tag = tag;
+        }
     }
 
-    fn open(
-        &mut self,
-        _: &KeyContext,
-        _: u64,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
-        Seal::tag(header, payload) == *tag
+    fn open(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) -> bool {
+        let Some(parts) = parts(datagram) else { return false };
+        let tag = mem::take(parts.tag);
+        tag == Seal::tag(datagram)
     }
 }
 
@@ -109,7 +108,7 @@ impl Protection for Seal {
 mod tests {
     use super::*;
     use unisono_core::Uid;
-    use unisono_core::wire::KeyContext;
+    use unisono_core::wire::HEADER_BYTES;
 
     #[test]
     fn only_the_private_port_proves() {
@@ -127,16 +126,15 @@ mod tests {
     fn any_bit_that_turns_is_found() {
         let context = KeyContext { instance: Default::default(), sender: Uid(1) };
         for length in [15, 31, 32, 33, 72] {
-            let (mut header, mut payload) = (*b"a header", vec![7; length]);
-            let tag = Seal.seal(&context, 1, &header, &mut payload);
-            assert!(Seal.open(&context, 1, &header, &mut payload, &tag));
-            for bit in 0..8 * length {
-                payload[bit / 8] ^= 1 << (bit % 8);
-                assert!(!Seal.open(&context, 1, &header, &mut payload, &tag), "bit {bit} of {length} bytes");
-                payload[bit / 8] ^= 1 << (bit % 8);
+            let mut datagram = vec![7; HEADER_BYTES + length];
+            *parts(&mut datagram).unwrap().tag = [0; TAG_BYTES];
+            Seal.seal(&context, 1, &mut datagram);
+            assert!(Seal.open(&context, 1, &mut datagram.clone()));
+            for bit in 0..8 * datagram.len() {
+                let mut turned = datagram.clone();
+                turned[bit / 8] ^= 1 << (bit % 8);
+                assert!(!Seal.open(&context, 1, &mut turned), "bit {bit} with {length} bytes");
             }
-            header[0] ^= 1;
-            assert!(!Seal.open(&context, 1, &header, &mut payload, &tag));
         }
     }
 }

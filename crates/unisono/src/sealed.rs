@@ -8,7 +8,7 @@ use crate::key::Key;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 use std::collections::{HashMap, VecDeque};
-use unisono_core::wire::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
+use unisono_core::wire::{KeyContext, Protection, ProtectionKind, parts};
 
 /// Binds derived keys to this use of the group key.
 const SALT: &[u8] = b"unisono datagrams 1";
@@ -59,43 +59,32 @@ impl Protection for Sealed {
         ProtectionKind::Sealed
     }
 
-    fn seal(
-        &mut self,
-        context: &KeyContext,
-        number: u64,
-        header: &[u8],
-        payload: &mut [u8],
-    ) -> [u8; TAG_BYTES] {
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) {
+        let Some(parts) = parts(datagram) else { return };
         if !self.keys.contains_key(context) {
             let key = self.derive(context);
             self.remember(context, key);
         }
-        let tag = self.keys[context].seal_in_place_separate_tag(nonce(number), Aad::from(header), payload);
-        let mut out = [0; TAG_BYTES];
+        let associated = Aad::from(parts.header);
         // Fails only for payloads of gigabytes.
-        if let Ok(tag) = tag {
-            out.copy_from_slice(tag.as_ref());
+        if let Ok(tag) =
+            self.keys[context].seal_in_place_separate_tag(nonce(number), associated, parts.payload)
+        {
+            parts.tag.copy_from_slice(tag.as_ref());
         }
-        out
     }
 
-    fn open(
-        &mut self,
-        context: &KeyContext,
-        number: u64,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
-        let opens = |key: &LessSafeKey, payload: &mut [u8]| {
-            key.open_in_place_separate_tag(nonce(number), Aad::from(header), Tag::from(*tag), payload, 0..)
-                .is_ok()
+    fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        let Some(parts) = parts(datagram) else { return false };
+        let (associated, tag) = (Aad::from(parts.header), Tag::from(*parts.tag));
+        let mut opens = |key: &LessSafeKey| {
+            key.open_in_place_separate_tag(nonce(number), associated, tag, parts.payload, 0..).is_ok()
         };
         if let Some(key) = self.keys.get(context) {
-            return opens(key, payload);
+            return opens(key);
         }
         let key = self.derive(context);
-        let genuine = opens(&key, payload);
+        let genuine = opens(&key);
         // Who does not hold the group key cannot fill the memory either.
         if genuine {
             self.remember(context, key);
@@ -107,6 +96,7 @@ impl Protection for Sealed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_core::wire::HEADER_BYTES;
     use unisono_core::{Instance, Uid};
 
     fn context(instance: u128, sender: u64) -> KeyContext {
@@ -117,39 +107,40 @@ mod tests {
         Sealed::new(&Key::from_bytes([byte; 32]))
     }
 
+    /// A datagram with this payload, and nothing in its header.
+    fn datagram(payload: &[u8]) -> Vec<u8> {
+        [&[0; HEADER_BYTES], payload].concat()
+    }
+
     #[test]
     fn what_is_sealed_opens_unchanged_and_is_unreadable_in_between() {
         let (mut left, mut right) = (sealed(1), sealed(1));
-        let mut payload = *b"the quick brown fox";
-        let tag = left.seal(&context(7, 9), 1, b"header", &mut payload);
-        assert_ne!(&payload, b"the quick brown fox");
-        assert!(right.open(&context(7, 9), 1, b"header", &mut payload, &tag));
-        assert_eq!(&payload, b"the quick brown fox");
+        let mut datagram = datagram(b"the quick brown fox");
+        left.seal(&context(7, 9), 1, &mut datagram);
+        assert_ne!(&datagram[HEADER_BYTES..], b"the quick brown fox");
+        assert!(right.open(&context(7, 9), 1, &mut datagram));
+        assert_eq!(&datagram[HEADER_BYTES..], b"the quick brown fox");
     }
 
     #[test]
     fn nothing_else_opens_it() {
-        let mut payload = *b"payload";
-        let tag = sealed(1).seal(&context(7, 9), 5, b"header", &mut payload);
-        let mut other_tag = tag;
-        other_tag[15] ^= 1;
-        let mut other_payload = payload;
-        other_payload[0] ^= 1;
-        let attempts = [
-            (2, context(7, 9), 5, &b"header"[..], payload, tag),
-            (1, context(8, 9), 5, &b"header"[..], payload, tag),
-            (1, context(7, 8), 5, &b"header"[..], payload, tag),
-            (1, context(7, 9), 6, &b"header"[..], payload, tag),
-            (1, context(7, 9), 5, &b"Header"[..], payload, tag),
-            (1, context(7, 9), 5, &b"header"[..], other_payload, tag),
-            (1, context(7, 9), 5, &b"header"[..], payload, other_tag),
-        ];
-        for (key, context, number, header, mut payload, tag) in attempts {
-            let mut protection = sealed(key);
-            assert!(!protection.open(&context, number, header, &mut payload, &tag));
-            assert!(protection.keys.is_empty());
+        let mut datagram = datagram(b"payload");
+        sealed(1).seal(&context(7, 9), 5, &mut datagram);
+        let opens = |key, context, number, changed: Option<usize>| {
+            let (mut protection, mut datagram) = (sealed(key), datagram.clone());
+            changed.into_iter().for_each(|place| datagram[place] ^= 1);
+            let opens = protection.open(&context, number, &mut datagram);
+            assert_eq!(protection.keys.len(), usize::from(opens));
+            opens
+        };
+        assert!(opens(1, context(7, 9), 5, None));
+        assert!(!opens(2, context(7, 9), 5, None));
+        assert!(!opens(1, context(8, 9), 5, None));
+        assert!(!opens(1, context(7, 8), 5, None));
+        assert!(!opens(1, context(7, 9), 6, None));
+        for place in 0..datagram.len() {
+            assert!(!opens(1, context(7, 9), 5, Some(place)), "byte {place}");
         }
-        assert!(sealed(1).open(&context(7, 9), 5, b"header", &mut payload, &tag));
     }
 
     #[test]
@@ -157,8 +148,9 @@ mod tests {
         let mut protection = sealed(1);
         let mut seen = Vec::new();
         for (instance, sender) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
-            let mut payload = [0; 32];
-            protection.seal(&context(instance, sender), 1, b"", &mut payload);
+            let mut datagram = datagram(&[0; 32]);
+            protection.seal(&context(instance, sender), 1, &mut datagram);
+            let payload = datagram.split_off(HEADER_BYTES);
             assert!(!seen.contains(&payload));
             seen.push(payload);
         }
@@ -168,7 +160,7 @@ mod tests {
     fn the_memory_for_keys_has_an_end() {
         let mut protection = sealed(1);
         for sender in 0..KEYS_MAX as u64 + 10 {
-            protection.seal(&context(1, sender), 1, b"", &mut []);
+            protection.seal(&context(1, sender), 1, &mut datagram(b""));
         }
         assert_eq!((protection.keys.len(), protection.remembered.len()), (KEYS_MAX, KEYS_MAX));
         assert!(!protection.keys.contains_key(&context(1, 9)));

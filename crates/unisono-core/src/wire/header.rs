@@ -94,6 +94,24 @@ impl Header {
     }
 }
 
+/// A datagram as a [`Protection`] takes it apart.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// The header before its tag: proven, and never encrypted.
+    pub header: &'a [u8],
+    /// What proves it, and the payload.
+    pub tag: &'a mut [u8; TAG_BYTES],
+    /// The frames.
+    pub payload: &'a mut [u8],
+}
+
+/// The parts of a datagram; nothing if it is shorter than a header.
+pub fn parts(datagram: &mut [u8]) -> Option<Parts<'_>> {
+    let (front, payload) = datagram.split_first_chunk_mut::<HEADER_BYTES>()?;
+    let (header, tag) = front.split_last_chunk_mut()?;
+    Some(Parts { header, tag, payload })
+}
+
 /// The group a datagram claims to be for: all that is needed to find who should look at it. Nothing if it is too
 /// short to be a datagram of ours, or begins differently.
 pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
@@ -107,9 +125,8 @@ pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
 pub fn seal(datagram: &mut [u8], header: &Header, context: &KeyContext, protection: &mut dyn Protection) {
     debug_assert_eq!(Header::parse(datagram).as_ref(), Ok(header));
     debug_assert_eq!(header.protection, protection.kind());
-    let (front, payload) = datagram.split_at_mut(HEADER_BYTES);
-    let (untagged, tag) = front.split_at_mut(UNTAGGED_BYTES);
-    tag.copy_from_slice(&protection.seal(context, header.number, untagged, payload));
+    debug_assert_eq!(datagram[UNTAGGED_BYTES..HEADER_BYTES], [0; TAG_BYTES]);
+    protection.seal(context, header.number, datagram);
 }
 
 /// Opens a datagram whose `header` was parsed from it: the frames, decrypted in place and not copied; nothing if the
@@ -120,11 +137,7 @@ pub fn open(
     context: &KeyContext,
     protection: &mut dyn Protection,
 ) -> Option<Bytes> {
-    let (front, payload) = datagram.split_at_mut_checked(HEADER_BYTES)?;
-    let (untagged, tag) = front.split_last_chunk::<TAG_BYTES>()?;
-    if header.protection != protection.kind()
-        || !protection.open(context, header.number, untagged, payload, tag)
-    {
+    if header.protection != protection.kind() || !protection.open(context, header.number, &mut datagram) {
         return None;
     }
     datagram.advance(HEADER_BYTES);

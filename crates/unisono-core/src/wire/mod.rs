@@ -33,7 +33,7 @@ pub use calls::*;
 pub use codec::Decoder;
 pub use explain::{Explainer, explain};
 pub use frame::*;
-pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION, group_tag, open, seal};
+pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, Parts, VERSION, group_tag, open, parts, seal};
 pub use kind::FrameKind;
 pub use parcel::{Assembler, cut};
 pub use pieces::PiecesIter;

@@ -4,7 +4,9 @@
 //! the group key, the group instance and the sender's uid, with the packet number as nonce. A uid never lives twice
 //! and a packet number is never used twice, so a nonce never is.
 
+use super::header::parts;
 use crate::identity::{Instance, Uid};
+use core::mem;
 
 /// Bytes of the tag that ends every datagram header.
 pub const TAG_BYTES: usize = 16;
@@ -23,25 +25,13 @@ pub trait Protection: Send {
     /// The value of the header's protection byte.
     fn kind(&self) -> ProtectionKind;
 
-    /// Encrypts `payload` in place; returns the tag over it and `header` (the header's bytes before the tag).
-    /// `number` is never given twice for one context.
-    fn seal(
-        &mut self,
-        context: &KeyContext,
-        number: u64,
-        header: &[u8],
-        payload: &mut [u8],
-    ) -> [u8; TAG_BYTES];
+    /// Encrypts the payload of a datagram in place, and fills in the tag, which was zero. `number` is never given
+    /// twice for one context. [`parts`] says what is where.
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]);
 
-    /// Decrypts `payload` in place; false, and `payload` of no use, if the tag does not fit.
-    fn open(
-        &mut self,
-        context: &KeyContext,
-        number: u64,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool;
+    /// Decrypts the payload in place; false, and the payload of no use, if the tag does not fit. The tag is of no use
+    /// afterwards.
+    fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool;
 }
 
 /// What the protection byte of a header says.
@@ -54,16 +44,16 @@ pub enum ProtectionKind {
     Sealed = 1,
 }
 
-/// CRC32C over header and payload in the tag's first four bytes, the rest zero. For loopback and first steps: it
-/// finds accidents, not attackers.
+/// CRC32C over the datagram with a tag of zeros, in the tag's first four bytes, the rest zero. For loopback and first
+/// steps: it finds accidents, not attackers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum;
 
 impl Checksum {
-    fn tag(header: &[u8], payload: &[u8]) -> [u8; TAG_BYTES] {
-        let sum = crc32c::crc32c_append(crc32c::crc32c(header), payload);
+    /// The tag of a datagram whose tag is zero.
+    fn tag(datagram: &[u8]) -> [u8; TAG_BYTES] {
         let mut tag = [0; TAG_BYTES];
-        tag[..4].copy_from_slice(&sum.to_be_bytes());
+        tag[..4].copy_from_slice(&crc32c::crc32c(datagram).to_be_bytes());
         tag
     }
 }
@@ -73,18 +63,16 @@ impl Protection for Checksum {
         ProtectionKind::Checksum
     }
 
-    fn seal(&mut self, _: &KeyContext, _: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_BYTES] {
-        Checksum::tag(header, payload)
+    fn seal(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) {
+        let tag = Checksum::tag(datagram);
+        if let Some(parts) = parts(datagram) {
+            *parts.tag = tag;
+        }
     }
 
-    fn open(
-        &mut self,
-        _: &KeyContext,
-        _: u64,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
-        Checksum::tag(header, payload) == *tag
+    fn open(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) -> bool {
+        let Some(parts) = parts(datagram) else { return false };
+        let tag = mem::take(parts.tag);
+        tag == Checksum::tag(datagram)
     }
 }

@@ -18,21 +18,16 @@ impl Protection for Toy {
         ProtectionKind::Sealed
     }
 
-    fn seal(&mut self, context: &KeyContext, number: u64, _: &[u8], payload: &mut [u8]) -> [u8; TAG_BYTES] {
-        let key = self.key(context);
-        payload.iter_mut().for_each(|byte| *byte ^= key);
-        [key ^ number as u8; TAG_BYTES]
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) {
+        let (key, parts) = (self.key(context), parts(datagram).unwrap());
+        parts.payload.iter_mut().for_each(|byte| *byte ^= key);
+        *parts.tag = [key ^ number as u8; TAG_BYTES];
     }
 
-    fn open(
-        &mut self,
-        context: &KeyContext,
-        number: u64,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
-        self.seal(context, number, header, payload) == *tag
+    fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        let tag = *parts(datagram).unwrap().tag;
+        self.seal(context, number, datagram);
+        tag == *parts(datagram).unwrap().tag
     }
 }
 
