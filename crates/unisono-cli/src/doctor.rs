@@ -12,7 +12,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
-use unisono::{DEFAULT_PORT, Key};
+use unisono::{DEFAULT_PORT, Key, OpenError};
 
 /// A datagram to oneself that takes longer is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -132,9 +132,12 @@ fn seeds(settings: &Settings) -> Finding {
     }
     let mut found = Vec::new();
     for seed in &settings.seeds {
-        match crate::seeds::addresses(seed) {
+        match unisono::seed_addresses(seed) {
             Ok(addresses) => found.extend(addresses.iter().map(SocketAddr::to_string)),
-            Err(error) => return Bad(format!("{seed} has no address: {error}"), crate::seeds::advice(seed)),
+            Err(OpenError::Seeds { source, .. }) => {
+                return Bad(format!("{seed} has no address: {source}"), crate::seeds::advice(seed));
+            }
+            Err(error) => return Bad(format!("{seed} cannot be asked"), error.to_string()),
         }
     }
     let found = found.join(", ");

@@ -2,20 +2,7 @@
 
 use crate::output::visible;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use unisono::DEFAULT_PORT;
-
-/// The addresses that a seed stands for: an address or a name, with a port or without.
-pub(crate) fn addresses(seed: &str) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = seed.parse::<IpAddr>() {
-        return Ok(vec![(address, DEFAULT_PORT).into()]);
-    }
-    let found = match seed.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => seed.to_socket_addrs(),
-        _ => (seed, DEFAULT_PORT).to_socket_addrs(),
-    };
-    Ok(found?.collect())
-}
+use unisono::OpenError;
 
 /// What to type about a seed that has no address.
 pub(crate) fn advice(seed: &str) -> String {
@@ -23,11 +10,19 @@ pub(crate) fn advice(seed: &str) -> String {
     format!("type `getent hosts {host}`, and check the spelling")
 }
 
+/// Why a name has no address.
+fn trouble(seed: &str) -> Option<io::Error> {
+    match unisono::seed_addresses(seed) {
+        Err(OpenError::Seeds { source, .. }) => Some(source),
+        _ => None,
+    }
+}
+
 /// Tells people which of several seeds will not be asked. If it is all of them, nothing can be: that is an error, and
 /// not told here.
 pub(crate) fn warn_of_unresolved(seeds: &[String]) {
     let without: Vec<(&String, io::Error)> =
-        seeds.iter().filter_map(|seed| Some((seed, addresses(seed).err()?))).collect();
+        seeds.iter().filter_map(|seed| Some((seed, trouble(seed)?))).collect();
     if without.len() < seeds.len() {
         for (seed, error) in without {
             let (seed, advice) = (visible(seed), advice(seed));
@@ -41,18 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_are_addresses_or_names_with_or_without_a_port() {
-        for (seed, expected) in [
-            ("127.0.0.1:9", "127.0.0.1:9"),
-            ("127.0.0.2", "127.0.0.2:7195"),
-            ("[::1]:9", "[::1]:9"),
-            ("::1", "[::1]:7195"),
-            ("localhost:9", "127.0.0.1:9"),
-            ("localhost", "127.0.0.1:7195"),
-        ] {
-            assert!(addresses(seed).unwrap().contains(&expected.parse().unwrap()), "{seed}");
-        }
-        assert!(addresses("nowhere.invalid").is_err());
+    fn a_name_is_looked_up_without_its_port() {
         assert_eq!(
             advice("nowhere.invalid:7"),
             "type `getent hosts nowhere.invalid`, and check the spelling"

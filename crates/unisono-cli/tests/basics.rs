@@ -92,6 +92,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--config", "absent.toml"],
         &["listen", "x", "--key", key],
         &["listen", "x", "--bind", "nonsense"],
+        &["listen", "x", "--seeds", "127.0.0.1:99999"],
         &["listen", "x", "--patience", "soon"],
         &["listen", "x", "--locate", "0"],
         &["rpc", "call", "x", "y", "--patience", "0"],

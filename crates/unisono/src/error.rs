@@ -65,6 +65,15 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// A seed names a port that there is not.
+    #[error(
+        "{seed} names no port: a seed is HOST:PORT, and a port is a number from 1 to 65535 (HOST alone stands for HOST:{port})",
+        port = crate::DEFAULT_PORT
+    )]
+    SeedPort {
+        /// As given.
+        seed: String,
+    },
     /// None of the seeds has an address.
     #[error(
         "none of the seeds ({seeds}) has an address, so there is nobody to ask: check their spelling, and that DNS answers \

@@ -156,7 +156,7 @@ mod tests {
         let options = Options { settings, ..Options::default() };
         let name = format!("nowhere-{}", std::process::id());
         let opening = Opening { name: &name, entry: Entry::Join, hello: Bytes::new(), options: &options };
-        let shared = opening.begin(Seeds::new(&[]), Ok(Vec::new())).unwrap();
+        let shared = opening.begin(Seeds::default(), Ok(Vec::new())).unwrap();
         let (patience, mut begun) = (Duration::from_secs(60), false);
         let left = shared
             .block(Some(patience), |member, now| commands::leave(member, now, &Bytes::new(), &mut begun));

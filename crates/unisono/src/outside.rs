@@ -31,7 +31,7 @@ const HEARD: u64 = 1;
 /// sealed under it.
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
-    let seeds = Seeds::new(&options.seeds).resolve()?;
+    let seeds = Seeds::new(&options.seeds)?.resolve()?;
     ask(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
 }
 

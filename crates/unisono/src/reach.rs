@@ -125,18 +125,17 @@ struct Found {
 
 impl Seeds {
     /// Sorts what the user gave into addresses and names.
-    pub(crate) fn new(given: &[String]) -> Seeds {
+    pub(crate) fn new(given: &[String]) -> Result<Seeds, OpenError> {
         let mut seeds = Seeds::default();
         for seed in given {
-            if let Ok(address) = seed.parse::<SocketAddr>() {
-                seeds.fixed.push(address);
-            } else if let Ok(address) = seed.parse::<IpAddr>() {
-                seeds.fixed.push((address, DEFAULT_PORT).into());
-            } else {
-                seeds.names.push(seed.clone());
+            match host_and_port(seed)? {
+                (host, port) if let Ok(address) = host.parse::<IpAddr>() => {
+                    seeds.fixed.push((address, port).into());
+                }
+                _ => seeds.names.push(seed.clone()),
             }
         }
-        seeds
+        Ok(seeds)
     }
 
     /// The same ones are asked.
@@ -195,17 +194,35 @@ impl Seeds {
     }
 }
 
+/// The addresses that a seed stands for: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name
+/// up, which may block for seconds.
+pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
+    match host_and_port(seed)?.to_socket_addrs() {
+        Ok(found) => Ok(found.collect()),
+        Err(source) => Err(OpenError::Seeds { seeds: seed.into(), source }),
+    }
+}
+
+/// What stands before the last colon, and the port behind it. An IPv6 address alone has colons and no port.
+fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
+    match seed.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+            let port = port.parse().ok().filter(|&port| port != 0);
+            let port = port.ok_or_else(|| OpenError::SeedPort { seed: seed.into() })?;
+            Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+        }
+        _ => Ok((seed, DEFAULT_PORT)),
+    }
+}
+
 /// All addresses of all names, and what was said of the last one that has none.
 fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
     let (mut addresses, mut error) = (Vec::new(), None);
     for name in names {
-        let resolved = match name.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => name.to_socket_addrs(),
-            _ => (name.as_str(), DEFAULT_PORT).to_socket_addrs(),
-        };
-        match resolved {
+        match seed_addresses(name) {
             Ok(found) => addresses.extend(found),
-            Err(said) => error = Some(said),
+            Err(OpenError::Seeds { source, .. }) => error = Some(source),
+            Err(other) => error = Some(io::Error::other(other)),
         }
     }
     addresses.sort_unstable();
@@ -269,20 +286,37 @@ mod tests {
     #[test]
     fn seeds_are_addresses_or_names_with_or_without_a_port() {
         let given = ["127.0.0.1:9", "127.0.0.2", "[::1]:9", "::1", "localhost:9", "localhost"];
-        let seeds = Seeds::new(&given.map(String::from));
+        let seeds = Seeds::new(&given.map(String::from)).unwrap();
         assert_eq!((seeds.fixed.len(), seeds.names.len()), (4, 2));
         let known = seeds.resolve().unwrap();
         for expected in ["127.0.0.1:9", "127.0.0.2:7195", "[::1]:9", "[::1]:7195", "127.0.0.1:7195"] {
             assert!(known.contains(&expected.parse().unwrap()), "{expected} in {known:?}");
         }
         assert_eq!(seeds.refresh(), known);
+        for seed in given {
+            assert!(seed_addresses(seed).unwrap().iter().all(|address| known.contains(address)), "{seed}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_there_is_not_is_no_matter_of_names() {
+        for seed in
+            ["127.0.0.1:99999", "127.0.0.1:0", "localhost:99999", "a:", "a:b", "[::1]:65536", "[::1]:x"]
+        {
+            let refused = Seeds::new(&[seed.into(), "127.0.0.1:9".into()]);
+            assert!(
+                matches!(&refused, Err(OpenError::SeedPort { seed: said }) if said == seed),
+                "{refused:?}"
+            );
+            assert!(matches!(seed_addresses(seed), Err(OpenError::SeedPort { .. })), "{seed}");
+        }
     }
 
     #[test]
     fn names_without_an_address_are_said_to_have_none_unless_others_have() {
-        let nowhere = Seeds::new(&["nowhere.invalid".into()]);
+        let nowhere = Seeds::new(&["nowhere.invalid".into()]).unwrap();
         assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
-        let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]);
+        let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]).unwrap();
         assert_eq!(partly.resolve().unwrap(), ["127.0.0.1:9".parse().unwrap()]);
     }
 
