@@ -2,7 +2,7 @@
 
 use crate::look;
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,12 +99,12 @@ pub(crate) struct Common {
 
     /// How long a silent member may leave questions unanswered before it is suspected, in milliseconds; more on machines
     /// that keep processes waiting. A silent server of calls has as long, and 2000 at least [default: 100]
-    #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE")]
+    #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE", value_parser = number)]
     pub(crate) patience: Option<u64>,
 
     /// How long to look for a group before founding it, or for who serves a port, in milliseconds [default: 300, and 2000
     /// for a port]
-    #[arg(long, value_name = "MS", env = "UNISONO_LOCATE")]
+    #[arg(long, value_name = "MS", env = "UNISONO_LOCATE", value_parser = number)]
     pub(crate) locate: Option<u64>,
 
     /// File of settings: the same names as these flags, in TOML
@@ -155,6 +155,32 @@ impl OrderChoice {
             OrderChoice::Migrating => Migration::ByLoad,
         }
     }
+}
+
+/// Reads the command line.
+pub(crate) fn read() -> Arguments {
+    let matches = refuse_negative_values(Arguments::command()).get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// A number below nought is what somebody gave to an option, which then says what it takes; not an option of its own.
+fn refuse_negative_values(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|argument| {
+            let is_option = !argument.is_positional() && argument.get_action().takes_values();
+            if is_option { argument.allow_negative_numbers(true) } else { argument }
+        })
+        .mut_subcommands(refuse_negative_values)
+}
+
+/// How many crashes a group is to survive, as people type it.
+pub(crate) fn resilience(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| "a number of members, from 0 to 255".into())
+}
+
+/// A whole number, as people type it.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a whole number, 0 or more".into())
 }
 
 /// A time, as people type it.

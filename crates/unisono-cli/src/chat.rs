@@ -1,6 +1,6 @@
 //! `unisono chat`: listening and sending at once, for two hands.
 
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::listen::{self, RESILIENCE};
 use crate::outbox::Outbox;
@@ -28,7 +28,7 @@ pub(crate) struct Chat {
     name: Option<String>,
 
     /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
     /// Who gives the messages their places, if this founds the group

@@ -1,6 +1,6 @@
 //! `unisono demo`: member processes, one of them killed half-way, and the proof that the others agree.
 
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice};
 use crate::location::Location;
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
@@ -32,7 +32,7 @@ pub(crate) struct Demo {
     members: u64,
 
     /// How many crashes at once the group is to survive without loss [default: 2]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
     /// How many messages, all members together

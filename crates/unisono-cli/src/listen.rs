@@ -1,6 +1,6 @@
 //! `unisono listen`: everything that happens in a group, in its order.
 
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::gathering;
 use crate::output::Output;
@@ -37,11 +37,11 @@ pub(crate) struct Listen {
     min_members: usize,
 
     /// End after so many messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = arguments::number)]
     count: Option<u64>,
 
     /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
     /// Who gives the messages their places, if this founds the group

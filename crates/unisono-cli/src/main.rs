@@ -38,8 +38,7 @@ mod trial;
 mod watch;
 mod worker;
 
-use arguments::{Arguments, Command};
-use clap::Parser;
+use arguments::Command;
 use look::View;
 use output::Output;
 use problem::Problem;
@@ -47,8 +46,7 @@ use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(arguments.command) {
+    match run(arguments::read().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => problem.report(),
     }

@@ -1,6 +1,6 @@
 //! `unisono send`: texts into a group, in their order, each exactly once.
 
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::gathering::{self, Gathering};
 use crate::listen::{RESILIENCE, leave};
@@ -42,7 +42,7 @@ pub(crate) struct Send {
     text: Vec<String>,
 
     /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
     /// Who gives the messages their places, if this founds the group

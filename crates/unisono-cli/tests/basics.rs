@@ -125,6 +125,23 @@ fn bad_usage_and_bad_configuration_are_status_2() {
 }
 
 #[test]
+fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
+    for (arguments, option, taken) in [
+        (["listen", "x", "--resilience", "-1"], "--resilience", "from 0 to 255"),
+        (["chat", "x", "--resilience", "many"], "--resilience", "from 0 to 255"),
+        (["listen", "x", "--count", "-1"], "--count", "0 or more"),
+        (["status", "x", "--patience", "-5"], "--patience", "0 or more"),
+        (["members", "x", "--watch", "-1"], "--watch", "from 0.001 to 86400"),
+        (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
+    ] {
+        let output = unisono(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(option) && said.contains(taken), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     // Nobody is to found a second group because DNS does not answer.
     for command in [&["listen", "x"][..], &["send", "x", "text"], &["members", "x"]] {

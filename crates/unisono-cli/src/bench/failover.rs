@@ -3,7 +3,7 @@
 use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::quantile;
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice};
 use crate::output::{Output, Tone, rounded};
 use crate::problem::Problem;
 use crate::processes::Blow;
@@ -36,7 +36,7 @@ pub(crate) struct Failover {
     trials: u64,
 
     /// How many crashes at once the group survives without loss
-    #[arg(long, value_name = "R", default_value_t = 1)]
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = arguments::resilience)]
     resilience: u8,
 
     /// Who gives the messages their places

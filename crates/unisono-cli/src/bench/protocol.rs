@@ -1,6 +1,6 @@
 //! By which rules a measured group orders its messages: the options that benchmarks of groups have in common.
 
-use crate::arguments::OrderChoice;
+use crate::arguments::{self, OrderChoice};
 use crate::connection;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub(crate) struct Protocol {
     pub(crate) method: Method,
 
     /// How many crashes at once a group survives without loss
-    #[arg(long, value_name = "R", default_value_t = 0)]
+    #[arg(long, value_name = "R", default_value_t = 0, value_parser = arguments::resilience)]
     pub(crate) resilience: u8,
 
     /// Who gives the messages their places

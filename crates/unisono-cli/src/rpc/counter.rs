@@ -1,7 +1,7 @@
 //! `unisono rpc counter`: a number served by the group of all who run this.
 
 use super::Served;
-use crate::arguments::Common;
+use crate::arguments::{self, Common};
 use crate::connection;
 use crate::output::{Output, visible};
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ pub(crate) struct Counter {
     name: Option<String>,
 
     /// How many crashes at once the group is to survive without loss, if this founds it
-    #[arg(long, value_name = "R", default_value_t = 1)]
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = arguments::resilience)]
     resilience: u8,
 
     #[command(flatten)]
