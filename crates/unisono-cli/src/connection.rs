@@ -27,9 +27,7 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     if let Some(name) = name {
         options.name = Name::new(name).ok_or_else(|| {
             let most = Name::BYTES_MAX;
-            Problem::usage(format!(
-                "--name takes at most {most} bytes without control characters, not '{name}'"
-            ))
+            Problem::usage(format!("--name takes 1 to {most} bytes without control characters, not '{name}'"))
         })?;
     }
     let usual = &mut options.settings;

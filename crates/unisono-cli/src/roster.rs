@@ -87,7 +87,11 @@ mod tests {
     use unisono::Name;
 
     fn member(uid: u64, name: &str) -> Member {
-        Member { uid: Uid(uid), name: Name::new(name).unwrap(), address: "127.0.0.1:1".parse().unwrap() }
+        Member {
+            uid: Uid(uid),
+            name: Name::new(name).unwrap_or_default(),
+            address: "127.0.0.1:1".parse().unwrap(),
+        }
     }
 
     #[test]

@@ -101,6 +101,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x\u{1b}[31m"],
         &["status", "two\nlines"],
         &["listen", "x", "--name", "a\u{7}"],
+        &["listen", "x", "--name", ""],
         &["listen", "x", "--config", "/dev/zero"],
         &["listen", "x", "--config", large],
         &["listen", "x", "--key", "/dev/zero"],

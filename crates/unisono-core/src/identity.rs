@@ -116,10 +116,11 @@ impl Name {
     /// The most bytes a name may have.
     pub const BYTES_MAX: usize = 64;
 
-    /// A name, or nothing if the text is longer than [`Name::BYTES_MAX`] bytes or has control characters: names are
-    /// shown to people, and are none that could move their cursors.
+    /// A name, or nothing if the text is empty, is longer than [`Name::BYTES_MAX`] bytes or has control characters: names
+    /// are shown to people, and are none that could move their cursors. (Whose name is not known has the default one,
+    /// which is empty.)
     pub fn new(text: &str) -> Option<Name> {
-        let fits = text.len() <= Name::BYTES_MAX && !text.contains(char::is_control);
+        let fits = (1..=Name::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
         fits.then(|| Name(text.into()))
     }
 
@@ -159,10 +160,10 @@ mod tests {
 
     #[test]
     fn names_are_short_and_visible() {
-        for name in ["", "Ann", "left hand", "ünïcode", &"x".repeat(Name::BYTES_MAX)] {
+        for name in ["Ann", "left hand", "ünïcode", &"x".repeat(Name::BYTES_MAX)] {
             assert_eq!(Name::new(name).unwrap().as_str(), name);
         }
-        for not in ["a\nb", "\u{1b}[31m", "\u{9b}2J", "\0", &"x".repeat(Name::BYTES_MAX + 1)] {
+        for not in ["", "a\nb", "\u{1b}[31m", "\u{9b}2J", "\0", &"x".repeat(Name::BYTES_MAX + 1)] {
             assert_eq!(Name::new(not), None, "{not:?}");
         }
     }

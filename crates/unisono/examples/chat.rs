@@ -11,7 +11,7 @@ use unisono::{Event, Group, GroupConfig, Member, Name, Options, Uid};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let me = std::env::args().nth(1).unwrap_or_else(|| "somebody".into());
     let options = Options {
-        name: Name::new(&me).ok_or("that name is too long, or not visible")?,
+        name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
         ..Options::default()
     };
     let group = Group::join_or_create("chat", GroupConfig::default(), me, &options)?;

@@ -16,7 +16,7 @@ use unisono::{Event, Group, GroupConfig, Name, Options, SendError};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let me = std::env::args().nth(1).unwrap_or_else(|| "somebody".into());
     let options = Options {
-        name: Name::new(&me).ok_or("that name is too long, or not visible")?,
+        name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
         ..Options::default()
     };
     let group = Group::join_or_create("hello", GroupConfig::default(), "", &options)?;

@@ -52,6 +52,9 @@ pub(super) fn read_name(from: &mut Reader) -> Result<Name> {
     if usize::from(length) > Name::BYTES_MAX {
         return Err(from.out_of_range("name length", length));
     }
+    if length == 0 {
+        return Ok(Name::default());
+    }
     let text = from.slice(usize::from(length), "name")?;
     let name = core::str::from_utf8(text).ok().and_then(Name::new);
     name.ok_or_else(|| from.error(Fault::Text))

@@ -423,7 +423,7 @@ fn member() -> impl Strategy<Value = Member> {
 fn name() -> impl Strategy<Value = Name> {
     // At most 16 characters of at most four bytes.
     let visible = any::<char>().prop_filter("visible", |c| !c.is_control());
-    vec(visible, 0..=16).prop_map(|text| Name::new(&text.iter().collect::<String>()).unwrap())
+    vec(visible, 0..=16).prop_map(|text| Name::new(&text.iter().collect::<String>()).unwrap_or_default())
 }
 
 fn greeting() -> impl Strategy<Value = bytes::Bytes> {
