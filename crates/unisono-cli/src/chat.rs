@@ -51,10 +51,17 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
 /// Sends what is typed, line by line, and leaves when there is no more.
 fn speak(group: &Group, lines: &Receiver<Input>) {
     let mut outbox = Outbox::new(group.clone());
-    while let Ok(Input::Line(line)) = lines.recv() {
-        outbox.push(line);
-        if let Err(stuck) = outbox.flush() {
-            eprintln!("unisono: {stuck}");
+    while let Ok(input) = lines.recv() {
+        let sent = match input {
+            Input::Line(line) => {
+                outbox.push(line);
+                outbox.flush().map_err(|stuck| stuck.to_string())
+            }
+            Input::End(Ok(())) => break,
+            Input::End(Err(error)) => Err(format!("cannot read standard input: {error}")),
+        };
+        if let Err(trouble) = sent {
+            eprintln!("unisono: {trouble}");
             break;
         }
     }

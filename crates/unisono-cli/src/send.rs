@@ -20,8 +20,8 @@ use unisono::{Bytes, LookError, Options};
 
 /// Lines read ahead of the group.
 const LINES_AHEAD: usize = 4096;
-/// The longest line.
-const LINE_BYTES_MAX: u64 = 16 << 20;
+/// The longest line: as long as a message may be in any group.
+const LINE_BYTES_MAX: usize = 16 << 20;
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
 /// The same before its silence is taken for that of somebody with another key.
@@ -152,18 +152,31 @@ fn give(to: &SyncSender<Input>, texts: Vec<String>) -> Option<()> {
 
 fn read_lines(to: &SyncSender<Input>) -> Option<()> {
     let mut input = std::io::stdin().lock();
-    loop {
-        let mut line = Vec::new();
-        match (&mut input).take(LINE_BYTES_MAX + 2).read_until(b'\n', &mut line) {
-            Ok(0) => return to.send(Input::End(Ok(()))).ok(),
-            Ok(_) => {
-                if line.last() == Some(&b'\n') {
-                    line.pop();
-                }
-                to.send(Input::Line(line.into())).ok()?;
-            }
-            Err(error) => return to.send(Input::End(Err(error))).ok(),
+    for number in 1_u64.. {
+        match read_line(&mut input, number) {
+            Ok(Some(line)) => to.send(Input::Line(line.into())).ok()?,
+            end => return to.send(Input::End(end.map(drop))).ok(),
         }
+    }
+    None
+}
+
+/// The next line, which has this number, without its end; nothing after the last.
+fn read_line(input: &mut impl BufRead, number: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    if input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    match line.len() > LINE_BYTES_MAX {
+        // How long it is nobody knows: it was read no further.
+        true => Err(std::io::Error::other(format!(
+            "line {number} has more than {LINE_BYTES_MAX} bytes, which is the most that a message has; neither it nor what \
+             follows was sent"
+        ))),
+        false => Ok(Some(line)),
     }
 }
 
@@ -205,5 +218,26 @@ fn take_lines(outbox: &mut Outbox, lines: &Receiver<Input>) -> Option<std::io::R
 impl From<Stuck> for Problem {
     fn from(stuck: Stuck) -> Problem {
         Problem::failed(stuck)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_may_be_as_long_as_a_message_and_no_longer() {
+        let longest = vec![b'x'; LINE_BYTES_MAX];
+        for end in [&b""[..], b"\n", b"\nmore"] {
+            let mut input = &[&longest, end].concat()[..];
+            assert_eq!(read_line(&mut input, 1).unwrap().map(|line| line.len()), Some(LINE_BYTES_MAX));
+        }
+        for end in [&b"x"[..], b"x\n", b"xx\nmore"] {
+            let mut input = &[&longest, end].concat()[..];
+            let said = read_line(&mut input, 7).unwrap_err().to_string();
+            assert!(said.starts_with("line 7 has more than 16777216 bytes"), "{said}");
+        }
+        assert_eq!(read_line(&mut &b""[..], 1).unwrap(), None);
+        assert_eq!(read_line(&mut &b"\n"[..], 1).unwrap(), Some(Vec::new()));
     }
 }
