@@ -77,9 +77,10 @@ pub(crate) fn enter(
         None => Group::join(group, "", &options).map_err(lost),
     })?;
     warn_of_no_key(&options);
-    if entered.info().members.len() == 1 {
-        let (name, asked) = (visible(group), asked(settings));
-        eprintln!("unisono: nobody answered for {name} {asked}: founded it");
+    if let [founder] = &entered.info().members[..] {
+        let (name, from, asked) = (visible(group), founder.address.ip(), asked(settings));
+        let unseen = unseen(settings);
+        eprintln!("unisono: nobody answered for {name} from {from} {asked}: founded it; {unseen}");
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
@@ -101,13 +102,32 @@ pub(crate) fn warn_of_no_key(options: &Options) {
     }
 }
 
-/// Whom a joiner has asked.
-fn asked(settings: &Settings) -> String {
-    let protection = if settings.key.is_some() { "with this key" } else { "without a key" };
-    match settings.seeds.is_empty() {
-        true => format!("by multicast, {protection}"),
-        false => format!("at {}, {protection}", visible(&settings.seeds.join(", "))),
+/// Whom somebody has asked who looked for a group.
+pub(crate) fn asked(settings: &Settings) -> String {
+    let reach = match settings.seeds.is_empty() {
+        true if is_at_home(settings) => "by multicast on this machine".into(),
+        true => "by multicast".into(),
+        false => format!("at {}", settings.seeds.join(", ")),
+    };
+    let protection = match &settings.key {
+        Some(key) => format!("with the key {}", key.display()),
+        None => "without a key".into(),
+    };
+    visible(&format!("{reach}, {protection}")).into_owned()
+}
+
+/// Who may be in a group of this name all the same, as far as anybody here can tell.
+pub(crate) fn unseen(settings: &Settings) -> &'static str {
+    match (&settings.key, is_at_home(settings)) {
+        (Some(_), _) => "members with another key or none, or out of reach, are not seen",
+        (None, true) => "members with a key, or on other machines, are not seen",
+        (None, false) => "members with a key, or out of reach, are not seen",
     }
+}
+
+/// Nothing leaves the machine.
+fn is_at_home(settings: &Settings) -> bool {
+    settings.key.is_none() && !settings.insecure
 }
 
 /// What to type to look at this group from here: with the flags that lead to it.

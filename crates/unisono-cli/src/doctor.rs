@@ -96,7 +96,9 @@ fn key(settings: &Settings) -> Finding {
             "none, and --insecure: anyone on the network can read and forge what is sent (`unisono keygen FILE` makes one)"
                 .into(),
         ),
-        None => Good("none: everything stays on this machine (`unisono keygen FILE` makes one)".into()),
+        None => Good(
+            "none: everything stays on this machine, apart from members with a key (`unisono keygen FILE` makes one)".into(),
+        ),
         Some(path) => match Key::load(path) {
             Ok(_) => Good(format!("{} can be read, and by nobody else", path.display())),
             Err(error) => Bad("the key cannot be used".into(), error.to_string()),

@@ -147,9 +147,11 @@ fn once(
     output: &Output,
 ) -> Result<(), Problem> {
     let report = unisono::look(group, options, PATIENCE).map_err(|error| match error {
-        LookError::NoAnswer | LookError::OtherKey { .. } => {
-            Problem::failed(format!("{}: {error}", visible(group)))
+        LookError::NoAnswer => {
+            let asked = connection::asked(settings);
+            Problem::failed(format!("{}: {error} (asked {asked})", visible(group)))
         }
+        LookError::OtherKey { .. } => Problem::failed(format!("{}: {error}", visible(group))),
         error => error.into(),
     })?;
     match view {
@@ -164,7 +166,9 @@ fn once(
                 )));
             }
         }
-        View::Why => why(group, &everyone(group, &report, options, PATIENCE), output)?,
+        View::Why => {
+            why(group, &everyone(group, &report, options, PATIENCE), connection::unseen(settings), output)?;
+        }
         View::Stats => stats(group, &everyone(group, &report, options, PATIENCE), output)?,
         View::Links => links(group, &everyone(group, &report, options, PATIENCE), output)?,
     }
@@ -339,6 +343,11 @@ fn own(report: &Report) -> Option<&MemberReport> {
     report.members.iter().find(|member| member.member.uid == report.reporter)
 }
 
+/// The reporter is the only member.
+fn is_of_one(report: &Report) -> bool {
+    report.members.len() == 1 && report.members_omitted == 0
+}
+
 /// Tells people how many more members there are than a report has room for.
 fn tell_omitted(report: &Report, remark: &str, output: &Output) -> std::io::Result<()> {
     if report.members_omitted > 0 {
@@ -439,7 +448,7 @@ fn phrase(reason: WaitReason) -> &'static str {
     }
 }
 
-fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
+fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::io::Result<()> {
     let waiting: Vec<&Waiting> = everyone.reports.iter().flat_map(|report| &report.waiting).collect();
     let omitted: usize = everyone.reports.iter().map(|report| report.waiting_omitted).sum();
     let first = &everyone.first;
@@ -474,6 +483,9 @@ fn why(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()>
     }
     if waiting.is_empty() {
         output.say("nobody waits for anybody")?;
+    }
+    if is_of_one(first) {
+        output.say(format_args!("{} is alone in the group; {unseen}", called(first, first.reporter)))?;
     }
     everyone.tell_silent(output)
 }
@@ -543,7 +555,7 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
             }));
         }
     }
-    if first.members.len() == 1 && first.members_omitted == 0 {
+    if is_of_one(first) {
         output.say(format_args!("{} is alone in the group", name(first, first.reporter)))?;
     }
     output.object(&json!({

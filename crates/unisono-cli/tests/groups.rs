@@ -304,9 +304,17 @@ fn whoever_finds_nobody_is_told_so() {
     let name = group("lonely");
     let told = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let alone = told(unisono(["send", &name, "does anybody hear me"]));
-    assert!(alone.contains(&format!("nobody answered for {name} by multicast, without a key")), "{alone}");
+    let way = "by multicast on this machine, without a key";
+    assert!(alone.contains(&format!("nobody answered for {name} from 127.0.0.1 {way}")), "{alone}");
     assert!(alone.contains("nobody else is there"), "{alone}");
+    // A key that was forgotten is a reason for that.
+    let unseen = "members with a key, or on other machines, are not seen";
+    assert!(alone.contains(unseen), "{alone}");
+    let missing = told(unisono(["status", &name]));
+    assert!(missing.contains(&format!("asked {way}")), "{missing}");
     let _listener = Background::listen(&name, &[]);
+    let why = String::from_utf8_lossy(&asked(["why", &name]).stdout).into_owned();
+    assert!(why.contains("alone in the group") && why.contains(unseen), "{why}");
     let heard = told(sent(&name, &["and now"]));
     assert!(!heard.contains("nobody"), "{heard}");
 }
