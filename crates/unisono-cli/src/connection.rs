@@ -162,12 +162,9 @@ pub(crate) fn patiently(enter: impl Fn() -> Result<Group, OpenError>) -> Result<
 /// A joiner that asked for another resilience than the group has is told so; the group's holds.
 pub(crate) fn warn_of_other_resilience(event: &Event, asked: Option<u8>) {
     if let (Event::Entered { seqno, view }, Some(asked)) = (event, asked) {
-        let possible = u8::try_from(view.members.len().saturating_sub(1)).unwrap_or(u8::MAX);
-        if *seqno > 0 && view.resilience != asked.min(possible) {
-            eprintln!(
-                "unisono: this group was founded with another resilience, which holds: at present {}, not {asked}",
-                view.resilience
-            );
+        let founded = view.resilience_founded;
+        if *seqno > 0 && founded != asked {
+            eprintln!("unisono: this group was founded with resilience {founded}, which holds, not {asked}");
         }
     }
 }

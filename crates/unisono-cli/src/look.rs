@@ -54,6 +54,7 @@ What the words mean:
   primary             this part of the group has its quorum and is in no reset: what is sent here gets its place
   accepted through    up to this place all is safe: no loss of as many members as the resilience says takes it back
   held by everybody   up to this place nobody lacks anything, as far as the orderer knows
+  resilience          how many members may crash at once without loss: as the founder chose, but not the last one
   expects place       what the member that answered delivers next
   unstable from       the first place that it has not received itself
   keeps … for others  messages and changes in its history, for whoever may still ask for them
@@ -317,6 +318,7 @@ fn object(group: &str, report: &Report) -> Value {
         "orderer": name(report, report.orderer),
         "term": report.term,
         "resilience": report.resilience,
+        "resilience_founded": report.resilience_founded,
         "end": report.end,
         "accepted": report.accepted,
         "stable": report.stable,
@@ -404,8 +406,10 @@ fn status(
         output.say(format_args!("{}: see `{why}`", output.tone(Tone::Bad, words)))?;
     }
     output.say(format_args!(
-        "accepted through {}, held by everybody through {}, resilience {}",
-        report.accepted, report.stable, report.resilience
+        "accepted through {}, held by everybody through {}, {}",
+        report.accepted,
+        report.stable,
+        resilience(report)
     ))?;
     let next = own(report).map_or_else(String::new, |own| {
         format!("expects place {}, unstable from {}, ", own.delivered + 1, own.received + 1)
@@ -421,6 +425,16 @@ fn status(
     match report.last_reset {
         None => output.say(format_args!("in this epoch for {epoch}, no reset since it is in")),
         Some(reset) => output.say(format_args!("in this epoch for {epoch}; last reset {reset}")),
+    }
+}
+
+/// What the group was founded with, and what its members allow of that.
+fn resilience(report: &Report) -> String {
+    let (founded, now) = (report.resilience_founded, report.resilience);
+    match (founded == now, report.members.len() + report.members_omitted) {
+        (true, _) => format!("resilience {founded}"),
+        (false, 1) => format!("resilience {founded}, {now} as long as there is 1 member"),
+        (false, members) => format!("resilience {founded}, {now} as long as there are {members} members"),
     }
 }
 

@@ -200,6 +200,39 @@ fn bytes_that_are_no_text_come_as_digits_and_count_ends_a_listener() {
     assert_eq!((&messages[1]["text"], messages[1].get("hex")), (&"plain".into(), None));
 }
 
+// The founder is told what it chose, and what there are members for.
+#[test]
+fn the_resilience_that_was_chosen_is_told_beside_what_holds_at_present() {
+    let _alone = alone();
+    let name = group("chosen");
+    let _ann = Background::listen(&name, &[&["--resilience", "2"], &WATCHFUL[..]].concat());
+    let report = json(&asked(["status", &name, "--json"]));
+    assert_eq!((&report["resilience"], &report["resilience_founded"]), (&0.into(), &2.into()), "{report}");
+    let told = |joiners: usize| {
+        let _joiners: Vec<_> = (0..joiners).map(|_| Background::join(&name, &WATCHFUL)).collect();
+        String::from_utf8_lossy(&asked(["status", &name]).stdout).into_owned()
+    };
+    let one = told(0);
+    assert!(one.contains("resilience 2, 0 as long as there is 1 member\n"), "{one}");
+    let three = told(2);
+    assert!(three.contains("resilience 2\n"), "{three}");
+}
+
+#[test]
+fn whoever_asks_for_another_resilience_is_told_which_holds() {
+    let _alone = alone();
+    let name = group("holds");
+    let _ann = Background::listen(&name, &["--resilience", "1"]);
+    let told = |resilience| {
+        let sent = unisono(["send", &name, "hello", "--min-members", "1", "--resilience", resilience]);
+        String::from_utf8_lossy(&sent.stderr).into_owned()
+    };
+    let other = told("3");
+    assert!(other.contains("founded with resilience 1, which holds, not 3"), "{other}");
+    let same = told("1");
+    assert!(!same.contains("founded with"), "{same}");
+}
+
 #[test]
 fn a_group_can_be_looked_at_from_outside() {
     let _alone = alone();

@@ -21,6 +21,8 @@ pub struct Report {
     pub term: Seqno,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
+    /// The resilience that the group was founded with.
+    pub resilience_founded: u8,
     /// The highest number known.
     pub end: Seqno,
     /// Everything through here is accepted.

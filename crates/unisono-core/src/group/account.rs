@@ -74,6 +74,7 @@ impl Group {
             orderer: self.named(),
             term: self.term(),
             resilience: self.resilience_in(self.history.view().len()),
+            resilience_founded: self.config.resilience,
             end: self.history.end(),
             accepted: self.accepted,
             stable: self.stable(),

@@ -8,7 +8,7 @@ use super::kind::FrameKind;
 use super::parts::*;
 use super::reader::{FrameError, Reader};
 use super::writer::Body;
-use crate::event::Suspicion;
+use crate::event::{Suspicion, resilience_among};
 use crate::identity::Uid;
 use crate::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 use alloc::vec::Vec;
@@ -77,6 +77,7 @@ pub fn decode_report(report: &Bytes) -> Result<Report> {
     let count = from.count("member count", 0..=total.min(MEMBERS_MAX), MEMBER_REPORT_BYTES_MIN)?;
     report.members = (0..count).map(|_| read_member_report(&mut from)).collect::<Result<_>>()?;
     report.members_omitted = total - count;
+    report.resilience = resilience_among(report.resilience_founded, total);
 
     from.finish()?;
     Ok(report)
@@ -92,7 +93,7 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     out.u64(report.reporter.0);
     out.u64(report.orderer.0);
     out.u64(report.term);
-    out.u8(report.resilience);
+    out.u8(report.resilience_founded);
     out.u64(report.end);
     out.u64(report.accepted);
     out.u64(report.stable);
@@ -111,7 +112,9 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
         reporter: read_uid(from)?,
         orderer: read_uid(from)?,
         term: from.mark("term")?,
-        resilience: from.u8("resilience")?,
+        resilience_founded: from.u8("resilience")?,
+        // As many members as come later allow.
+        resilience: 0,
         end: from.mark("end")?,
         accepted: from.mark("accepted")?,
         stable: from.mark("stable")?,
