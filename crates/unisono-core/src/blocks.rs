@@ -105,22 +105,17 @@ impl Blocks {
         Part { more: slice.more, length: slice.length, block, start: slice.start }
     }
 
-    /// Keeps those pieces of a run that are `wanted`, which is asked with how many are before it and where each would
-    /// lie, until this number is released. Returns whether it was any.
-    pub(crate) fn keep_run(
-        &mut self,
-        number: u64,
-        run: Pieces,
-        mut wanted: impl FnMut(u64, Part) -> bool,
-    ) -> bool {
-        let (block, mut parts) = (self.next(), 0);
-        for (offset, (more, range)) in (0..).zip(run.ranges()) {
-            parts += u32::from(wanted(offset, Part::new(more, block, range)));
-        }
+    /// The pieces of a run, and how many are before each, as they will lie here if the run is kept next.
+    pub(crate) fn parts<'r>(&self, run: &'r Pieces) -> impl Iterator<Item = (u64, Part)> + use<'r> {
+        let block = self.next();
+        (0..).zip(run.ranges()).map(move |(offset, (more, range))| (offset, Part::new(more, block, range)))
+    }
+
+    /// Keeps a run of which so many [parts](Blocks::parts) were taken, if any, until this number is released.
+    pub(crate) fn keep_run(&mut self, number: u64, run: Pieces, parts: u32) {
         if parts > 0 {
             self.kept.push_back(Block { bytes: run.into_block(), through: number, parts });
         }
-        parts > 0
     }
 
     /// What the next block kept will be called.
@@ -211,13 +206,11 @@ mod tests {
         let piece = |text: &'static str| Piece { more: false, bytes: Bytes::from_static(text.as_bytes()) };
         let run = Pieces::from_pieces(&["one", "two", "three"].map(piece));
         let (mut blocks, mut kept) = (Blocks::default(), Vec::new());
-        assert!(!blocks.keep_run(9, run.clone(), |_, _| false));
+        blocks.keep_run(9, run.clone(), 0);
         assert!(blocks.kept.is_empty());
         part(&mut blocks, 6, &TEXT, 0..3);
-        assert!(blocks.keep_run(9, run, |offset, part| {
-            kept.extend((offset > 0).then_some(part));
-            offset > 0
-        }));
+        kept.extend(blocks.parts(&run).filter(|(offset, _)| *offset > 0).map(|(_, part)| part));
+        blocks.keep_run(9, run, 2);
         assert_eq!(blocks.slice(kept[0]).unwrap().as_bytes(), b"two");
         blocks.release_through(8);
         let whole = kept.iter().map(|part| matches!(blocks.take(*part).unwrap().block, Cow::Owned(_)));

@@ -295,16 +295,15 @@ impl History {
     /// The same of messages of one sender that came together, with consecutive numbers: `first` of them is at `seqno`.
     pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
         let last = seqno + run.len() as u64 - 1;
-        let mut blocks = core::mem::take(&mut self.blocks);
-        blocks.keep_run(last, run, |offset, data| {
-            let slot = self.find_slot(seqno + offset, Some(first.sender), limit);
-            if let Ok(index) = slot {
+        let mut filed = 0;
+        for (offset, data) in self.blocks.parts(&run) {
+            if let Ok(index) = self.find_slot(seqno + offset, Some(first.sender), limit) {
                 let (number, data) = (first.number + offset, Some(data));
                 self.fill_slot(index, Entry::Message(Message { number, data, ..first }));
+                filed += 1;
             }
-            slot.is_ok()
-        });
-        self.blocks = blocks;
+        }
+        self.blocks.keep_run(last, run, filed);
     }
 
     /// The slot of a place of which something new is told: more than its number, if it is a message with data of this

@@ -118,10 +118,16 @@ impl Hold {
         let queue = self.queues.get_or_insert_with(sender, Queue::default);
         let next = queue.begin_after(last, base);
         let through = number + run.len() as u64 - 1;
-        queue.blocks.keep_run(through, run, |offset, data| {
-            let slot = find_slot(&mut queue.slots, queue.first, number + offset, next..next + window);
-            slot.map(|slot| *slot = Some(Held { manner, data })).is_some()
-        })
+        let mut kept = 0;
+        for (offset, data) in queue.blocks.parts(&run) {
+            let wanted = next..next + window;
+            if let Some(slot) = find_slot(&mut queue.slots, queue.first, number + offset, wanted) {
+                *slot = Some(Held { manner, data });
+                kept += 1;
+            }
+        }
+        queue.blocks.keep_run(through, run, kept);
+        kept > 0
     }
 
     /// The next message of `sender` that may be numbered after its message `last`, if it is here, and whether it is to

@@ -247,7 +247,7 @@ impl Group {
             self.follow_the_role();
             self.take_role(now);
             self.accept(now);
-            self.number_and_purge(now);
+            self.purge_and_number(now);
             self.ask_for_gaps(now);
         }
         if self.phase == Phase::Resetting {

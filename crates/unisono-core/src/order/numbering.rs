@@ -19,8 +19,8 @@ use core::time::Duration;
 const TURN: usize = 32;
 
 impl Group {
-    /// Numbers whatever may be numbered now, and frees what may be freed before and after.
-    pub(crate) fn number_and_purge(&mut self, now: Time) {
+    /// Numbers whatever may be numbered now, after what may be freed is freed.
+    pub(crate) fn purge_and_number(&mut self, now: Time) {
         self.purge();
         if self.order.acting.is_some()
             && (!self.recovery.has_promised() || self.broken(Planted::NumberAfterPromise))
@@ -40,7 +40,6 @@ impl Group {
             self.note_received(now);
             self.accept(now);
             self.beat_soon(now);
-            self.purge();
         }
         if was_waiting && self.order.shut_since.is_none() {
             self.beat_soon(now);
