@@ -4,7 +4,7 @@ use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::listen::{self, RESILIENCE};
 use crate::outbox::Outbox;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
 use crate::send::{self, Input};
@@ -61,7 +61,7 @@ fn speak(group: &Group, lines: &Receiver<Input>) {
             Input::End(Err(error)) => Err(format!("cannot read standard input: {error}")),
         };
         if let Err(trouble) = sent {
-            eprintln!("unisono: {trouble}");
+            tell(trouble);
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! From settings to a place in a group.
 
 use crate::arguments::{OrderChoice, Transport};
-use crate::output::{quoted, visible};
+use crate::output::{quoted, tell, visible};
 use crate::problem::Problem;
 use crate::seeds;
 use crate::settings::Settings;
@@ -80,7 +80,7 @@ pub(crate) fn enter(
     if let [founder] = &entered.info().members[..] {
         let (name, from, asked) = (visible(group), founder.address.ip(), asked(settings));
         let unseen = unseen(settings);
-        eprintln!("unisono: nobody answered for {name} from {from} {asked}: founded it; {unseen}");
+        tell(format_args!("nobody answered for {name} from {from} {asked}: founded it; {unseen}"));
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
@@ -98,7 +98,7 @@ fn lost(error: OpenError) -> OpenError {
 pub(crate) fn warn_of_no_key(options: &Options) {
     if options.key.is_none() {
         let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
-        eprintln!("unisono: unauthenticated: without --key {reach} can read and write");
+        tell(format_args!("unauthenticated: without --key {reach} can read and write"));
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn warn_of_other_resilience(event: &Event, asked: Option<u8>) {
     if let (Event::Entered { seqno, view }, Some(asked)) = (event, asked) {
         let founded = view.resilience_founded;
         if *seqno > 0 && founded != asked {
-            eprintln!("unisono: this group was founded with resilience {founded}, which holds, not {asked}");
+            tell(format_args!("this group was founded with resilience {founded}, which holds, not {asked}"));
         }
     }
 }

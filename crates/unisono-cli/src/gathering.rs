@@ -1,5 +1,6 @@
 //! Waiting until a group has so many members, not without a word.
 
+use crate::output::tell;
 use std::time::{Duration, Instant};
 use unisono::{Group, GroupConfig, Phase};
 
@@ -35,7 +36,7 @@ impl Gathering {
         }
         if self.begun.elapsed() >= SHORT && self.told != Some(there) {
             self.told = Some(there);
-            eprintln!("unisono: {there} of {} members are there: waiting for more", self.wanted);
+            tell(format_args!("{there} of {} members are there: waiting for more", self.wanted));
         }
         false
     }

@@ -3,7 +3,7 @@
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::gathering;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -110,13 +110,13 @@ pub(crate) fn leave(group: &Group) {
     let (left, leaving) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if leaving.recv_timeout(SHORT_LEAVE) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("unisono: leaving …");
+            tell("leaving …");
         }
     });
     let outcome = group.leave("");
     drop(left);
     // It is refused to whoever has left already.
     if let Err(trouble @ (LeaveFailure::Excluded | LeaveFailure::Unconfirmed)) = outcome {
-        eprintln!("unisono: {trouble}");
+        tell(trouble);
     }
 }

@@ -5,6 +5,9 @@
 //! scripts), [`problem`] (what goes wrong, and the exit status that says so), [`processes`] (members and floors
 //! that run as processes of their own).
 
+// It panics where nobody reads; `output::tell` does not.
+#![warn(clippy::print_stderr)]
+
 mod arguments;
 mod bench;
 mod chat;

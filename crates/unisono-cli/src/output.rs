@@ -42,9 +42,7 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        let mut out = io::stdout().lock();
-        writeln!(out, "{line}")?;
-        out.flush()
+        write(format_args!("{line}\n"))
     }
 
     /// Prints an object for scripts; nothing if people read.
@@ -53,16 +51,12 @@ impl Output {
             return Ok(());
         }
         let line = serde_json::to_string(object).map_err(io::Error::other)?;
-        let mut out = io::stdout().lock();
-        writeln!(out, "{}", visible_json(&line))?;
-        out.flush()
+        write(format_args!("{}\n", visible_json(&line)))
     }
 
     /// Prints lines that are in the right shape already.
     pub(crate) fn raw(&self, lines: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(lines.as_bytes())?;
-        out.flush()
+        write(lines)
     }
 
     /// The text, standing out if it may.
@@ -77,6 +71,19 @@ impl Output {
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
+}
+
+fn write(text: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(|error| {
+        // A pipe that nobody reads any more is still known as one.
+        io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+    })
+}
+
+/// Tells people something beside the results. If nobody reads it, that is no reason to stop.
+pub(crate) fn tell(words: impl Display) {
+    let _ = writeln!(io::stderr(), "unisono: {words}");
 }
 
 /// A number of milliseconds or microseconds as people and scripts like to read it: three digits after the point.

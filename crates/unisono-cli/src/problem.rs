@@ -1,7 +1,7 @@
 //! What goes wrong, and the exit status that tells scripts: 1 what was asked for failed, 2 bad usage or
 //! configuration, 3 no quorum. The message says what to do.
 
-use crate::output::visible;
+use crate::output::{tell, visible};
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ impl Problem {
         if !message.is_empty() {
             // It may quote a file, a name or an address that somebody else wrote.
             let lines: Vec<_> = message.lines().map(visible).collect();
-            eprintln!("unisono: {}", lines.join("\n"));
+            tell(format_args!("{}", lines.join("\n")));
         }
         ExitCode::from(self.status)
     }

@@ -1,6 +1,6 @@
 //! The members to ask, as people name them: which of them have addresses.
 
-use crate::output::visible;
+use crate::output::{tell, visible};
 use std::io;
 use unisono::OpenError;
 
@@ -26,7 +26,7 @@ pub(crate) fn warn_of_unresolved(seeds: &[String]) {
     if without.len() < seeds.len() {
         for (seed, error) in without {
             let (seed, advice) = (visible(seed), advice(seed));
-            eprintln!("unisono: {seed} has no address ({error}) and is not asked: {}", visible(&advice));
+            tell(format_args!("{seed} has no address ({error}) and is not asked: {}", visible(&advice)));
         }
     }
 }

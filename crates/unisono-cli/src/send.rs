@@ -5,7 +5,7 @@ use crate::connection;
 use crate::gathering::{self, Gathering};
 use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
@@ -81,12 +81,12 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
         connection::warn_of_other_resilience(&entered, command.resilience);
     }
     if group.info().members.len() == 1 {
-        eprintln!("unisono: nobody else is there to hear it; --min-members 1 would wait for a listener");
+        tell("nobody else is there to hear it; --min-members 1 would wait for a listener");
     }
     group.ignore_events();
     signals::end_on_interrupt(&group)?;
     if command.text.is_empty() && std::io::stdin().is_terminal() {
-        eprintln!("unisono: each line is a message; ctrl-d ends");
+        tell("each line is a message; ctrl-d ends");
     }
     let lines = read(command.text)?;
     let mut outbox = Outbox::new(group.clone());

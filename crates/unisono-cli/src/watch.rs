@@ -2,7 +2,7 @@
 //! another key.
 
 use crate::connection;
-use crate::output::visible;
+use crate::output::{tell, visible};
 use crate::settings::Settings;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -48,15 +48,15 @@ impl Watcher {
             Phase::Resetting => {
                 self.seen_still += 1;
                 if self.seen_still == LOOKS {
-                    eprintln!(
-                        "unisono: {name} stands still: too few of its members answer; `{}` names those who do not",
+                    tell(format_args!(
+                        "{name} stands still: too few of its members answer; `{}` names those who do not",
                         self.why
-                    );
+                    ));
                 }
             }
             Phase::Member | Phase::Locating | Phase::Joining => {
                 if self.seen_still >= LOOKS {
-                    eprintln!("unisono: {name} goes on");
+                    tell(format_args!("{name} goes on"));
                 }
                 self.seen_still = 0;
             }
@@ -74,10 +74,10 @@ impl Watcher {
         } else {
             "with a key, and this process has none"
         };
-        eprintln!(
-            "unisono: {address} speaks of a group {} {how}: neither hears the other; members need the same key file \
+        tell(format_args!(
+            "{address} speaks of a group {} {how}: neither hears the other; members need the same key file \
              (--key)",
             self.name
-        );
+        ));
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, unisono, unisono_in};
+use common::{command, json, unisono, unisono_in};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -156,6 +156,20 @@ fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     let (warned, failed) =
         (said.find("nowhere.invalid has no address"), said.find("no member of this group"));
     assert!(warned.is_some() && warned < failed, "{said}");
+}
+
+#[test]
+fn nobody_has_to_read_what_is_told_beside_the_results() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    for stderr in [Stdio::from(full()), unread.into()] {
+        let status = command().args(["explain", "zz"]).stderr(stderr).status().unwrap();
+        assert_eq!(status.code(), Some(2));
+    }
+    let output = command().args(["explain", "00"]).stdout(full()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
 }
 
 // Settings, seeds and keys may come from somebody else's file, and are quoted in what is said of them.

@@ -1,5 +1,6 @@
 //! A group that is reset while it is measured: the figures are of no use, and it is measured again.
 
+use crate::output::tell;
 use crate::problem::Problem;
 use thiserror::Error;
 use unisono::{Group, Phase};
@@ -21,7 +22,7 @@ pub(super) fn undisturbed<T>(mut measure: impl FnMut() -> Result<T, Problem>) ->
         match measure() {
             Err(problem) if problem.is::<WasReset>() && resets + 1 < ATTEMPTS => {
                 resets += 1;
-                eprintln!("unisono: {WasReset}; measuring again");
+                tell(format_args!("{WasReset}; measuring again"));
             }
             measured => return Ok((measured?, resets)),
         }

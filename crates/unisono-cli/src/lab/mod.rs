@@ -9,7 +9,7 @@ pub(crate) mod temporary;
 mod tools;
 
 use crate::arguments::Common;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, tell};
 use crate::problem::Problem;
 use clap::{Args, Subcommand};
 use network::{HOSTS_MAX, Host, Lab, Plan};
@@ -222,7 +222,7 @@ fn down(command: &Down, output: &Output) -> Result<(), Problem> {
     lab.remove()?;
     output.say(format_args!("{}: gone", lab.name()))?;
     if !running.is_empty() {
-        eprintln!("unisono: still running, without a network: processes {}", running.join(", "));
+        tell(format_args!("still running, without a network: processes {}", running.join(", ")));
     }
     output.object(&json!({"command": "lab down", "lab": lab.name(), "still_running": running}))?;
     Ok(())

@@ -8,6 +8,7 @@
 
 use super::quality::{Loss, Rate};
 use super::tools;
+use crate::output::tell;
 use crate::problem::Problem;
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
@@ -430,7 +431,7 @@ fn remove_and_end(signal: i32) {
     let mut standing = standing();
     for lab in standing.clone() {
         if let Err(problem) = lab.take_away(&mut standing) {
-            eprintln!("unisono: a lab stays behind: {:#}", problem.into_error());
+            tell(format_args!("a lab stays behind: {:#}", problem.into_error()));
         }
     }
     std::process::exit(128 + signal);

@@ -1,6 +1,7 @@
 //! A lab that belongs to one run of a command, and goes with it.
 
 use super::network::{Lab, Plan, TEMPORARY};
+use crate::output::tell;
 use crate::problem::Problem;
 use crate::trial::lot;
 use std::fs::File;
@@ -28,7 +29,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(problem) = self.lab.remove() {
-            eprintln!("unisono: a lab stays behind: {:#}", problem.into_error());
+            tell(format_args!("a lab stays behind: {:#}", problem.into_error()));
         }
     }
 }

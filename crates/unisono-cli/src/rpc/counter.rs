@@ -3,7 +3,7 @@
 use super::Served;
 use crate::arguments::{self, Common};
 use crate::connection;
-use crate::output::{Output, visible};
+use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
@@ -62,11 +62,11 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     loop {
         let member = Arc::new(open(command, &config, &options)?);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
-        tell(&member, &command.port.name, output)?;
+        introduce(&member, &command.port.name, output)?;
         match member.wait() {
             Ended::Left => return Ok(()),
             // It may have stood still for long: the others know what it missed.
-            ended @ Ended::Excluded { .. } => eprintln!("unisono: {ended}; joining again"),
+            ended @ Ended::Excluded { .. } => tell(format_args!("{ended}; joining again")),
         }
     }
 }
@@ -77,7 +77,7 @@ fn open(command: &Counter, config: &GroupConfig, options: &Options) -> Result<Op
 }
 
 /// From now on there are answers.
-fn tell(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
+fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
     let (port, members) = (member.port().to_string(), member.group().members().len());
     let sum = member.look(|sum| sum.0);
     output.say(format_args!("serving {}, port {port}, {members} members, at {sum}", visible(name)))?;

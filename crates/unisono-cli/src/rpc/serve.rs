@@ -4,7 +4,7 @@ use super::Served;
 use super::execute::Commands;
 use crate::arguments::{Common, seconds};
 use crate::connection;
-use crate::output::{Output, visible};
+use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
@@ -56,7 +56,7 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
     let (ending, unfinished) = (server.clone(), commands.clone());
     signals::on_interrupt(move |_| {
         if let Err(trouble) = ending.drain(FAREWELL) {
-            eprintln!("unisono: {trouble}");
+            tell(trouble);
             unfinished.kill_all();
             std::process::exit(1);
         }

@@ -8,7 +8,7 @@ mod machine;
 mod page;
 
 use super::Summary;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::problem::Problem;
 use crate::progress;
 use anyhow::Context;
@@ -65,7 +65,7 @@ impl Report {
                 }
                 Err(problem) => {
                     let failure = format!("{sweep}: {:#}", problem.into_error());
-                    bar.suspend(|| eprintln!("unisono: {failure}"));
+                    bar.suspend(|| tell(&failure));
                     self.failures.push(failure);
                 }
             }
