@@ -14,6 +14,8 @@ use std::time::Instant;
 
 /// The resilience with which the group is founded unless another is asked for.
 const RESILIENCE: u8 = 2;
+/// Whichever of so many is killed, the others are a majority.
+const MEMBERS_MIN: usize = 3;
 /// One message in so many is kept until the survivors have recovered, so that something shows that they have.
 const KEPT_PART: u64 = 10;
 
@@ -66,10 +68,11 @@ enum Victim {
 pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let begin = Instant::now();
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
-    if command.kill != Victim::None && members < 2 {
-        return Err(Problem::usage(
-            "with one member there is nobody to survive: --members 2, or --kill none",
-        ));
+    if command.kill != Victim::None && members < MEMBERS_MIN {
+        return Err(Problem::usage(format!(
+            "of {members} members those who are left when the first is killed are no majority and cannot go on: --members \
+             {MEMBERS_MIN}, or --kill none"
+        )));
     }
     // By default what so few members can have.
     let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;

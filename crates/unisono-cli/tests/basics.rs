@@ -82,6 +82,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["demo", "--order", "telepathy"],
         &["demo", "--order", "token"],
         &["demo", "--members", "1"],
+        &["demo", "--members", "2"],
         &["demo", "--members", "3", "--resilience", "3"],
         &["bench", "latency", "--members", "2", "--resilience", "2"],
         &["demo", "--lab"],
