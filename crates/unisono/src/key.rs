@@ -92,7 +92,8 @@ impl Key {
         let failed = |source| KeyError::File { path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+        let kind = metadata.file_type();
+        if kind.is_dir() || kind.is_char_device() || kind.is_block_device() {
             return Err(KeyError::NotAKey { path: path.into() });
         }
         let mode = metadata.permissions().mode() & 0o7777;
@@ -185,8 +186,10 @@ mod tests {
             good.replace('f', "g").into_bytes(),
             good.repeat(2).into_bytes(),
         ];
-        let device = Key::load("/dev/zero");
-        assert!(matches!(device, Err(KeyError::NotAKey { .. })), "{device:?}");
+        for not_a_file in [Path::new("/dev/zero"), directory.path()] {
+            let refused = Key::load(not_a_file);
+            assert!(matches!(refused, Err(KeyError::NotAKey { .. })), "{refused:?}");
+        }
         for (number, text) in bad.iter().enumerate() {
             let path = directory.path().join(number.to_string());
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
