@@ -93,7 +93,10 @@ impl Key {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let kind = metadata.file_type();
-        if kind.is_dir() || kind.is_char_device() || kind.is_block_device() {
+        if kind.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        if kind.is_char_device() || kind.is_block_device() {
             return Err(KeyError::NotAKey { path: path.into() });
         }
         let mode = metadata.permissions().mode() & 0o7777;
@@ -186,10 +189,8 @@ mod tests {
             good.replace('f', "g").into_bytes(),
             good.repeat(2).into_bytes(),
         ];
-        for not_a_file in [Path::new("/dev/zero"), directory.path()] {
-            let refused = Key::load(not_a_file);
-            assert!(matches!(refused, Err(KeyError::NotAKey { .. })), "{refused:?}");
-        }
+        let device = Key::load("/dev/zero");
+        assert!(matches!(device, Err(KeyError::NotAKey { .. })), "{device:?}");
         for (number, text) in bad.iter().enumerate() {
             let path = directory.path().join(number.to_string());
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
@@ -202,9 +203,9 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_what_the_system_says() {
         let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        // A folder is none, whoever may read it.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let absent = directory.path().join("absent");
-        // Neither can be read, whoever asks.
         for path in [absent.as_path(), directory.path()] {
             let refused = Key::load(path).unwrap_err();
             assert!(matches!(refused, KeyError::File { .. }), "{refused:?}");
