@@ -3,15 +3,19 @@
 use crate::arguments::{OrderChoice, Transport};
 use crate::output::{quoted, tell, visible};
 use crate::problem::Problem;
+use crate::progress;
 use crate::seeds;
 use crate::settings::Settings;
 use crate::watch;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
 
 /// How often a join is tried while the group is reset, or slow.
 const TRIES: u32 = 10;
+/// Nobody is told of a join that takes no longer: as a rule it takes a tenth of a second, or the time to look for the group.
+const SHORT_JOIN: Duration = Duration::from_secs(2);
 
 /// What the library is to go by.
 pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options, Problem> {
@@ -72,10 +76,12 @@ pub(crate) fn enter(
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
+    let joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));
     let entered = patiently(|| match config {
         Some(config) => Group::join_or_create(group, config.clone(), "", &options),
         None => Group::join(group, "", &options).map_err(lost),
     })?;
+    drop(joining);
     warn_of_no_key(&options);
     if let [founder] = &entered.info().members[..] {
         let (name, from, asked) = (visible(group), founder.address.ip(), asked(settings));

@@ -6,12 +6,12 @@ use crate::gathering;
 use crate::output::{Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
+use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::sync::Mutex;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use unisono::{Ended, Event, Group, LeaveFailure};
 
@@ -107,14 +107,9 @@ pub(crate) fn print_events(
 /// Leaves without ado: whatever stands in the way, this member is out.
 pub(crate) fn leave(group: &Group) {
     let _leaving = LEAVING.lock();
-    let (left, leaving) = mpsc::channel::<()>();
-    std::thread::spawn(move || {
-        if leaving.recv_timeout(SHORT_LEAVE) == Err(RecvTimeoutError::Timeout) {
-            tell("leaving …");
-        }
-    });
+    let leaving = progress::tell_if_long(SHORT_LEAVE, "leaving …".into());
     let outcome = group.leave("");
-    drop(left);
+    drop(leaving);
     // It is refused to whoever has left already.
     if let Err(trouble @ (LeaveFailure::Excluded | LeaveFailure::Unconfirmed)) = outcome {
         tell(trouble);

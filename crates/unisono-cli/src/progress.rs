@@ -1,6 +1,9 @@
-//! Progress bars: on standard error, and only where a person looks.
+//! What people are told while something takes long, on standard error: progress bars only where a person looks.
 
+use crate::output::tell;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 /// A bar for `length` steps of what `what` names.
 pub(crate) fn bar(length: u64, what: &'static str) -> ProgressBar {
@@ -8,4 +11,15 @@ pub(crate) fn bar(length: u64, what: &'static str) -> ProgressBar {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ");
     ProgressBar::new(length).with_style(style).with_message(what)
+}
+
+/// Tells these words if what follows takes longer than this. It is over when what is returned is dropped.
+pub(crate) fn tell_if_long(patience: Duration, words: String) -> Sender<()> {
+    let (under_way, over) = mpsc::channel();
+    std::thread::spawn(move || {
+        if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            tell(words);
+        }
+    });
+    under_way
 }

@@ -428,7 +428,11 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     }
     drop(ann);
     assert!(hears(&told, &format!("{name} stands still")));
-    // Nobody can order the leave.
+    // Nobody can order a join, or a leave.
+    let late = unisono(["listen", &name]);
+    let said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert_eq!(late.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("joining {name} …")) && said.contains("stands still"), "{said}");
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
     assert!(hears(&told, "leaving"));
     assert!(hears(&told, "nobody confirmed the leave; this member is out"));
