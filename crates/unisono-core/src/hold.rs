@@ -142,8 +142,12 @@ impl Hold {
     /// Takes a message out.
     pub(crate) fn take(&mut self, sender: Uid, number: MessageNumber) -> Option<(Manner, Slice<'_>)> {
         let queue = self.queues.get_mut(sender)?;
-        let slot = queue.slots.get_mut(usize::try_from(number.checked_sub(queue.first)?).ok()?)?;
-        let Held { manner, data } = slot.take()?;
+        let index = usize::try_from(number.checked_sub(queue.first)?).ok()?;
+        let Held { manner, data } = queue.slots.get_mut(index)?.take()?;
+        if index == 0 {
+            queue.slots.pop_front();
+            queue.first += 1;
+        }
         Some((manner, queue.blocks.take(data)?))
     }
 

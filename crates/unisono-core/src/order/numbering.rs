@@ -124,8 +124,6 @@ impl Group {
         self.note_numbered(now, seqno, manner.patient, bytes);
         if own {
             self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
-        } else {
-            self.hold.forget_through(sender, number);
         }
         true
     }
