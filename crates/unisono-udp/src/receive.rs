@@ -5,6 +5,8 @@ use bytes::BytesMut;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use quinn_udp::{RecvMeta, UdpSockRef};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recvfrom};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -98,9 +100,13 @@ impl Receiver {
     pub fn wait_and_receive(
         &mut self,
         socket: &Socket,
-        mut take: impl FnMut(SocketAddr, BytesMut),
+        take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.receive_lone(socket, MsgFlags::empty(), &mut take)
+        if socket.gets_apart() {
+            self.receive_apart(socket, take)
+        } else {
+            self.receive_lone(socket, MsgFlags::empty(), take)
+        }
     }
 
     /// Takes one datagram that has arrived, or a few that came as one packet, without waiting, whether `socket`
@@ -108,16 +114,16 @@ impl Receiver {
     pub fn receive_next(
         &mut self,
         socket: &Socket,
-        mut take: impl FnMut(SocketAddr, BytesMut),
+        take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.receive_lone(socket, MsgFlags::MSG_DONTWAIT, &mut take)
+        self.receive_lone(socket, MsgFlags::MSG_DONTWAIT, take)
     }
 
     fn receive_lone(
         &mut self,
         socket: &Socket,
         flags: MsgFlags,
-        take: &mut impl FnMut(SocketAddr, BytesMut),
+        mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
         self.make_room(1);
         let mut datagrams = 0;
@@ -133,14 +139,32 @@ impl Receiver {
         Ok(datagrams)
     }
 
+    /// The same where the kernel has nothing to tell about a datagram but its sender, which costs less. Waits.
+    fn receive_apart(
+        &mut self,
+        socket: &Socket,
+        mut take: impl FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<usize> {
+        self.make_room(1);
+        let slot = &mut self.slots[0];
+        let (bytes, from) = match recvfrom(socket, &mut slot[..], RecvFlags::empty()) {
+            Ok((bytes, _, from)) => (bytes, from.and_then(|from| from.try_into().ok())),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(from) = from else { return Ok(0) };
+        take(from, take_out(slot, bytes, &mut self.block));
+        Ok(1)
+    }
+
     /// Sees to it that so many slots have room for whatever comes.
     fn make_room(&mut self, offered: usize) {
         for slot in &mut self.slots[..offered] {
-            if slot.capacity() < ROOM_BYTES {
-                let spent = std::mem::replace(slot, chunk(&mut self.retired));
-                retire(&mut self.retired, spent);
-            }
             if slot.len() < ROOM_BYTES {
+                if slot.capacity() < ROOM_BYTES {
+                    let spent = std::mem::replace(slot, chunk(&mut self.retired));
+                    retire(&mut self.retired, spent);
+                }
                 slot.resize(ROOM_BYTES, 0);
             }
         }
@@ -149,14 +173,7 @@ impl Receiver {
     /// Gives what so many slots have received to `take`. Returns whether any of it was coalesced.
     fn hand_out(&mut self, count: usize, take: &mut impl FnMut(SocketAddr, BytesMut)) -> bool {
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
-            let bytes = meta.len.min(slot.len());
-            let mut rest = if bytes <= SMALL_BYTES_MAX {
-                copy(&mut self.block, &slot[..bytes])
-            } else if bytes <= COPIED_BYTES_MAX {
-                BytesMut::from(&slot[..bytes])
-            } else {
-                slot.split_to(bytes)
-            };
+            let mut rest = take_out(slot, meta.len.min(slot.len()), &mut self.block);
             while meta.stride > 0 && rest.len() > meta.stride {
                 take(meta.addr, rest.split_to(meta.stride));
             }
@@ -195,6 +212,17 @@ impl Default for Receiver {
 fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = of.as_sockaddr_in().map(|v4| SocketAddr::from(SocketAddrV4::from(*v4)));
     v4.or_else(|| of.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
+}
+
+/// So many bytes that a slot has received.
+fn take_out(slot: &mut BytesMut, bytes: usize, block: &mut BytesMut) -> BytesMut {
+    if bytes <= SMALL_BYTES_MAX {
+        copy(block, &slot[..bytes])
+    } else if bytes <= COPIED_BYTES_MAX {
+        BytesMut::from(&slot[..bytes])
+    } else {
+        slot.split_to(bytes)
+    }
 }
 
 /// A small datagram, in what room is left in the block or in a new one.

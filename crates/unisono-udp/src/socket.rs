@@ -24,6 +24,8 @@ pub struct Socket {
     address: SocketAddr,
     /// It was told to wait.
     pub(crate) waiting: AtomicBool,
+    /// Nothing that lies there is coalesced.
+    apart: AtomicBool,
     /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
     pub(crate) source: Option<IpAddr>,
 }
@@ -75,7 +77,8 @@ impl Socket {
             // A path narrower than it looked is to be slow (fragments), not a black hole.
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
-        Ok(Socket { inner, state, address, waiting: AtomicBool::new(false), source: None })
+        let (waiting, apart) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Socket { inner, state, address, waiting, apart, source: None })
     }
 
     /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
@@ -100,6 +103,30 @@ impl Socket {
         self.inner.set_nonblocking(!waiting)?;
         self.waiting.store(waiting, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less; or does
+    /// again where it can. While something lies there that may have been put together it remains as it was.
+    pub fn set_apart(&self, apart: bool) {
+        self.coalesce(!apart);
+        let refused = apart && self.wait(Some(Duration::ZERO));
+        if refused {
+            self.coalesce(true);
+        }
+        self.apart.store(apart && !refused, Ordering::Relaxed);
+    }
+
+    /// Whether every datagram comes by itself.
+    pub fn gets_apart(&self) -> bool {
+        self.apart.load(Ordering::Relaxed)
+    }
+
+    /// The kernel decides before it puts anything where it is received. So a run that is on its way between the two when
+    /// it is told to coalesce no more, for a moment, is received as one datagram afterwards. That is as good as lost: no
+    /// checksum and no seal fits it.
+    fn coalesce(&self, coalesced: bool) {
+        // Fails on a kernel that never does.
+        let _ = setsockopt(&self.inner, sockopt::UdpGroSegment, &coalesced);
     }
 
     /// Where the socket is bound; with the address from which it sends, if that was chosen.
@@ -223,6 +250,7 @@ pub fn address_toward(destination: SocketAddr) -> io::Result<IpAddr> {
 mod tests {
     use super::*;
     use crate::Receiver;
+    use bytes::BytesMut;
     use std::time::Instant;
 
     /// Longer than any datagram takes.
@@ -302,8 +330,9 @@ mod tests {
         let nudger = Nudger::new(sender.address(), Some(LOOPBACK)).unwrap();
         let Some(other) = listeners(&sender, &[None]) else { return };
         let nudged = Socket::listen(group(&sender), LOOPBACK, None, Some(nudger.port())).unwrap();
-        for socket in [&nudged, &sender] {
+        for (socket, apart) in [(&nudged, false), (&nudged, true), (&sender, false), (&sender, true)] {
             socket.set_waiting(true).unwrap();
+            socket.set_apart(apart);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let (mut receiver, begin) = (Receiver::new(), Instant::now());
@@ -326,25 +355,63 @@ mod tests {
 
     #[test]
     fn a_wait_in_a_receive_ends_by_itself_and_what_it_brings_is_whole() {
-        let (sender, socket) = (bind(), bind());
-        let mut receiver = Receiver::new();
-        socket.set_waiting(true).unwrap();
-        let begin = Instant::now();
-        assert_eq!(receiver.wait_and_receive(&socket, |_, _| panic!("nothing was sent")).unwrap(), 0);
-        assert!((Socket::WAIT_MAX / 2..PATIENCE).contains(&begin.elapsed()));
-        // One packet where the kernel can, three otherwise.
-        sender.send(&[7; 250], 100, &[socket.address()]);
-        let mut taken = Vec::new();
-        while taken.len() < 3 {
-            receiver.wait_and_receive(&socket, |_, datagram| taken.push(datagram.len())).unwrap();
+        for here in [IpAddr::from(LOOPBACK), Ipv6Addr::LOCALHOST.into()] {
+            let (Ok(sender), Ok(socket)) = (Socket::bind((here, 0).into()), Socket::bind((here, 0).into()))
+            else {
+                continue;
+            };
+            socket.set_waiting(true).unwrap();
+            for apart in [false, true, false] {
+                socket.set_apart(apart);
+                assert_eq!(socket.gets_apart(), apart);
+                is_waited_for(&sender, &socket);
+            }
+            socket.set_waiting(false).unwrap();
+            assert!(!Receiver::new().receive(&socket, |_, _| panic!("that was all")).unwrap());
         }
-        assert_eq!(taken, [100, 100, 50]);
-        assert_eq!(receiver.receive_next(&socket, |_, _| panic!("that was all")).unwrap(), 0);
+    }
+
+    fn is_waited_for(sender: &Socket, socket: &Socket) {
+        let (mut receiver, begin) = (Receiver::new(), Instant::now());
+        assert_eq!(receiver.wait_and_receive(socket, |_, _| panic!("nothing was sent")).unwrap(), 0);
+        assert!((Socket::WAIT_MAX / 2..PATIENCE).contains(&begin.elapsed()));
+        // One packet where the kernel can, three otherwise; a small one; and one that is as long as can be.
+        for (length, expected) in [(250, [100, 100, 50].as_slice()), (100, &[100]), (60_000, &[60_000])] {
+            sender.send(&[7; 60_000][..length], expected[0], &[socket.address()]);
+            let (mut taken, mut calls) = (Vec::new(), 0);
+            while taken.len() < expected.len() && begin.elapsed() < PATIENCE {
+                let take = |from, datagram: BytesMut| {
+                    assert!(from == sender.address() && datagram.iter().all(|byte| *byte == 7));
+                    taken.push(datagram.len());
+                };
+                // The kernel may be late.
+                calls += receiver.wait_and_receive(socket, take).unwrap().min(1);
+            }
+            assert_eq!(taken, expected);
+            let together = sender.segments() && !socket.gets_apart();
+            assert_eq!(calls, if together { 1 } else { expected.len() });
+        }
+        assert_eq!(receiver.receive_next(socket, |_, _| panic!("that was all")).unwrap(), 0);
         sender.send(b"x", 1, &[socket.address()]);
         assert!(socket.wait(Some(PATIENCE)));
-        assert_eq!(receiver.receive_next(&socket, |_, datagram| assert_eq!(datagram, "x")).unwrap(), 1);
-        socket.set_waiting(false).unwrap();
-        assert!(!receiver.receive(&socket, |_, _| panic!("that was all")).unwrap());
+        assert_eq!(receiver.receive_next(socket, |_, datagram| assert_eq!(datagram, "x")).unwrap(), 1);
+    }
+
+    #[test]
+    fn what_was_coalesced_before_is_taken_apart() {
+        let (sender, socket) = (bind(), bind());
+        let mut receiver = Receiver::new();
+        sender.send(&[7; 250], 100, &[socket.address()]);
+        assert!(socket.wait(Some(PATIENCE)));
+        socket.set_apart(true);
+        let mut lengths = Vec::new();
+        while lengths.len() < 3 && socket.wait(Some(PATIENCE)) {
+            assert!(!socket.gets_apart());
+            receiver.receive_next(&socket, |_, datagram| lengths.push(datagram.len())).unwrap();
+        }
+        assert_eq!(lengths, [100, 100, 50]);
+        socket.set_apart(true);
+        assert!(socket.gets_apart());
     }
 
     #[test]

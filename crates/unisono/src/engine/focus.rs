@@ -14,6 +14,8 @@ const HABIT_MAX: u32 = 4096;
 const ELSEWHERE_PART: u32 = 16;
 /// After so many datagrams it is looked whether they still come alone; and if not, after each.
 const LOOK_EVERY: u32 = 16;
+/// After so many that did, they need not be put together. A look was among them.
+const APART_MIN: u32 = LOOK_EVERY;
 /// So many times in a row there was more: it is a burst.
 const BURST: u32 = 8;
 
@@ -26,6 +28,8 @@ pub(crate) struct Focus {
     lone: u32,
     /// What has come from elsewhere since it is focused.
     elsewhere: u32,
+    /// So many datagrams in a row came alone while it is focused.
+    alone: u32,
     /// How often in a row there was more than one datagram.
     burst: u32,
     /// Nothing comes any more.
@@ -36,7 +40,7 @@ pub(crate) struct Focus {
 
 impl Focus {
     pub(crate) fn new() -> Focus {
-        Focus { on: None, last: 0, lone: 0, elsewhere: 0, burst: 0, idle: false, habit: HABIT_MIN }
+        Focus { on: None, last: 0, lone: 0, elsewhere: 0, alone: 0, burst: 0, idle: false, habit: HABIT_MIN }
     }
 
     /// The socket that it is focused on.
@@ -71,6 +75,7 @@ impl Focus {
     /// there are more.
     pub(crate) fn note_focused(&mut self, datagrams: usize) -> bool {
         self.idle = datagrams == 0;
+        self.alone = if datagrams > 1 { 0 } else { self.alone.saturating_add(1) };
         self.lone = self.lone.saturating_add(1);
         if self.lone > self.habit {
             // It was right.
@@ -81,7 +86,16 @@ impl Focus {
 
     /// It was looked whether there are more, and so many were there.
     pub(crate) fn note_look(&mut self, datagrams: usize) {
-        self.burst = if datagrams == 0 { 0 } else { self.burst + 1 };
+        if datagrams == 0 {
+            self.burst = 0;
+        } else {
+            (self.burst, self.alone) = (self.burst + 1, 0);
+        }
+    }
+
+    /// While focused, datagrams come alone, so that the kernel need not look for others to put them together with.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.alone >= APART_MIN
     }
 
     /// While focused, so many came from elsewhere.
@@ -177,6 +191,24 @@ mod tests {
         assert!(!focus.is_wrong());
         focus.note_elsewhere(1);
         assert!(focus.is_wrong());
+    }
+
+    #[test]
+    fn datagrams_are_apart_once_a_look_has_found_no_more_and_while_they_come_alone() {
+        let mut focus = Focus::new();
+        let begin: fn(&mut Focus) = |focus| focus.set(1);
+        for company in [begin, |focus| focus.note_look(1), |focus| _ = focus.note_focused(2)] {
+            company(&mut focus);
+            let mut looked = 0;
+            for _ in 0..APART_MIN {
+                assert!(!focus.is_apart());
+                if focus.note_focused(1) {
+                    focus.note_look(0);
+                    looked += 1;
+                }
+            }
+            assert!(focus.is_apart() && looked > 0);
+        }
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Seat {
         };
         // Neither fails for a socket that was attended before.
         let _ = socket.set_waiting(false);
+        socket.set_apart(false);
         let _ = self.watch.add(&**socket, *key);
         guard.remove(&*self.watch);
         self.focus.clear(wrong);
@@ -125,23 +126,27 @@ impl Seat {
     /// Waits until datagrams come, the bell rings or the alarm goes off, and fills the inbox. Looks again and again for
     /// the first `spin` before it sleeps. Focused, it waits for datagrams only, and for [`Socket::WAIT_MAX`] at most.
     pub(crate) fn wait(&mut self, spin: Duration) -> Woken {
-        match self.focus.on().and_then(|on| self.sockets.get(&on)).cloned() {
-            Some(socket) => {
-                self.wait_in(&socket);
-                Woken::default()
-            }
-            None => self.wait_for_all(spin),
+        if self.focus.on().is_some() {
+            self.wait_in_one();
+            Woken::default()
+        } else {
+            self.wait_for_all(spin)
         }
     }
 
-    fn wait_in(&mut self, socket: &Socket) {
-        let (inbox, by_multicast) = (&mut self.inbox, self.focus.on() != Some(UNICAST));
+    fn wait_in_one(&mut self) {
+        let Seat { receiver, sockets, focus, inbox, .. } = self;
+        let Some((key, socket)) = focus.on().and_then(|on| sockets.get_key_value(&on)) else { return };
+        if socket.gets_apart() != focus.is_apart() {
+            socket.set_apart(focus.is_apart());
+        }
+        let by_multicast = *key != UNICAST;
         let mut take = |from, datagram| inbox.push(Received { from, by_multicast, datagram });
         // An error is one datagram's (the socket lives on), or the want of memory.
-        let datagrams = self.receiver.wait_and_receive(socket, &mut take).unwrap_or(0);
-        if self.focus.note_focused(datagrams) {
-            let more = self.receiver.receive_next(socket, &mut take).unwrap_or(0);
-            self.focus.note_look(more);
+        let datagrams = receiver.wait_and_receive(socket, &mut take).unwrap_or(0);
+        if focus.note_focused(datagrams) {
+            let more = receiver.receive_next(socket, &mut take).unwrap_or(0);
+            focus.note_look(more);
         }
     }
 
@@ -292,6 +297,40 @@ mod tests {
         assert_eq!((seat.focus(), seat.inbox.len()), (None, 1));
         bell.ring();
         assert!(guard.look().keys().is_empty());
+    }
+
+    #[test]
+    fn a_focused_seat_gets_datagrams_apart_while_they_come_alone_and_loses_none() {
+        let guard = Watch::new().unwrap();
+        let mut seat = Seat::new(Arc::new(Watch::new().unwrap()));
+        let sockets = Arc::new(sockets(UNICAST..UNICAST + 2));
+        let (own, other) = (&sockets[&UNICAST], &sockets[&LISTENERS]);
+        seat.attend(&sockets, &guard);
+        let comes = |seat: &mut Seat, run: &[u8]| {
+            let sent = run.len().div_ceil(100);
+            assert_eq!(other.send(run, 100, &[own.address()]), 0);
+            while seat.inbox.len() < sent {
+                seat.wait(Duration::ZERO);
+            }
+            assert!(seat.inbox.drain(..).map(|received| received.datagram).eq(run.chunks(100)));
+        };
+        // What lies there when it goes to wait may have been coalesced.
+        let comes_to_rest = |seat: &mut Seat| {
+            (0..100).for_each(|n| comes(seat, &[n]));
+            seat.wait(Duration::ZERO);
+            assert!(own.gets_apart());
+        };
+        for _ in 0..3 {
+            while seat.focus().is_none() {
+                comes(&mut seat, &[1]);
+                seat.refocus(&guard, true, 0);
+            }
+            comes_to_rest(&mut seat);
+            (0..100).for_each(|n| comes(&mut seat, &[n; 250]));
+            comes_to_rest(&mut seat);
+            seat.refocus(&guard, false, 0);
+            assert!(!own.gets_apart());
+        }
     }
 
     #[test]
