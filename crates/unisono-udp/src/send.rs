@@ -107,6 +107,7 @@ impl Socket {
             return self.send_one(part, destination).map(usize::from);
         }
         // One packet through the stack, split at the very end.
+        self.runs.fetch_add(1, Ordering::Relaxed);
         match self.transmit(part, Some(segment_bytes), destination) {
             Ok(()) => Ok(0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),

@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What is asked of the kernel for each direction. It grants what its limits allow.
@@ -26,6 +26,8 @@ pub struct Socket {
     pub(crate) waiting: AtomicBool,
     /// Nothing that lies there is coalesced.
     apart: AtomicBool,
+    /// Runs that it sent as one packet.
+    pub(crate) runs: AtomicU32,
     /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
     pub(crate) source: Option<IpAddr>,
 }
@@ -78,7 +80,7 @@ impl Socket {
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
         let (waiting, apart) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Socket { inner, state, address, waiting, apart, source: None })
+        Ok(Socket { inner, state, address, waiting, apart, runs: AtomicU32::new(0), source: None })
     }
 
     /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
@@ -105,8 +107,8 @@ impl Socket {
         Ok(())
     }
 
-    /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less; or does
-    /// again where it can. While something lies there that may have been put together it remains as it was.
+    /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less, and splits
+    /// runs up on their way here, which costs their sender; or puts together again where it can. While something lies there that may have been put together it remains as it was.
     pub fn set_apart(&self, apart: bool) {
         self.coalesce(!apart);
         let refused = apart && self.wait(Some(Duration::ZERO));
@@ -138,6 +140,11 @@ impl Socket {
     /// 2,300.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.inner.recv_buffer_size().unwrap_or(0)
+    }
+
+    /// How many runs of datagrams were sent as one packet each; begins again at 0 some time.
+    pub fn runs_sent(&self) -> u32 {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// Whether runs of datagrams are sent as one packet at present.

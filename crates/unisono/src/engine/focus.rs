@@ -93,6 +93,11 @@ impl Focus {
         }
     }
 
+    /// Several datagrams went together to where others are received from that it is focused on.
+    pub(crate) fn note_run(&mut self) {
+        self.alone = 0;
+    }
+
     /// While focused, datagrams come alone, so that the kernel need not look for others to put them together with.
     pub(crate) fn is_apart(&self) -> bool {
         self.alone >= APART_MIN
@@ -197,7 +202,8 @@ mod tests {
     fn datagrams_are_apart_once_a_look_has_found_no_more_and_while_they_come_alone() {
         let mut focus = Focus::new();
         let begin: fn(&mut Focus) = |focus| focus.set(1);
-        for company in [begin, |focus| focus.note_look(1), |focus| _ = focus.note_focused(2)] {
+        for company in [begin, |focus| focus.note_look(1), |focus| _ = focus.note_focused(2), Focus::note_run]
+        {
             company(&mut focus);
             let mut looked = 0;
             for _ in 0..APART_MIN {

@@ -47,6 +47,8 @@ pub(crate) struct Seat {
     watch: Arc<Watch>,
     sockets: Arc<Sockets>,
     focus: Focus,
+    /// Runs that the unicast socket had sent when last looked at.
+    runs: u32,
     pub(crate) inbox: Vec<Received>,
 }
 
@@ -54,7 +56,7 @@ impl Seat {
     /// `watch` is to be over the bell, and over nothing else yet.
     pub(crate) fn new(watch: Arc<Watch>) -> Seat {
         let (receiver, sockets) = (Receiver::new(), Arc::default());
-        Seat { receiver, watch, sockets, focus: Focus::new(), inbox: Vec::new() }
+        Seat { receiver, watch, sockets, focus: Focus::new(), runs: 0, inbox: Vec::new() }
     }
 
     /// From now on it waits for these sockets.
@@ -135,12 +137,18 @@ impl Seat {
     }
 
     fn wait_in_one(&mut self) {
-        let Seat { receiver, sockets, focus, inbox, .. } = self;
+        let Seat { receiver, sockets, focus, runs, inbox, .. } = self;
         let Some((key, socket)) = focus.on().and_then(|on| sockets.get_key_value(&on)) else { return };
+        let by_multicast = *key != UNICAST;
+        // One's own runs by multicast come to one's own listener too, and would be split up there before it drops them.
+        let sent = sockets.get(&UNICAST).map_or(0, |unicast| unicast.runs_sent());
+        if by_multicast && *runs != sent {
+            *runs = sent;
+            focus.note_run();
+        }
         if socket.gets_apart() != focus.is_apart() {
             socket.set_apart(focus.is_apart());
         }
-        let by_multicast = *key != UNICAST;
         let mut take = |from, datagram| inbox.push(Received { from, by_multicast, datagram });
         // An error is one datagram's (the socket lives on), or the want of memory.
         let datagrams = receiver.wait_and_receive(socket, &mut take).unwrap_or(0);
@@ -331,6 +339,29 @@ mod tests {
             seat.refocus(&guard, false, 0);
             assert!(!own.gets_apart());
         }
+    }
+
+    #[test]
+    fn a_seat_focused_on_a_listener_leaves_it_to_coalesce_when_runs_are_sent() {
+        let guard = Watch::new().unwrap();
+        let mut seat = Seat::new(Arc::new(Watch::new().unwrap()));
+        let sockets = Arc::new(sockets(UNICAST..UNICAST + 3));
+        let (own, listener, other) = (&sockets[&UNICAST], &sockets[&LISTENERS], &sockets[&(LISTENERS + 1)]);
+        seat.attend(&sockets, &guard);
+        let come = |seat: &mut Seat| {
+            for _ in 0..100 {
+                own.send(b"x", 1, &[listener.address()]);
+                seat.refocus(&guard, true, 0);
+                seat.wait(Duration::ZERO);
+            }
+            seat.wait(Duration::ZERO);
+            listener.gets_apart()
+        };
+        assert!(come(&mut seat));
+        own.send(b"run", 1, &[other.address()]);
+        seat.wait(Duration::ZERO);
+        assert_eq!(listener.gets_apart(), !own.segments());
+        assert!(come(&mut seat));
     }
 
     #[test]
