@@ -60,6 +60,47 @@ fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     assert_eq!((net.phase(joiner), net.size(joiner)), (Phase::Member, 3));
 }
 
+// One joiner after the other was numbered in, and the orderer crashed. The first has both JOINs, the old member only the
+// first's, the second joiner none: the first is a stranger to the second, the second to the old member. All three are needed.
+#[test]
+fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
+    let mut net = group_of(2, 0);
+    let (first, second) = (net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast()));
+    let joins = |seen: &Seen, index: usize| {
+        seen.has(|frame| match frame {
+            Frame::Change { change: Change::Join { member, .. }, .. } => member.uid == uid(index),
+            _ => false,
+        })
+    };
+    let (mut both_listen, mut first_is_in) = (false, false);
+    net.filter(move |seen| {
+        both_listen |= seen.to == second && seen.has(|frame| matches!(frame, Frame::Welcome(_)));
+        first_is_in |= joins(seen, first);
+        let keeps_up = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        let too_early = (seen.from == first && !both_listen) || (seen.from == second && !first_is_in);
+        let lost = (keeps_up && too_early)
+            || (seen.to == second && seen.has_join())
+            || (seen.to == 1 && joins(seen, second));
+        if lost { LOST } else { PROMPT }
+    });
+    let reached = net.run_until(MS / 20, 1000 * MS, |net| {
+        net.size(first) == 4 && net.size(1) == 3 && net.size(second) == 2
+    });
+    assert!(reached, "the case was not reached");
+    net.crash(0);
+    // Were it the old member that invites, it would learn of the second JOIN from the first joiner's vote.
+    net.filter(|seen| {
+        let invites = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
+        if seen.from == 1 && invites { LOST } else { PROMPT }
+    });
+    assert!(
+        net.run_until(MS, 3000 * MS, |net| net.phase(1) == Phase::Member && net.epoch(1) > 0),
+        "they are stuck"
+    );
+    assert!(net.run_until(MS, 1000 * MS, |net| [1, first, second].iter().all(|&index| net.size(index) == 3)));
+    assert_eq!(net.phase(second), Phase::Member);
+}
+
 /// A joiner that listens, and is not heard, from its first word in the epoch on.
 fn unheard_joiner(net: &mut Net) -> usize {
     let joiner = net.add(Entry::Join, unicast());

@@ -200,9 +200,9 @@ impl Group {
         Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
     }
 
-    /// Somebody coordinates who joined after what this member has of the log. Without its vote those who know more
-    /// may have no quorum, and it alone has none: it takes the stranger for a member, which the log will show. Or somebody
-    /// who has left and was forgotten, with a `leave` that is not known to be known: others may have promised it.
+    /// Somebody coordinates who joined after what this member has of the log, or this joiner, whom the stranger counts by a
+    /// JOIN that it can ask it for. Without its vote those who know more may have no quorum, and it alone has none: it takes
+    /// the stranger for a member, which the log will show. Or somebody who has left and was forgotten, with a `leave` that is not known to be known: others may have promised it.
     pub(crate) fn handle_invitation_of_stranger(
         &mut self,
         now: Time,
@@ -212,7 +212,8 @@ impl Group {
         ballot: Ballot,
     ) {
         let has_room = self.peers.len() < usize::from(self.config.members_max);
-        if !has_room || !self.is_member() || self.order.is_acting() || ballot.coordinator != uid {
+        let counts = self.is_member() || self.phase == Phase::Joining;
+        if !has_room || !counts || self.order.is_acting() || ballot.coordinator != uid {
             return;
         }
         let member = Member { uid, name: Name::default(), address: from };
