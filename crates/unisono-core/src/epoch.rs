@@ -41,6 +41,7 @@ impl Group {
     /// Nothing before `base` concerns this member, and nothing after it has come yet.
     pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
         self.enter_epoch(now, epoch, epoch_start);
+        self.order.listen();
         self.history = History::new(base);
         (self.accepted, self.delivered) = (base.seqno, base.seqno);
         self.forget_acknowledgements(base.seqno);

@@ -230,11 +230,14 @@ impl Group {
     }
 
     fn why_refuse(&self, name: &Name) -> Option<Refusal> {
-        let view = self.history.view();
+        let (members, max) = (self.history.view().len(), self.config.members_max as usize);
         let waiting =
             self.peers.iter().filter(|peer| matches!(peer.standing, Standing::Observer { .. })).count();
-        if view.len() + waiting >= self.config.members_max as usize {
+        if members >= max {
             return Some(Refusal::Full);
+        }
+        if members + waiting >= max {
+            return Some(Refusal::NotNow);
         }
         if let Quorum::MajorityOf(names) = &self.config.quorum
             && !names.contains(name)

@@ -106,8 +106,8 @@ impl Group {
             return;
         }
         self.repair.note_end(heartbeat.end, from);
-        if heartbeat.acting && heartbeat.term >= self.order.heard {
-            self.order.heard = heartbeat.term;
+        if heartbeat.acting && Some(heartbeat.term) >= self.order.heard {
+            self.order.heard = Some(heartbeat.term);
             self.acknowledging.stamp = heartbeat.stamp;
             if self.order.multicast != heartbeat.multicast {
                 self.order.multicast = heartbeat.multicast;

@@ -32,8 +32,8 @@ pub(crate) struct Order {
     acting: Option<Seqno>,
     /// The last event by which it took the role; nothing before the first time in this epoch.
     taken: Option<Seqno>,
-    /// The highest term it has heard an orderer act in.
-    heard: Seqno,
+    /// The highest term it has heard an orderer act in, or was told of by who began the epoch.
+    heard: Option<Seqno>,
     /// What it numbered was put on the wire through here.
     pub(crate) announced: Seqno,
     /// What it numbered through here is to be told at once; the rest when somebody cannot wait for it.
@@ -75,7 +75,7 @@ impl Order {
 
     /// An orderer was heard acting in this very term, and none in a later one.
     pub(crate) fn is_heard_in(&self, term: Seqno) -> bool {
-        self.heard == term
+        self.heard == Some(term)
     }
 
     /// Somebody is new: whether it hears the multicast is worth knowing.
@@ -107,12 +107,17 @@ impl Order {
             announced: start,
             numbered_from: start,
             numbered: start,
-            heard: start,
+            heard: Some(start),
             stamp: self.stamp,
             told_stable: start,
             multicast: self.multicast,
             ..Order::default()
         };
+    }
+
+    /// It comes into an epoch that others have begun, and has heard no orderer yet.
+    pub(crate) fn listen(&mut self) {
+        self.heard = None;
     }
 
     /// Stops numbering: a ballot was promised, or this member is out.

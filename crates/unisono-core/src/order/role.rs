@@ -45,7 +45,7 @@ impl Group {
         self.history.cut(received);
         self.order.acting = Some(event);
         self.order.taken = Some(event);
-        self.order.heard = self.order.heard.max(event);
+        self.order.heard = self.order.heard.max(Some(event));
         self.order.announced = self.order.announced.max(received);
         (self.order.numbered_from, self.order.numbered) = (received, received);
         self.order.multicast_probe_at = now;
@@ -59,13 +59,13 @@ impl Group {
     /// Somebody else is named by the log, and shows no sign of it yet.
     pub(crate) fn successor_is_unheard(&self) -> bool {
         let (event, named) = self.history.term();
-        named != self.me.uid && event > self.order.heard && self.history.end() <= event
+        named != self.me.uid && Some(event) > self.order.heard && self.history.end() <= event
     }
 
     /// Somebody else is named and not heard yet: arms the timer by which it is told.
     fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
         let unheard = named != self.me.uid
-            && event > self.order.heard
+            && Some(event) > self.order.heard
             && self.history.end() <= event
             && self.phase != Phase::Joining
             && !self.recovery.has_promised();
@@ -85,7 +85,7 @@ impl Group {
     pub(super) fn tell_successor(&mut self, now: Time) {
         self.order.heartbeat_at = None;
         let (event, named) = self.history.term();
-        if event <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
+        if Some(event) <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
             return;
         }
         if self.order.numbered == event {

@@ -60,6 +60,24 @@ fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     assert_eq!((net.phase(joiner), net.size(joiner)), (Phase::Member, 3));
 }
 
+// The orderer has left, and somebody is not known to hold that: a newcomer's log begins before it, under the one who left,
+// who was heard at the time. That is no reason to think that the role has gone on from the one who welcomed it.
+#[test]
+fn a_joiner_whose_log_begins_under_an_earlier_orderer_gets_in() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| {
+        let says_how_far = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        if seen.from == 2 && says_how_far { LOST } else { PROMPT }
+    });
+    net.leave(0);
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(0) == Phase::Gone && net.size(1) == 2));
+    assert!(net.group(1).marks().purged < net.group(1).marks().received, "the case was not reached");
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 500 * MS, |net| net.phase(joiner) != Phase::Locating
+        && net.phase(joiner) != Phase::Joining));
+    assert_eq!(net.phase(joiner), Phase::Member);
+}
+
 // One joiner after the other was numbered in, and the orderer crashed. The first has both JOINs, the old member only the
 // first's, the second joiner none: the first is a stranger to the second, the second to the old member. All three are needed.
 #[test]
@@ -107,6 +125,20 @@ fn unheard_joiner(net: &mut Net) -> usize {
     net.filter(move |seen| if seen.from == joiner && !seen.outside { LOST } else { PROMPT });
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     joiner
+}
+
+// It is one that listens, and may never be let in, that takes the last place. The group is not full for that.
+#[test]
+fn who_only_listens_does_not_make_a_group_full() {
+    let mut net = group_with(2, GroupConfig { members_max: 3, ..GroupConfig::default() }, unicast());
+    let listener = unheard_joiner(&mut net);
+    let next = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 5000 * MS, |net| !matches!(net.phase(next), Phase::Locating | Phase::Joining)));
+    assert_eq!((net.phase(next), net.size(next)), (Phase::Member, 3));
+    assert_ne!(net.phase(listener), Phase::Member);
+    let late = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(late) == Phase::Gone));
+    assert!(matches!(net.events[late][..], [Event::JoinFailed { reason: JoinFailure::Full { .. } }]));
 }
 
 // It listens, and nothing lets it in. Only the orderer knows that no JOIN will come, and says so.
