@@ -250,7 +250,9 @@ fn a_promise_is_kept() {
     let prepare =
         |ballot, founding: Founding| Frame::FormPrepare { formation, ballot, founding: founding.into() };
     let promise = |ballot, prepared| {
-        Frame::FormPromise(FormPromise { formation, ballot, name: name(0), prepared }.into())
+        Frame::FormPromise(
+            FormPromise { formation, ballot, name: name(0), address: address(0), prepared }.into(),
+        )
     };
 
     let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
@@ -313,8 +315,8 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
             reports.reverse();
         }
         for (place, report) in (1..).zip(reports) {
-            let (name, prepared) = (name(place), Some(report));
-            let promise = FormPromise { formation, ballot: own, name, prepared };
+            let (name, address, prepared) = (name(place), address(place), Some(report));
+            let promise = FormPromise { formation, ballot: own, name, address, prepared };
             stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise.into()));
         }
         let said = stage.wait(400 * MS);
@@ -331,12 +333,33 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
     }
 }
 
+// Else who sends on what it heard is where the members look for the one who said it.
+#[test]
+fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let promise = |place| {
+        let (name, address) = (name(place), address(place));
+        Frame::FormPromise(FormPromise { formation, ballot: own, name, address, prepared: None }.into())
+    };
+    stage.hear(4, Uid(101), &promise(1));
+    stage.hear(1, Uid(101), &promise(1));
+    stage.hear(2, Uid(102), &promise(2));
+    let said = stage.wait(400 * MS);
+    let proposed = said.iter().find_map(|(_, frame, _)| match frame {
+        Frame::FormPrepare { founding, .. } => Some(founding.members.iter().map(|member| member.address)),
+        _ => None,
+    });
+    assert_eq!(proposed.unwrap().collect::<Vec<_>>(), [0, 1, 2].map(address));
+}
+
 #[test]
 fn two_lives_under_one_name_do_not_count() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
     let promise = |place| {
-        Frame::FormPromise(FormPromise { formation, ballot: own, name: name(place), prepared: None }.into())
+        let (name, address) = (name(place), address(place));
+        Frame::FormPromise(FormPromise { formation, ballot: own, name, address, prepared: None }.into())
     };
     let prepares = |said: &[(Option<SocketAddr>, Frame, usize)]| {
         said.iter().any(|(_, frame, _)| matches!(frame, Frame::FormPrepare { .. }))
@@ -379,7 +402,8 @@ fn nobody_is_sent_more_than_came_from_its_address() {
     let least = PADDED_BYTES_MIN as u32;
     let form = |ballot, room| Frame::Form { formation, ballot, heard: 1, room };
     let stranger = ballot(1, victim);
-    let promise = FormPromise { formation, ballot: ballot(3, victim), name: name(1), prepared: None };
+    let (ours, there) = (ballot(3, victim), address(victim));
+    let promise = FormPromise { formation, ballot: ours, name: name(1), address: there, prepared: None };
     let prepare = |ballot| Frame::FormPrepare { formation, ballot, founding: founding(&[0, 1, 2], 1).into() };
     let founded = founding(&[0, 1, 2], 1).into();
     let formed = Frame::Formed { formation, ballot: ballot(6, victim), founding: founded };

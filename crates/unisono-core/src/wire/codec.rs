@@ -279,6 +279,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
             name: read_name(from)?,
+            address: read_address(from)?,
             prepared: match from.flag("prepared")? {
                 true => Some((read_ballot(from)?, read_founding(from)?)),
                 false => None,
@@ -459,10 +460,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_room(out, begun, *room);
         }
         Frame::FormPromise(promise) => {
-            let FormPromise { formation, ballot, name, prepared } = &**promise;
+            let FormPromise { formation, ballot, name, address, prepared } = &**promise;
             out.u64(*formation);
             write_ballot(out, ballot);
             write_name(out, name);
+            write_address(out, address);
             out.flag(prepared.is_some());
             if let Some((ballot, founding)) = prepared {
                 write_ballot(out, ballot);

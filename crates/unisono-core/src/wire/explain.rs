@@ -390,7 +390,8 @@ impl fmt::Display for Frame {
             }
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
-                write!(f, "{:016x}: {name:?} promised to {ballot}; ", promise.formation)?;
+                let (formation, address) = (promise.formation, promise.address);
+                write!(f, "{formation:016x}: {name:?} at {address} promised to {ballot}; ")?;
                 match &promise.prepared {
                     Some((ballot, founding)) => {
                         write!(f, "prepared under {}: {}", Attempt(ballot), First(founding))

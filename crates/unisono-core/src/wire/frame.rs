@@ -565,8 +565,10 @@ pub struct FormPromise {
     pub formation: u64,
     /// Promised to this one.
     pub ballot: Ballot,
-    /// Which participant promises; its uid and address are the datagram's.
+    /// Which participant promises; its uid is the datagram's.
     pub name: Name,
+    /// Where it is. A datagram that comes from elsewhere is a copy.
+    pub address: SocketAddr,
     /// What it prepared last, and under which ballot.
     pub prepared: Option<(Ballot, Founding)>,
 }

@@ -100,7 +100,7 @@ kinds! {
     Parcel = 0x50, 8;
     // forming a group
     Form = 0x60, QUESTION_BYTES_MIN;
-    FormPromise = 0x61, 22;
+    FormPromise = 0x61, 29;
     FormOutbid = 0x62, 20;
     FormPrepare = 0x63, 119;
     FormPrepared = 0x64, 20;

@@ -149,11 +149,13 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Form => (any::<u64>(), ballot(), any::<u16>(), PADDED_BYTES_MIN as u32..3000)
             .prop_map(|(formation, ballot, heard, room)| Frame::Form { formation, ballot, heard, room })
             .boxed(),
-        FrameKind::FormPromise => (any::<u64>(), ballot(), name(), option::of((ballot(), founding())))
-            .prop_map(|(formation, ballot, name, prepared)| {
-                Frame::FormPromise(FormPromise { formation, ballot, name, prepared }.into())
-            })
-            .boxed(),
+        FrameKind::FormPromise => {
+            (any::<u64>(), ballot(), name(), address(), option::of((ballot(), founding())))
+                .prop_map(|(formation, ballot, name, address, prepared)| {
+                    Frame::FormPromise(FormPromise { formation, ballot, name, address, prepared }.into())
+                })
+                .boxed()
+        }
         FrameKind::FormOutbid => (any::<u64>(), ballot())
             .prop_map(|(formation, promised)| Frame::FormOutbid { formation, promised })
             .boxed(),

@@ -452,6 +452,7 @@ impl Forming {
             formation: self.tag,
             ballot,
             name: self.me.name.clone(),
+            address: self.me.address,
             prepared: self.prepared.clone(),
         };
         let promise = Frame::FormPromise(promise.into());
@@ -471,8 +472,12 @@ impl Forming {
     }
 
     fn handle_promise(&mut self, now: Time, from: SocketAddr, sender: Uid, promise: FormPromise) {
-        let FormPromise { ballot, name, prepared, .. } = promise;
+        let FormPromise { ballot, name, address, prepared, .. } = promise;
         let Some(place) = self.formation.place(&name).filter(|_| name != self.me.name) else { return };
+        if address != from {
+            // Whoever sends on what another one said would be written down in its place.
+            return;
+        }
         if ballot.coordinator == self.me.uid {
             self.note_speaker(now, sender, from, true);
         }

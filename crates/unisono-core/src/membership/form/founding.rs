@@ -36,6 +36,7 @@ impl Formation {
             formation: 0,
             ballot: Ballot::default(),
             name: name.unwrap_or_default(),
+            address,
             prepared: Some((Ballot::default(), founding)),
         };
         Frame::FormPromise(longest.into()).datagram_bytes().unwrap_or(usize::MAX)
