@@ -2,17 +2,16 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
+use crate::lines::{self, Input, Lines};
 use crate::listen::{self, RESILIENCE};
 use crate::outbox::Outbox;
 use crate::output::{Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
-use crate::send::{self, Input};
 use crate::settings::Settings;
 use crate::signals;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use std::sync::mpsc::Receiver;
 use unisono::Group;
 
 /// Talk in a group: what you type goes to all, and all see it in the same order
@@ -43,16 +42,16 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
     signals::leave_on_interrupt(&group)?;
-    let (speaking, lines) = (group.clone(), send::read(Vec::new())?);
+    let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);
     std::thread::Builder::new().name("speaker".into()).spawn(move || speak(&speaking, &lines))?;
     listen::print_events(&group, Printer::new(output, 1), command.resilience, None, output)
 }
 
 /// Sends what is typed, line by line, and leaves when there is no more.
-fn speak(group: &Group, lines: &Receiver<Input>) {
+fn speak(group: &Group, lines: &Lines) {
     let mut outbox = Outbox::new(group.clone());
-    while let Ok(input) = lines.recv() {
-        let sent = match input {
+    loop {
+        let sent = match lines.next() {
             Input::Line(line) => {
                 outbox.push(line);
                 outbox.flush().map_err(|stuck| stuck.to_string())

@@ -19,6 +19,7 @@ mod explain;
 mod gathering;
 mod keygen;
 mod lab;
+mod lines;
 mod listen;
 mod location;
 mod look;

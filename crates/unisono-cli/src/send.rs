@@ -3,6 +3,7 @@
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::gathering::{self, Gathering};
+use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::{Output, tell};
@@ -13,15 +14,10 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
-use std::io::{BufRead, IsTerminal, Read};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unisono::{Bytes, LookError, Options};
+use unisono::{LookError, Options};
 
-/// Lines read ahead of the group.
-const LINES_AHEAD: usize = 4096;
-/// The longest line: as long as a message may be in any group.
-const LINE_BYTES_MAX: usize = 16 << 20;
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
 /// The same before its silence is taken for that of somebody with another key.
@@ -61,13 +57,6 @@ pub(crate) struct Send {
     pub(crate) common: Common,
 }
 
-/// What wakes the sender.
-pub(crate) enum Input {
-    Line(Bytes),
-    /// There are no more lines; or the rest cannot be read.
-    End(std::io::Result<()>),
-}
-
 pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;
@@ -88,7 +77,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     if command.text.is_empty() && std::io::stdin().is_terminal() {
         tell("each line is a message; ctrl-d ends");
     }
-    let lines = read(command.text)?;
+    let lines = lines::read(command.text)?;
     let mut outbox = Outbox::new(group.clone());
     let done = send_all(&mut outbox, &lines);
     leave(&group);
@@ -133,59 +122,13 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
     }
 }
 
-/// The texts given, or the lines of standard input as they come.
-pub(crate) fn read(texts: Vec<String>) -> Result<Receiver<Input>, Problem> {
-    let (to, lines) = mpsc::sync_channel(LINES_AHEAD);
-    std::thread::Builder::new().name("lines".into()).spawn(move || {
-        // Nobody listens any more: the sender has given up.
-        let _ = if texts.is_empty() { read_lines(&to) } else { give(&to, texts) };
-    })?;
-    Ok(lines)
-}
-
-fn give(to: &SyncSender<Input>, texts: Vec<String>) -> Option<()> {
-    for text in texts {
-        to.send(Input::Line(text.into())).ok()?;
-    }
-    to.send(Input::End(Ok(()))).ok()
-}
-
-fn read_lines(to: &SyncSender<Input>) -> Option<()> {
-    let mut input = std::io::stdin().lock();
-    for number in 1_u64.. {
-        match read_line(&mut input, number) {
-            Ok(Some(line)) => to.send(Input::Line(line.into())).ok()?,
-            end => return to.send(Input::End(end.map(drop))).ok(),
-        }
-    }
-    None
-}
-
-/// The next line, which has this number, without its end; nothing after the last.
-fn read_line(input: &mut impl BufRead, number: u64) -> std::io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    if input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
-    }
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    }
-    match line.len() > LINE_BYTES_MAX {
-        // How long it is nobody knows: it was read no further.
-        true => Err(std::io::Error::other(format!(
-            "line {number} has more than {LINE_BYTES_MAX} bytes, which is the most that a message has; neither it nor what \
-             follows was sent"
-        ))),
-        false => Ok(Some(line)),
-    }
-}
-
 /// Sends lines until there are no more, and sees each to its place.
-fn send_all(outbox: &mut Outbox, lines: &Receiver<Input>) -> Result<(), Problem> {
+fn send_all(outbox: &mut Outbox, lines: &Lines) -> Result<(), Problem> {
     let end = loop {
         outbox.advance()?;
         if outbox.waiting() == 0 {
-            if let Some(end) = take_lines(outbox, lines) {
+            let patience = if outbox.under_way() > 0 { PULSE } else { Duration::MAX };
+            if let Some(end) = lines.take(patience, |line| outbox.push(line)) {
                 break end;
             }
         } else if outbox.under_way() > 0 {
@@ -199,45 +142,8 @@ fn send_all(outbox: &mut Outbox, lines: &Receiver<Input>) -> Result<(), Problem>
     Ok(end.context("cannot read standard input")?)
 }
 
-/// Puts the lines that are there into the outbox; waits for one if nothing is under way. Returns how the lines
-/// ended, once they have.
-fn take_lines(outbox: &mut Outbox, lines: &Receiver<Input>) -> Option<std::io::Result<()>> {
-    let patience = if outbox.under_way() > 0 { PULSE } else { Duration::MAX };
-    let mut input = lines.recv_timeout(patience);
-    loop {
-        match input {
-            Ok(Input::Line(line)) => outbox.push(line),
-            Ok(Input::End(end)) => return Some(end),
-            Err(RecvTimeoutError::Timeout) => return None,
-            Err(RecvTimeoutError::Disconnected) => return Some(Ok(())),
-        }
-        input = lines.recv_timeout(Duration::ZERO);
-    }
-}
-
 impl From<Stuck> for Problem {
     fn from(stuck: Stuck) -> Problem {
         Problem::failed(stuck)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_may_be_as_long_as_a_message_and_no_longer() {
-        let longest = vec![b'x'; LINE_BYTES_MAX];
-        for end in [&b""[..], b"\n", b"\nmore"] {
-            let mut input = &[&longest, end].concat()[..];
-            assert_eq!(read_line(&mut input, 1).unwrap().map(|line| line.len()), Some(LINE_BYTES_MAX));
-        }
-        for end in [&b"x"[..], b"x\n", b"xx\nmore"] {
-            let mut input = &[&longest, end].concat()[..];
-            let said = read_line(&mut input, 7).unwrap_err().to_string();
-            assert!(said.starts_with("line 7 has more than 16777216 bytes"), "{said}");
-        }
-        assert_eq!(read_line(&mut &b""[..], 1).unwrap(), None);
-        assert_eq!(read_line(&mut &b"\n"[..], 1).unwrap(), Some(Vec::new()));
     }
 }
