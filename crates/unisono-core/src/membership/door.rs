@@ -120,6 +120,7 @@ impl Group {
         nonce: u64,
         direct: bool,
     ) {
+        self.give_precedence(now, asker);
         let belongs = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Resetting);
         if !belongs || !self.is_member() {
             return;

@@ -27,6 +27,11 @@ const COLLECT: Duration = Duration::from_millis(15);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// After so many unanswered requests whoever answered first is not there any more.
 const ASKS_MAX: u32 = 12;
+/// Who would found the group waits so long for another that asks for it and goes before it: that one is in its place by
+/// then, or asks again.
+const PRECEDENCE: Duration = Duration::from_millis(150);
+/// It waits so many times the setting `locate` in all: the other one may be one that founds nothing.
+const PRECEDENCE_MAX: u32 = 3;
 /// A plain join gives up locating after so many times the setting `locate`.
 const PATIENCE: u32 = 10;
 /// From an answer to listening, however often the group is looked for anew. The orderer ends a join to which it has given
@@ -43,6 +48,8 @@ pub(crate) struct Joining {
     hello: Bytes,
     /// Founds the group if nobody answers.
     config: Option<GroupConfig>,
+    /// At the latest, if nobody answers.
+    found_by: Time,
     give_up_at: Time,
     nonce: u64,
     /// The best answer so far.
@@ -85,6 +92,7 @@ impl Group {
         self.joining = Some(Box::new(Joining {
             hello,
             config,
+            found_by: now + locate * PRECEDENCE_MAX,
             give_up_at: now + patience,
             nonce: self.random.next_u64(),
             found: None,
@@ -98,6 +106,17 @@ impl Group {
             redirected: Pace::default(),
         }));
         self.joining_timeout(now);
+    }
+
+    /// Somebody else asks where the group is. Of those who start together and would found it the one with the smallest uid
+    /// does, and the others join.
+    pub(crate) fn give_precedence(&mut self, now: Time, asker: Uid) {
+        let Some(joining) = &mut self.joining else { return };
+        let would_found =
+            self.phase == Phase::Locating && joining.config.is_some() && joining.asked.is_none();
+        if would_found && asker < self.me.uid {
+            joining.give_up_at = joining.give_up_at.max(joining.found_by.min(now + PRECEDENCE));
+        }
     }
 
     /// The one that was asked to let this joiner in does not: looks for the group anew, with all the time that takes. But

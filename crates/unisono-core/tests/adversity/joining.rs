@@ -515,6 +515,25 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
     assert_eq!((net.now - from) / MS, 3000);
 }
 
+// Each finds nobody, and they are many: one of them founds the group, and not two that others join at once.
+#[test]
+fn of_many_that_start_together_one_founds_the_group() {
+    for delay in 0..10 {
+        let mut net = Net::new();
+        net.run(delay * 1_234_567);
+        for _ in 0..PLACES {
+            net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+            net.run(delay * MS);
+        }
+        assert!(
+            net.run_until(MS, 5000 * MS, |net| (0..PLACES).all(|index| net.size(index) == PLACES)),
+            "{delay}"
+        );
+        let founded = |index: &usize| matches!(net.events[*index][0], Event::Entered { seqno: 0, .. });
+        assert_eq!((0..PLACES).filter(founded).count(), 1, "{delay}");
+    }
+}
+
 // It answers whoever asks where it is, and nobody who asks to be let in.
 #[test]
 fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {

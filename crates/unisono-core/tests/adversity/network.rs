@@ -19,7 +19,7 @@ const SOCKET_DELAY: u64 = 1_000;
 /// More datagrams than this in answer to one input are a storm.
 const STORM_DATAGRAMS: u32 = 20_000;
 /// What is sent to everybody goes to so many places, whether somebody is there or not.
-const PLACES: usize = 12;
+pub(crate) const PLACES: usize = 12;
 
 /// One copy of a datagram, as a filter sees it.
 pub(crate) struct Seen {
