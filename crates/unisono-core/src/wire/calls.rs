@@ -7,7 +7,7 @@ use super::frame::Frame;
 use super::kind::FrameKind;
 use super::parts::{read_address, read_uid, write_address};
 use super::reader::{Fault, FrameError, Reader};
-use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES_MIN};
+use super::writer::Body;
 use crate::identity::{Port, Uid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -179,10 +179,9 @@ pub enum Rejection {
 pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
     match frame {
         Frame::LocatePort { nonce, port } => {
-            let begun = out.written();
             out.u64(*nonce);
             out.u128(port.0);
-            out.zeros(PADDED_BYTES_MIN - FRAME_HEAD_BYTES - (out.written() - begun));
+            super::codec::write_padding(out);
         }
         Frame::PortHere(here) => {
             out.u64(here.nonce);

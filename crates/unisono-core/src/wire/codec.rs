@@ -625,7 +625,7 @@ fn read_refusal(from: &mut Reader) -> Result<Refusal> {
 }
 
 /// Makes a frame [`PADDED_BYTES`] long, or as long as there is room for.
-fn write_padding(out: &mut Body<'_>) {
+pub(super) fn write_padding(out: &mut Body<'_>) {
     let padding = PADDED_BYTES.saturating_sub(out.written()).min(out.room());
     if out.written() + padding < PADDED_BYTES_MIN {
         out.refuse();

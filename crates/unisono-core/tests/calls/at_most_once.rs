@@ -68,7 +68,7 @@ fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
     world.start(2);
     let mut delayed = false;
     world.fate = Box::new(move |from, _, _, datagram| {
-        let is_first = from == 2 && datagram.len() > 1000 && !delayed;
+        let is_first = from == 2 && datagram.len() > 1300 && !delayed;
         delayed |= is_first;
         vec![if is_first { MS * 5 } else { Duration::ZERO }]
     });

@@ -121,6 +121,35 @@ proptest! {
     }
 }
 
+/// Every server of a port answers a question that all hear, and knows of no other.
+#[test]
+fn six_servers_together_answer_a_question_that_all_hear_with_no_more_than_it_has() {
+    let port = PlainProof.public(&PRIVATE);
+    // As a client asks, and as short as a question may be.
+    for (datagram_bytes_max, servers) in [(1472, 6), (576, 2)] {
+        let mut world = World::new();
+        world.settings.datagram_bytes_max = datagram_bytes_max;
+        world.start(9);
+        world.recorded = Some(9);
+        world.call(9, port, b"?", Duration::from_secs(1));
+        let question = world.recording.pop().unwrap();
+        for server in 1..=servers {
+            world.start_echo(server, PRIVATE);
+        }
+        let (now, mut out, mut answered) = (world.now, Vec::new(), 0);
+        for server in 1..=servers {
+            let endpoint = &mut world.host(server).endpoint;
+            endpoint.handle_multicast(now, address(5), BytesMut::from(&question[..]));
+            let before = answered;
+            while endpoint.poll_transmit(now, &mut out).is_some() {
+                answered += out.len();
+            }
+            assert!(answered > before, "each of them answers");
+        }
+        assert!(answered <= question.len(), "{answered} bytes for {}", question.len());
+    }
+}
+
 #[test]
 fn a_client_cannot_take_more_slots_than_there_are() {
     let mut world = World::new();

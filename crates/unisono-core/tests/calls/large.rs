@@ -56,7 +56,7 @@ fn what_is_lost_costs_little_more_than_itself() {
     world.start(2);
     let mut parts = 0;
     world.fate = Box::new(move |from, _, _, datagram| {
-        let is_part = from == 2 && datagram.len() > 1000;
+        let is_part = from == 2 && datagram.len() > 1300;
         parts += u64::from(is_part);
         if is_part && parts % 100 == 0 { vec![] } else { vec![Duration::ZERO] }
     });
@@ -76,8 +76,8 @@ fn a_lost_part_is_sent_again_when_later_ones_have_arrived() {
     world.start(2);
     let mut parts = 0;
     world.fate = Box::new(move |from, _, _, datagram| {
-        parts += u64::from(from == 2 && datagram.len() > 1000);
-        if from == 2 && datagram.len() > 1000 && parts == 5 { vec![] } else { vec![Duration::ZERO] }
+        parts += u64::from(from == 2 && datagram.len() > 1300);
+        if from == 2 && datagram.len() > 1300 && parts == 5 { vec![] } else { vec![Duration::ZERO] }
     });
     let request = pattern(60_000);
     let call = world.call(2, port, &request, SECONDS);
@@ -156,7 +156,7 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
         .collect();
     world.fate = Box::new(
         |from, _, _, datagram| {
-            if from == 1 && datagram.len() > 1000 { vec![] } else { vec![Duration::ZERO] }
+            if from == 1 && datagram.len() > 1300 { vec![] } else { vec![Duration::ZERO] }
         },
     );
     world.run(SECONDS);
@@ -189,7 +189,7 @@ fn a_transfer_that_nothing_came_through_of_gains_speed_again() {
     let port = world.start_echo(1, PRIVATE);
     world.start(2);
     world.fate =
-        Box::new(|_, _, _, datagram| if datagram.len() > 1000 { vec![] } else { vec![Duration::ZERO] });
+        Box::new(|_, _, _, datagram| if datagram.len() > 1300 { vec![] } else { vec![Duration::ZERO] });
     let request = pattern(MIB);
     let call = world.call(2, port, &request, 10 * SECONDS);
     world.run(SECONDS);

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use unisono_core::wire::*;
-use unisono_core::{EpochTag, GroupTag, Instance, Uid};
+use unisono_core::{EpochTag, GroupTag, Instance, Port, Uid};
 
 const HEADER: Header = Header {
     protection: ProtectionKind::Checksum,
@@ -213,7 +213,8 @@ fn no_run_outgrows_the_length_of_its_frame() {
 
 #[test]
 fn questions_are_padded_and_short_ones_refused() {
-    for question in [Frame::Locate { nonce: 4 }, Frame::Inquiry] {
+    let locate_port = Frame::LocatePort { nonce: 4, port: Port(5) };
+    for question in [Frame::Locate { nonce: 4 }, Frame::Inquiry, locate_port] {
         let mut out = vec![0; HEADER_BYTES];
         assert!(Writer::new(&mut out, 1472).frame(&question));
         assert_eq!(out.len() - HEADER_BYTES, PADDED_BYTES);

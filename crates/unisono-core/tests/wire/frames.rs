@@ -56,7 +56,7 @@ proptest! {
         let bytes = written(std::slice::from_ref(&frame));
         // A question is padded to what there is room for.
         let needed = match frame {
-            Frame::Locate { .. } | Frame::Inquiry => PADDED_BYTES_MIN,
+            Frame::Locate { .. } | Frame::Inquiry | Frame::LocatePort { .. } => PADDED_BYTES_MIN,
             _ => bytes.len(),
         };
         prop_assert_eq!(fits, 10 + needed <= limit);

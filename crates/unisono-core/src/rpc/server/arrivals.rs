@@ -1,7 +1,7 @@
 //! What clients say: questions for a port, requests, parts of them, and that an answer has arrived.
 //!
 //! Only an address that a cookie proves is sent more than came from it: everybody else is answered with a frame, and each
-//! of those is shorter than what it answers.
+//! of those is shorter than what it answers. That holds for each server by itself; they do not know of each other.
 
 use super::Server;
 use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
@@ -13,7 +13,10 @@ use crate::rpc::common::Common;
 use crate::rpc::proof::claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::time::Time;
-use crate::wire::{Attempt, Frame, FrameKind, Got, Part, Payload, PortHere, Rejection, Request};
+use crate::wire::{
+    Attempt, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, Part,
+    Payload, PortHere, Rejection, Request,
+};
 use alloc::boxed::Box;
 use core::cmp::Ordering;
 use core::net::SocketAddr;
@@ -25,6 +28,10 @@ const _: () = {
     assert!(FrameKind::Reject.body_bytes_min() + cookie_bytes < FrameKind::Request.body_bytes_min());
     assert!(FrameKind::PortHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
     assert!(FrameKind::PortNotHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
+    // All servers of a port answer a question that all hear: so many send together no more than came.
+    let answer = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::PortHere.body_bytes_min();
+    assert!(6 * answer <= HEADER_BYTES + PADDED_BYTES);
+    assert!(2 * answer <= HEADER_BYTES + PADDED_BYTES_MIN);
 };
 
 /// Who said something: a life, and where.
