@@ -27,7 +27,7 @@ pub struct Report {
     pub end: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
-    /// Everything through here is held by everybody.
+    /// Everything through here is held by every member, as far as the orderer knows.
     pub stable: Seqno,
     /// The members in rank order.
     pub members: Vec<MemberReport>,

@@ -403,7 +403,16 @@ impl Group {
         self.stable_beyond(0)
     }
 
-    /// The same if it lies beyond `floor`; otherwise any place that does not.
+    /// What every member of the view holds, those who only listen aside.
+    pub(crate) fn held_by_members(&self) -> Seqno {
+        if !self.order.is_acting() {
+            return self.stable();
+        }
+        let view = self.history.view();
+        self.peers.held_by(view, view.len(), self.me.uid, self.history.received())
+    }
+
+    /// What [`Group::stable`] says if it lies beyond `floor`; otherwise any place that does not.
     #[inline]
     fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {

@@ -77,7 +77,7 @@ impl Group {
             resilience_founded: self.config.resilience,
             end: self.history.end(),
             accepted: self.accepted,
-            stable: self.stable(),
+            stable: self.held_by_members(),
             members: self.history.view().iter().map(|member| self.report_of(now, member.uid)).collect(),
             members_omitted: 0,
             waiting: self.waits(now),

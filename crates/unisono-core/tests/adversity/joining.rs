@@ -127,6 +127,21 @@ fn unheard_joiner(net: &mut Net) -> usize {
     joiner
 }
 
+// What is kept for one that only listens is held by everybody all the same.
+#[test]
+fn who_only_listens_is_nobody_that_lacks_anything() {
+    let mut net = group_of(2, 1);
+    unheard_joiner(&mut net);
+    for _ in 0..5 {
+        net.send(1, b"x").unwrap();
+        net.run(20 * MS);
+    }
+    net.run(200 * MS);
+    let (report, marks) = (net.group(0).report(Time::from_nanos(net.now)), net.group(0).marks());
+    assert_eq!((report.stable, report.members.len()), (marks.received, 2));
+    assert!(marks.purged < marks.received, "the case was not reached");
+}
+
 // It is one that listens, and may never be let in, that takes the last place. The group is not full for that.
 #[test]
 fn who_only_listens_does_not_make_a_group_full() {
