@@ -207,7 +207,7 @@ pub(crate) fn leave(
     }
     match member.phase() {
         Phase::Gone => Attempt::Done(Ok(())),
-        Phase::Excluded => Attempt::Done(Err(LeaveFailure::Excluded)),
+        Phase::Excluded if !member.group.has_left() => Attempt::Done(Err(LeaveFailure::Excluded)),
         _ if member.is_overdue() => Attempt::Done(Err(LeaveFailure::Unconfirmed)),
         _ => Attempt::Wait(Interest::Progress),
     }

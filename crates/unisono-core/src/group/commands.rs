@@ -149,6 +149,12 @@ impl Group {
         self.phase
     }
 
+    /// This member's own leave is in the order and accepted: its application receives it, last of all but
+    /// [`Event::Gone`](crate::Event::Gone).
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
     /// What datagrams for this group carry.
     pub fn tag(&self) -> GroupTag {
         self.tag

@@ -113,6 +113,8 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
+    /// This member's own leave is accepted.
+    pub(crate) left: bool,
     /// The last event, once everything accepted is delivered.
     pub(crate) closing: Option<Event>,
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
@@ -200,6 +202,7 @@ impl Group {
             mail: VecDeque::new(),
             serves: VecDeque::new(),
             notices: VecDeque::new(),
+            left: false,
             closing: None,
             sent: VecDeque::new(),
             packet_number: 0,

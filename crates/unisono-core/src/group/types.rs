@@ -116,7 +116,7 @@ pub enum Phase {
     Resetting,
     /// Asked to leave, or left and still serving.
     Leaving,
-    /// Excluded, and still serving its log.
+    /// Out by a reset, and still serving its log: excluded, or [left](crate::Group::has_left) if that kept its leave.
     Excluded,
     /// Gone: nothing more happens.
     Gone,

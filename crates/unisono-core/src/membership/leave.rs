@@ -233,6 +233,7 @@ impl Group {
     #[cold]
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
         let is_last = self.is_last_to_leave();
+        self.left = true;
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + ASK_EVERY * 4);
             leaving.left_at.get_or_insert(now);
@@ -461,15 +462,18 @@ impl Group {
             let before = self.accepted;
             self.accepted = self.accepted.max(seqno.min(self.history.received()));
             self.resolve_own(before);
+            self.left = true;
             self.go();
         } else {
             self.go_without_leave();
         }
     }
 
-    /// The group went on without this member, as it wished, or is gone; it will never see its own leave.
+    /// The group went on without this member, as it wished, or is gone; unless it has its own leave, it never will.
     fn go_without_leave(&mut self) {
         self.go();
-        self.closing = Some(Event::Excluded { epoch: None });
+        if !self.left {
+            self.closing = Some(Event::Excluded { epoch: None });
+        }
     }
 }

@@ -440,3 +440,49 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
     assert!(net.run_until(MS, 10_000 * MS, over), "they wait for each other");
     assert!((0..3).all(|stays| net.size(stays) == 3 && net.epoch(stays) == 1));
 }
+
+// The orderer wants to leave and numbers its own leave; whoever stays has missed it for long and resets, which keeps the leave.
+// It is served and serves as whoever is excluded, but has left.
+#[test]
+fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
+    let mut net = group_of(2, 1);
+    net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
+    assert!(!net.group(0).has_left(), "its leave is in the order before it was kept");
+    net.filter(|seen| {
+        let dismisses = seen.has(|frame| matches!(frame, Frame::Decided { entered: true, .. }));
+        if dismisses { LOST } else { PROMPT }
+    });
+    let out = |net: &Net| net.phase(0) == Phase::Excluded;
+    assert!(net.run_until(MS, 2_000 * MS, out), "the case was not reached");
+    assert!(net.group(0).has_left());
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(0) == Phase::Gone));
+    assert!(left_last(&net, 0), "{:?}", net.events[0]);
+}
+
+// A leaver that has its own leave is cut off while the group goes on. Whoever tells it later that the epoch is long over excludes
+// nobody: it has left.
+#[test]
+fn whoever_has_left_is_not_excluded() {
+    let mut net = group_of(3, 1);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Farewell { .. })) { LOST } else { PROMPT });
+    net.leave(2);
+    let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(2));
+    assert!(net.run_until(MS, 100 * MS, |net| net.events[2].iter().any(own)), "the case was not reached");
+    let (tag, epoch, info) = (net.group(2).tag(), net.group(2).marks().epoch, net.group(2).info());
+    let later = EpochId { counter: info.epoch.counter + 2, ..info.epoch };
+    let told = Frame::Excluded { uid: uid(2), instance: info.instance, epoch: later };
+    net.inject(2, address(1), &forge(tag, epoch, uid(1), 1_000_000, &[told]));
+    net.drain(2);
+    assert_eq!(net.phase(2), Phase::Gone, "the case was not reached");
+    assert!(left_last(&net, 2), "{:?}", net.events[2]);
+}
+
+/// The last that this member's application was told of is its own leave.
+fn left_last(net: &Net, index: usize) -> bool {
+    let last = net.events[index].last_chunk();
+    matches!(last, Some([Event::Left { member, .. }, Event::Gone]) if member.uid == uid(index))
+}

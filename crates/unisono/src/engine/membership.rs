@@ -276,3 +276,109 @@ impl Source for Membership {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use crate::engine::Attempt;
+    use bytes::BytesMut;
+    use unisono_core::wire::{Checksum, Decoder, Frame, HEADER_BYTES};
+    use unisono_core::{Entry, GroupConfig, Member, Name, Port, Random, Settings, Transport, Uid};
+
+    const LEAVER: usize = 0;
+    const OTHER: usize = 1;
+    const STEP: Duration = Duration::from_millis(1);
+    /// More than anything takes that works.
+    const STEPS_MAX: usize = 5_000;
+
+    /// Two members without sockets. The leaver founded the group.
+    struct Pair {
+        now: Time,
+        cores: [Group; 2],
+        /// What is under way, and to whom.
+        flights: Vec<(usize, BytesMut)>,
+        /// The other one hears the leaver.
+        heard: bool,
+    }
+
+    impl Pair {
+        fn new() -> Pair {
+            let now = Time::from_nanos(1);
+            let core = |place: usize, entry| {
+                let number = place as u64 + 1;
+                let me = Member {
+                    uid: Uid(number),
+                    name: Name::new(&number.to_string()).unwrap(),
+                    address: address(place),
+                };
+                let (port, random) = (Port::from_name("pair"), Random::from_u64(number));
+                let (settings, protection) =
+                    (Settings { transport: Transport::Unicast, ..Settings::default() }, Box::new(Checksum));
+                Group::new(now, me, port, entry, Bytes::new(), settings, protection, random).unwrap()
+            };
+            let founder = core(LEAVER, Entry::Found(GroupConfig { resilience: 1, ..GroupConfig::default() }));
+            let mut pair =
+                Pair { now, cores: [founder, core(OTHER, Entry::Join)], flights: Vec::new(), heard: true };
+            pair.pass_until(|pair| {
+                let is_in = |core: &Group| core.phase() == Phase::Member && core.info().members.len() == 2;
+                pair.cores.iter().all(is_in)
+            });
+            pair
+        }
+
+        /// What is said arrives a step later, but nobody who is out hears that it may go.
+        fn pass_until(&mut self, holds: impl Fn(&Pair) -> bool) {
+            for _ in 0..STEPS_MAX {
+                self.now = self.now + STEP;
+                for (to, datagram) in std::mem::take(&mut self.flights) {
+                    self.cores[to].handle_datagram(self.now, address(1 - to), datagram);
+                    self.drain(to);
+                }
+                for place in [LEAVER, OTHER] {
+                    self.cores[place].handle_timeout(self.now);
+                    self.drain(place);
+                }
+                if holds(self) {
+                    return;
+                }
+            }
+            panic!("the case was not reached");
+        }
+
+        fn drain(&mut self, place: usize) {
+            let core = &mut self.cores[place];
+            while core.poll_event().is_some() {}
+            let mut datagram = Vec::new();
+            while core.poll_transmit(self.now, &mut datagram).is_some() {
+                if (self.heard || place != LEAVER) && !dismisses(&datagram) {
+                    self.flights.push((1 - place, BytesMut::from(&datagram[..])));
+                }
+            }
+        }
+    }
+
+    fn dismisses(datagram: &[u8]) -> bool {
+        let mut frames = Decoder::new(Bytes::copy_from_slice(&datagram[HEADER_BYTES..])).flatten();
+        frames.any(|frame| matches!(frame, Frame::Decided { entered: true, .. }))
+    }
+
+    fn address(place: usize) -> SocketAddr {
+        ([127, 0, 0, 1], 1000 + place as u16).into()
+    }
+
+    #[test]
+    fn a_leave_that_a_reset_keeps_is_not_reported_as_an_exclusion() {
+        let mut pair = Pair::new();
+        // Its leave has a place, which nobody hears of, and the other one misses it.
+        pair.heard = false;
+        pair.cores[LEAVER].leave(pair.now, Bytes::new()).unwrap();
+        pair.pass_until(|pair| pair.cores[LEAVER].marks().promised.is_some());
+        pair.heard = true;
+        pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Excluded);
+        let Pair { now, cores: [leaver, _], .. } = pair;
+        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
+        assert!(matches!(outcome, Attempt::Wait(Interest::Progress)), "it has left, and still serves");
+    }
+}

@@ -178,8 +178,9 @@ impl Group {
             // Decided to be kept, so accepted; the leaver is to receive it, and nothing beyond.
             self.history.cut(place);
             self.settle_log(place);
+            self.left = true;
         }
-        self.end_membership(own_leave.is_some(), Some(proposal.epoch));
+        self.end_membership(Some(proposal.epoch));
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
         self.past = Some(Past::lingering(now, self.epoch_tag, proposal, peers).into());
         if entered {
@@ -198,19 +199,20 @@ impl Group {
             Phase::Joining => self.join_failed(JoinFailure::Reset),
             Phase::Member | Phase::Resetting | Phase::Leaving => {
                 self.probe(Probe::Excluded);
-                self.end_membership(false, Some(epoch));
+                self.end_membership(Some(epoch));
                 self.phase = Phase::Gone;
             }
             _ => {}
         }
     }
 
-    /// This member's part in the group is over: what it knows to be accepted it still delivers.
-    fn end_membership(&mut self, left: bool, epoch: Option<EpochId>) {
+    /// This member's part in the group is over: what it knows to be accepted it still delivers. If that ends with its own
+    /// leave it has left, and nobody excludes it any more.
+    fn end_membership(&mut self, epoch: Option<EpochId>) {
         let cut_off = self.outbox.fail_rest();
         self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));
         self.phase = Phase::Excluded;
-        self.closing = Some(if left { Event::Gone } else { Event::Excluded { epoch } });
+        self.closing = Some(if self.left { Event::Gone } else { Event::Excluded { epoch } });
         self.leaving = None;
         self.joining = None;
         self.order.stop();
