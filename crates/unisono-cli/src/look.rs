@@ -86,7 +86,7 @@ What is counted, since each member began:
   malformed                  dropped: not ours, or damaged
   foreign                    dropped: of a group of this name, but under another key
   replayed                   dropped: came before
-  stale                      dropped: of another epoch, or from a stranger
+  stale                      dropped: of another epoch or founding, or from a stranger
   messages sent, delivered   this member's own with a place; those of all
   nacks sent                 requests for places that were lost on the way
   repairs sent               places sent again because somebody asked

@@ -138,12 +138,12 @@ pub struct Counters {
     pub datagrams_received: u64,
     /// Datagrams dropped: not ours, not intact, or not decodable.
     pub malformed: u64,
-    /// Datagrams dropped: of a group of this name, but under another key, or of another group. Until it is in, a joiner
-    /// cannot tell those of its own group from them.
+    /// Datagrams dropped: of a group of this name, but under another key. As long as nobody answers it, a joiner cannot
+    /// tell those of its own group from them.
     pub foreign: u64,
     /// Datagrams dropped: seen before.
     pub replayed: u64,
-    /// Datagrams dropped: of another epoch or from a stranger.
+    /// Datagrams dropped: of another epoch or another founding, or from a stranger.
     pub stale: u64,
     /// Messages of this member that were ordered.
     pub messages_sent: u64,

@@ -391,6 +391,24 @@ fn another_key_is_told_of_on_both_sides() {
 }
 
 #[test]
+fn two_groups_under_one_key_do_not_take_each_other_for_strangers() {
+    let name = fresh_name("one-key");
+    let bind = Some("127.0.0.1:0".parse().unwrap());
+    let ours = Options { key: Some(Key::from_bytes([1; 32])), bind, ..options() };
+    let first = Group::create(&name, GroupConfig::default(), &ours).unwrap();
+    let second = Group::join(&name, "", &ours).unwrap();
+    let other = Group::create(&name, GroupConfig::default(), &ours).unwrap();
+    // It does not give way. What the first two say to each other it hears and cannot open.
+    other.send("other").unwrap();
+    second.send("first").unwrap();
+    until_so(&other, |other| other.counters().stale > 0);
+    until(&first, |event| matches!(event, Event::Conflict { .. }).then_some(()));
+    for group in [&first, &second, &other] {
+        assert_eq!((group.info().foreign, group.counters().foreign), (None, 0));
+    }
+}
+
+#[test]
 fn whoever_is_refused_is_told_by_whom_and_why() {
     let name = fresh_name("full");
     let config = GroupConfig { members_max: 2, ..GroupConfig::default() };

@@ -77,17 +77,22 @@ impl Group {
         self.settle(now);
     }
 
-    /// Damaged on the way; or under another key, if it is not of this very epoch, which only those speak of who have
-    /// the key.
+    /// Damaged on the way, or under another key, or of another founding: what is sealed within an epoch opens only for who
+    /// knows the founding. Whoever still looks for the group takes that for another key, too, for those who have its own
+    /// answer.
     #[cold]
     fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
-        let ours = header.epoch == self.epoch_tag && !matches!(self.phase, Phase::Locating);
         let same_kind = header.protection == self.protection.kind();
-        if same_kind && (ours || header.protection == ProtectionKind::Checksum) {
+        let opens_for_key = header.epoch == EpochTag::OUTSIDE || self.phase == Phase::Locating;
+        if same_kind && header.protection == ProtectionKind::Checksum {
             self.counters.malformed += 1;
-        } else {
+        } else if !same_kind || opens_for_key {
             self.counters.foreign += 1;
             self.foreign = Some(from);
+        } else if header.epoch == self.epoch_tag {
+            self.counters.malformed += 1;
+        } else {
+            self.counters.stale += 1;
         }
     }
 

@@ -98,7 +98,7 @@ pub struct Info {
     pub resets: u64,
     /// The last of them, and why it came about.
     pub last_reset: Option<LastReset>,
-    /// Who spoke last of a group of this name under another key, or of another group
+    /// Who spoke last of a group of this name under another key
     /// ([`Counters::foreign`](crate::look::Counters::foreign)).
     pub foreign: Option<SocketAddr>,
 }
