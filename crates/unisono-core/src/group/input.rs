@@ -261,7 +261,8 @@ impl Group {
         }
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                Frame::Invite { ballot } => {
+                // An orderer has numbered every JOIN there is: nobody unknown coordinates.
+                Frame::Invite { ballot } if !self.order.is_acting() => {
                     return self.handle_invitation_of_stranger(now, from, uid, leave, ballot);
                 }
                 // A leaver has nothing else to say to those who have forgotten it.

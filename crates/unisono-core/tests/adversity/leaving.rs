@@ -486,3 +486,32 @@ fn left_last(net: &Net, index: usize) -> bool {
     let last = net.events[index].last_chunk();
     matches!(last, Some([Event::Left { member, .. }, Event::Gone]) if member.uid == uid(index))
 }
+
+// Its leave was ordered while it heard nothing, all whom it knew left after it, and those who came since know nothing of it.
+// They are in the same epoch: whoever answers when it asks where the group is names one who can say that it may go.
+#[test]
+fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
+    net.leave(2);
+    assert!(
+        net.run_until(MS, 1000 * MS, |net| net.size(0) == 2 && net.size(1) == 2),
+        "the case was not reached"
+    );
+    let stays = [net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast())];
+    assert!(net.run_until(MS, 3000 * MS, |net| stays.iter().all(|&index| net.size(index) == 4)));
+    for leaver in [0, 1] {
+        net.leave(leaver);
+        assert!(
+            net.run_until(MS, 3000 * MS, |net| net.phase(leaver) == Phase::Gone),
+            "the case was not reached"
+        );
+    }
+    assert_eq!(net.phase(2), Phase::Leaving, "the case was not reached");
+    net.calm();
+    assert!(
+        net.run_until(MS, 3000 * MS, |net| net.phase(2) == Phase::Gone),
+        "it waits for those who have gone"
+    );
+    assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
+}

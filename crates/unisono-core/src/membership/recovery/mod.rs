@@ -213,7 +213,7 @@ impl Group {
     ) {
         let has_room = self.peers.len() < usize::from(self.config.members_max);
         let counts = self.is_member() || self.phase == Phase::Joining;
-        if !has_room || !counts || self.order.is_acting() || ballot.coordinator != uid {
+        if !has_room || !counts || ballot.coordinator != uid {
             return;
         }
         let member = Member { uid, name: Name::default(), address: from };
@@ -340,15 +340,16 @@ impl Group {
         self.post_to_rendezvous(Frame::Locate { nonce });
     }
 
-    /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner knew may have
-    /// gone from this very epoch, or order no more: whether its JOIN comes only the orderer can say.
+    /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner or a leaver
+    /// knew may have gone from this very epoch, or order no more: what became of its JOIN or LEAVE only the orderer can say.
     pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
         if self.recovery.search != Some(here.nonce) || here.instance != self.instance {
             return;
         }
+        let is_passing = self.phase == Phase::Joining || self.leaving.is_some();
         let whom = match here.epoch_counter.cmp(&self.epoch.counter) {
             Ordering::Greater => from,
-            Ordering::Equal if self.phase == Phase::Joining => here.orderer,
+            Ordering::Equal if is_passing => here.orderer,
             _ => return,
         };
         self.recovery.search = None;
