@@ -6,6 +6,12 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// As much as a pipe holds: who reads at all takes that soon.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+
+static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Where results go, and in which shape.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +48,7 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        write(format_args!("{line}\n"))
+        write(&format!("{line}\n"))
     }
 
     /// Prints an object for scripts; nothing if people read.
@@ -51,7 +57,7 @@ impl Output {
             return Ok(());
         }
         let line = serde_json::to_string(object).map_err(io::Error::other)?;
-        write(format_args!("{}\n", visible_json(&line)))
+        write(&format!("{}\n", visible_json(&line)))
     }
 
     /// Prints lines that are in the right shape already.
@@ -73,9 +79,20 @@ impl Output {
     }
 }
 
-fn write(text: impl Display) -> io::Result<()> {
+/// How many pieces of what was printed somebody has taken, or a pipe holds.
+pub(crate) fn pieces_taken() -> u64 {
+    PIECES_TAKEN.load(Ordering::Relaxed)
+}
+
+fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    write!(out, "{text}").and_then(|()| out.flush()).map_err(|error| {
+    let mut write_piece = |piece| {
+        out.write_all(piece)?;
+        PIECES_TAKEN.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let written = text.as_bytes().chunks(PIECE_BYTES_MAX).try_for_each(&mut write_piece);
+    written.and_then(|()| out.flush()).map_err(|error: io::Error| {
         // A pipe that nobody reads any more is still known as one.
         io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
     })

@@ -2,14 +2,45 @@
 //!
 //! Whoever dies instead of leaving is missed only after a while, and the group is reset for it.
 
+use crate::output;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::sync::mpsc;
+use std::time::Duration;
 use unisono::Group;
 
-/// Lets the group be left on the first interrupt; whoever receives its events then sees them end.
+/// Whoever has left and prints waits so long for somebody to read on.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+/// And so long for somebody to read that nobody did.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
+/// Lets the group be left on the first interrupt; whoever receives its events then sees them end. The process ends, too, if it
+/// prints them and nobody reads.
 pub(crate) fn leave_on_interrupt(group: &Group) -> std::io::Result<()> {
     let group = group.clone();
-    on_interrupt(move |_| crate::listen::leave(&group))
+    on_interrupt(move |signal| {
+        crate::listen::leave(&group);
+        end_when_nobody_reads(signal);
+    })
+}
+
+/// Ends the process, which would have ended by itself if what it prints were read.
+fn end_when_nobody_reads(signal: i32) {
+    loop {
+        let taken = output::pieces_taken();
+        std::thread::sleep(READ_WITHIN);
+        if output::pieces_taken() == taken {
+            break;
+        }
+    }
+    // Nobody may read standard error either.
+    let (say, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        output::tell("nobody reads standard output; what it does not hold yet is lost");
+        let _ = say.send(());
+    });
+    let _ = said.recv_timeout(TOLD_WITHIN);
+    std::process::exit(128 + signal);
 }
 
 /// Lets the group be left on the first interrupt, and the process end then.

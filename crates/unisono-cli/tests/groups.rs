@@ -70,10 +70,15 @@ fn lines(from: usize, to: usize) -> Vec<String> {
 
 /// A command in the background, and what it prints on standard error.
 fn told(arguments: &[&str]) -> (Killed, Receiver<String>) {
+    told_beside(arguments, Stdio::null())
+}
+
+/// The same; results go there.
+fn told_beside(arguments: &[&str], results: Stdio) -> (Killed, Receiver<String>) {
     let mut process = command()
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(results)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -454,6 +459,22 @@ fn whoever_is_read_no_more_leaves() {
     });
     assert_eq!(other.seen.last().unwrap()["event"], "left", "{:?}", other.seen);
     assert_eq!(listener.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn whoever_prints_into_a_full_pipe_ends_when_asked_to() {
+    let _alone = alone();
+    let name = group("full");
+    let (mut listener, told) = told_beside(&["listen", &name, "--json"], Stdio::piped());
+    assert!(hears(&told, "founded it"));
+    // More than a pipe holds, and nobody reads it.
+    let texts: Vec<_> = (0..50).map(|_| "x".repeat(4_000)).collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    let sent = sent(&name, &texts);
+    assert!(sent.status.success(), "{sent:?}");
+    kill_process(Pid::from_child(&listener.0), Signal::TERM).unwrap();
+    assert!(hears(&told, "nobody reads standard output"));
+    assert_eq!(listener.0.wait().unwrap().code(), Some(128 + Signal::TERM.as_raw()));
 }
 
 #[test]
