@@ -108,7 +108,8 @@ impl Socket {
     }
 
     /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less, and splits
-    /// runs up on their way here, which costs their sender; or puts together again where it can. While something lies there that may have been put together it remains as it was.
+    /// runs up on their way here, which costs their sender; or puts together again where it can. While something lies there
+    /// that may have been put together it remains as it was.
     pub fn set_apart(&self, apart: bool) {
         self.coalesce(!apart);
         let refused = apart && self.wait(Some(Duration::ZERO));
