@@ -274,6 +274,8 @@ impl Group {
                     return self.handle_farewell(now, uid, whom, seqno);
                 }
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
+                    // It may be the only one left that has what this member lacks.
+                    self.take_for_member(now, from, uid, leave);
                     return self.handle_decided(now, uid, proposal, entered);
                 }
                 _ => {}
@@ -320,6 +322,10 @@ impl Group {
             Frame::Prepare(prepare) => self.handle_prepare(now, from, *prepare),
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
+            Frame::Excluded { instance, epoch, .. } if self.is_earlier(instance, epoch) => {
+                // A straggler that does not know this member, and takes it for one that was left behind.
+                self.tell_straggler(now, from, HEADER_BYTES);
+            }
             Frame::Excluded { uid, instance, epoch } => self.handle_excluded(uid, instance, epoch),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =

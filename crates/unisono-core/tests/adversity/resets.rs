@@ -398,3 +398,24 @@ fn the_deaf_do_not_keep_those_who_hear_from_a_reset() {
     net.show("in the end");
     assert!(went_on, "the deaf keep a quorum from going on");
 }
+
+// It voted, missed the decision, and knew of neither newcomer; then all whom it knew were dead. The newcomers are in an epoch
+// that it does not know and need its vote there, and to it they are strangers.
+#[test]
+fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| {
+        let decided = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
+        if seen.to == 2 && (seen.has_join() || decided) { LOST } else { PROMPT }
+    });
+    let newcomers = [net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast())];
+    assert!(net.run_until(MS, 3000 * MS, |net| newcomers.iter().all(|&index| net.size(index) == 5)));
+    net.crash(0);
+    let reset = |net: &Net| [1, 3, 4].iter().all(|&index| net.epoch(index) == 1 && net.size(index) == 4);
+    assert!(net.run_until(MS, 3000 * MS, reset), "the case was not reached");
+    assert_eq!(net.epoch(2), 0, "the case was not reached");
+    net.crash(1);
+    net.calm();
+    let over = |net: &Net| [2, 3, 4].iter().all(|&index| net.epoch(index) == 2 && net.size(index) == 3);
+    assert!(net.run_until(MS, 5000 * MS, over), "they wait for each other");
+}

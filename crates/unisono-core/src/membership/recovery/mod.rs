@@ -211,16 +211,28 @@ impl Group {
         leave: Option<Seqno>,
         ballot: Ballot,
     ) {
-        let has_room = self.peers.len() < usize::from(self.config.members_max);
         let counts = self.is_member() || self.phase == Phase::Joining;
-        if !has_room || !counts || ballot.coordinator != uid {
-            return;
+        if counts && ballot.coordinator == uid && self.take_for_member(now, from, uid, leave) {
+            self.handle_invite(now, uid, ballot);
         }
-        let member = Member { uid, name: Name::default(), address: from };
-        let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno });
-        self.peers.insert(Peer::new(now, member, standing, 0));
-        self.audience_is_stale = true;
-        self.handle_invite(now, uid, ballot);
+    }
+
+    /// Takes a stranger for a member, or for a leaver with a `leave`, if there is room for one more.
+    pub(crate) fn take_for_member(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        uid: Uid,
+        leave: Option<Seqno>,
+    ) -> bool {
+        let has_room = self.peers.len() < usize::from(self.config.members_max);
+        if has_room {
+            let member = Member { uid, name: Name::default(), address: from };
+            let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno });
+            self.peers.insert(Peer::new(now, member, standing, 0));
+            self.audience_is_stale = true;
+        }
+        has_room
     }
 
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {

@@ -188,6 +188,11 @@ impl Group {
         }
     }
 
+    /// An epoch of this group that this member has left behind.
+    pub(crate) fn is_earlier(&self, instance: Instance, epoch: EpochId) -> bool {
+        instance == self.instance && epoch.counter < self.epoch.counter
+    }
+
     /// Told so by somebody for whom this member's epoch is long gone, or who was never in it: in another group of the
     /// port, which may have come to live where a member lived.
     pub(crate) fn handle_excluded(&mut self, uid: Uid, instance: Instance, epoch: EpochId) {
