@@ -333,18 +333,20 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
     }
 }
 
+/// This participant promises, and has prepared nothing.
+fn promise(formation: u64, ballot: Ballot, place: usize) -> Frame {
+    let (name, address) = (name(place), address(place));
+    Frame::FormPromise(FormPromise { formation, ballot, name, address, prepared: None }.into())
+}
+
 // Else who sends on what it heard is where the members look for the one who said it.
 #[test]
 fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
-    let promise = |place| {
-        let (name, address) = (name(place), address(place));
-        Frame::FormPromise(FormPromise { formation, ballot: own, name, address, prepared: None }.into())
-    };
-    stage.hear(4, Uid(101), &promise(1));
-    stage.hear(1, Uid(101), &promise(1));
-    stage.hear(2, Uid(102), &promise(2));
+    stage.hear(4, Uid(101), &promise(formation, own, 1));
+    stage.hear(1, Uid(101), &promise(formation, own, 1));
+    stage.hear(2, Uid(102), &promise(formation, own, 2));
     let said = stage.wait(400 * MS);
     let proposed = said.iter().find_map(|(_, frame, _)| match frame {
         Frame::FormPrepare { founding, .. } => Some(founding.members.iter().map(|member| member.address)),
@@ -357,18 +359,14 @@ fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
 fn two_lives_under_one_name_do_not_count() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
-    let promise = |place| {
-        let (name, address) = (name(place), address(place));
-        Frame::FormPromise(FormPromise { formation, ballot: own, name, address, prepared: None }.into())
-    };
     let prepares = |said: &[(Option<SocketAddr>, Frame, usize)]| {
         said.iter().any(|(_, frame, _)| matches!(frame, Frame::FormPrepare { .. }))
     };
-    stage.hear(1, Uid(101), &promise(1));
-    stage.hear(2, Uid(102), &promise(2));
-    stage.hear(2, Uid(202), &promise(2));
+    stage.hear(1, Uid(101), &promise(formation, own, 1));
+    stage.hear(2, Uid(102), &promise(formation, own, 2));
+    stage.hear(2, Uid(202), &promise(formation, own, 2));
     assert!(!prepares(&stage.wait(400 * MS)));
-    stage.hear(3, Uid(103), &promise(3));
+    stage.hear(3, Uid(103), &promise(formation, own, 3));
     assert!(prepares(&stage.wait(310 * MS)));
     // The former life prepares in vain, and so does one that promised nothing.
     for (place, uid) in [(2, 102), (2, 202), (4, 104), (1, 101)] {

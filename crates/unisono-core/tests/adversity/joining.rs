@@ -148,6 +148,8 @@ fn who_only_listens_does_not_make_a_group_full() {
     let mut net = group_with(2, GroupConfig { members_max: 3, ..GroupConfig::default() }, unicast());
     let listener = unheard_joiner(&mut net);
     let next = net.add(Entry::Join, unicast());
+    net.run(500 * MS);
+    assert_eq!(net.phase(next), Phase::Locating, "more listen than there are places");
     assert!(net.run_until(MS, 5000 * MS, |net| !matches!(net.phase(next), Phase::Locating | Phase::Joining)));
     assert_eq!((net.phase(next), net.size(next)), (Phase::Member, 3));
     assert_ne!(net.phase(listener), Phase::Member);

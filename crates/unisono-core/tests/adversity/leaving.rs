@@ -515,3 +515,22 @@ fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
     );
     assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
 }
+
+// The sequencer has numbered every JOIN of its epoch, so a stranger that invites it has left, whatever it knows of that.
+#[test]
+fn an_orderer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
+    let mut net = group_of(2, 0);
+    let (stranger, place) = (Uid(999), 5);
+    let told = Rc::new(Cell::new(false));
+    let seen_told = told.clone();
+    net.filter(move |seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { uid, .. } if *uid == stranger));
+        seen_told.set(seen_told.get() || (seen.from == 0 && seen.to == place && farewell));
+        PROMPT
+    });
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let invite = Frame::Invite { ballot: Ballot { round: 7, coordinator: stranger } };
+    net.inject(0, address(place), &forge(group, epoch, stranger, 1, &[invite, Frame::Inquiry]));
+    net.run(100 * MS);
+    assert!(told.get() && net.group(0).marks().promised.is_none());
+}
