@@ -8,6 +8,7 @@
 
 mod detection;
 mod eavesdropper;
+mod finding;
 mod hostile_input;
 mod joining;
 mod leaving;

@@ -1,0 +1,267 @@
+//! Finding a group and founding one: many that begin together, groups out of reach, and two of one name.
+
+use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+// The name is taken, though nobody can let the newcomer in: a group of its own would be a second one (hazard H6).
+#[test]
+fn nobody_founds_beside_a_group_without_a_quorum() {
+    for automatic in [true, false] {
+        let config = GroupConfig { automatic, ..GroupConfig::default() };
+        let mut net = group_with(3, config, unicast());
+        net.run(100 * MS);
+        net.crash(0);
+        net.crash(1);
+        net.run(1000 * MS);
+        let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(10_000 * MS);
+        let expected = Event::JoinFailed { reason: JoinFailure::Halted };
+        assert_eq!(net.events[joiner], [expected], "automatic: {automatic}");
+    }
+}
+
+// Whoever gives up just as the first answer comes reports a failure although the group is there.
+#[test]
+fn join_or_found_takes_an_answer_of_the_last_moment() {
+    let enter = || Entry::JoinOrFound(GroupConfig::default());
+    // Its patience, which its seed decides.
+    let patience = {
+        let mut alone = Net::new();
+        alone.add_nobody();
+        let joiner = alone.add(enter(), unicast());
+        assert!(alone.run_until(MS / 10, 60_000 * MS, |net| net.phase(joiner) != Phase::Locating));
+        alone.now
+    };
+    let mut net = group_of(1, 1);
+    net.run(24_950 * MS);
+    let at = net.now + patience - 5 * MS;
+    let joiner = net.add(enter(), unicast());
+    net.drop_flights();
+    net.filter(move |seen| {
+        if seen.from == 0 && seen.to == joiner && seen.now < at { Some(at - seen.now) } else { PROMPT }
+    });
+    net.run(20_000 * MS);
+    let last = net.events[joiner].last();
+    assert!(!matches!(last, Some(Event::JoinFailed { .. })), "{last:?}");
+}
+
+// Whoever was told of the group, and cannot reach its orderer, founds a second one.
+#[test]
+fn a_group_whose_orderer_is_out_of_reach_is_not_founded_again() {
+    let mut net = Net::new();
+    net.add_nobody();
+    let asked = Rc::new(Cell::new(None));
+    let question = asked.clone();
+    net.filter(move |seen| {
+        seen.has(|frame| {
+            if let Frame::Locate { nonce } = frame {
+                question.set(Some(*nonce));
+            }
+            false
+        });
+        PROMPT
+    });
+    let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    assert!(net.run_until(MS, 100 * MS, |_| asked.get().is_some()));
+    let here = HereIs {
+        nonce: asked.get().unwrap(),
+        cookie: 0,
+        instance: Instance(1),
+        epoch_counter: 3,
+        orderer: address(7),
+        members: 4,
+        condition: Condition::Open,
+    };
+    let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, uid(5), 1, &[Frame::HereIs(here)]);
+    net.inject(joiner, address(5), &answer);
+    net.run(10_000 * MS);
+    let reason = JoinFailure::Unreachable { orderer: address(7) };
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
+}
+
+// Each finds nobody, and they are many: one of them founds the group, and not two that others join at once.
+#[test]
+fn of_many_that_start_together_one_founds_the_group() {
+    for delay in 0..10 {
+        let mut net = Net::new();
+        net.run(delay * 1_234_567);
+        for _ in 0..PLACES {
+            net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+            net.run(delay * MS);
+        }
+        assert!(
+            net.run_until(MS, 5000 * MS, |net| (0..PLACES).all(|index| net.size(index) == PLACES)),
+            "{delay}"
+        );
+        let founded = |index: &usize| matches!(net.events[*index][0], Event::Entered { seqno: 0, .. });
+        assert_eq!((0..PLACES).filter(founded).count(), 1, "{delay}");
+    }
+}
+
+// It may be one that only wants to join: whoever would found the group waits for it, and not for ever.
+#[test]
+fn one_that_only_asks_does_not_keep_others_from_founding() {
+    let mut net = Net::new();
+    let (asks, founds) =
+        (net.add(Entry::Join, unicast()), net.add(Entry::JoinOrFound(GroupConfig::default()), unicast()));
+    assert!(uid(asks) < uid(founds));
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(founds) == Phase::Member));
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(asks) == Phase::Member));
+}
+
+/// Two groups of one name, of three members and of two, that have not heard each other for so long.
+fn two_groups(apart: u64) -> Net {
+    let mut net = Net::new();
+    net.filter(|seen| if (seen.from < 3) == (seen.to < 3) { PROMPT } else { LOST });
+    for first in [0, 3] {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(600 * MS);
+        for member in first + 1..if first == 0 { 3 } else { 5 } {
+            net.add(Entry::Join, unicast());
+            net.run(300 * MS);
+            assert_eq!(net.phase(member), Phase::Member);
+        }
+    }
+    assert_eq!((net.size(0), net.size(3)), (3, 2));
+    net.run(apart);
+    net
+}
+
+/// What each member was told of conflicts: whether its group is to give way.
+fn conflicts(net: &Net, member: usize) -> Vec<bool> {
+    let told = |event: &Event| match event {
+        Event::Conflict { gives_way, .. } => Some(*gives_way),
+        _ => None,
+    };
+    net.events[member].iter().filter_map(told).collect()
+}
+
+// Only a founder that is alone looks for others, and two groups that had members before they heard each other never learn of
+// each other (hazard H56).
+#[test]
+fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late() {
+    for (apart, within) in [(0, 4_000), (3_600_000, 19_000)] {
+        let mut net = two_groups(apart * MS);
+        // Whoever orders, the first in rank looks for others.
+        net.hand_over(3, 4);
+        net.run(100 * MS);
+        net.calm();
+        let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
+        assert!(net.run_until(MS, within * MS, all_told), "not within {within} ms, {apart} ms apart");
+        let joiner = net.add(Entry::Join, unicast());
+        net.run(120_000 * MS);
+        let gives_way = conflicts(&net, 0);
+        assert_eq!(gives_way.len(), 1, "told once");
+        for (member, expected) in
+            [(1, gives_way[0]), (2, gives_way[0]), (3, !gives_way[0]), (4, !gives_way[0])]
+        {
+            assert_eq!(conflicts(&net, member), [expected], "m{member}");
+        }
+        // Newcomers go where the others are to come.
+        let stays = if gives_way[0] { 3 } else { 0 };
+        assert_eq!(net.group(joiner).info().instance, net.group(stays).info().instance);
+        assert_eq!(conflicts(&net, joiner), [false], "a newcomer is told too");
+    }
+}
+
+// Nobody has used it, and nobody misses it.
+#[test]
+fn a_founder_that_has_ordered_nothing_gives_way_however_late() {
+    let mut net = Net::new();
+    net.filter(|_| LOST);
+    for _ in 0..2 {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    }
+    net.run(600_000 * MS);
+    assert_eq!((net.size(0), net.size(1)), (1, 1), "the case was not reached");
+    net.calm();
+    assert!(net.run_until(MS, 20_000 * MS, |net| net.size(0) == 2 && net.size(1) == 2), "still two groups");
+    assert!(conflicts(&net, 0).is_empty() && conflicts(&net, 1).is_empty());
+}
+
+#[test]
+fn a_group_that_knows_of_no_other_asks_four_times_a_minute() {
+    let mut net = group_of(5, 1);
+    net.run(60_000 * MS);
+    let asked = Rc::new(Cell::new(0));
+    let count = asked.clone();
+    net.filter(move |seen| {
+        let asks = seen.to == 11 && seen.has(|frame| matches!(frame, Frame::Locate { .. }));
+        count.set(count.get() + u32::from(asks));
+        PROMPT
+    });
+    net.run(600_000 * MS);
+    assert!((30..=55).contains(&asked.get()), "{} questions in ten minutes", asked.get());
+}
+
+/// Three groups of two members each, that hear each other now.
+fn three_groups() -> Net {
+    let mut net = Net::new();
+    net.filter(|seen| if seen.from / 2 == seen.to / 2 { PROMPT } else { LOST });
+    for _ in 0..3 {
+        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(600 * MS);
+        net.add(Entry::Join, unicast());
+        net.run(300 * MS);
+    }
+    assert!((0..6).all(|member| net.size(member) == 2));
+    net.calm();
+    net
+}
+
+// Each of the others answers every question.
+#[test]
+fn of_three_groups_each_is_told_of_both_others_once() {
+    let mut net = three_groups();
+    net.run(600_000 * MS);
+    for member in 0..6 {
+        assert_eq!(conflicts(&net, member).len(), 2, "m{member}");
+    }
+}
+
+// Whoever has no key can send again what it has recorded: an answer to a question of long ago, or the same one over and over.
+#[test]
+fn answers_that_are_replayed_are_not_passed_on() {
+    let mut net = two_groups(0);
+    let answers = Rc::new(Cell::new(Vec::new()));
+    let passed_on = Rc::new(Cell::new(0));
+    let (recorded, count) = (answers.clone(), passed_on.clone());
+    net.filter(move |seen| {
+        for frame in seen.frames.iter().filter(|frame| matches!(frame, Frame::HereIs(_))) {
+            if seen.outside && seen.from >= 3 && seen.to == 0 {
+                let mut all = recorded.take();
+                all.push(frame.clone());
+                recorded.set(all);
+            } else if !seen.outside && seen.from == 0 {
+                count.set(count.get() + 1);
+            }
+        }
+        PROMPT
+    });
+    assert!(net.run_until(MS, 20_000 * MS, |net| passed_on.get() > 0 && conflicts(net, 0).len() == 1));
+    let tag = net.group(0).tag();
+    let replay = |net: &mut Net, times: u64| {
+        let frames: Vec<Frame> = answers.take();
+        answers.set(frames.clone());
+        passed_on.set(0);
+        for number in 0..times {
+            let copy = forge(tag, EpochTag::OUTSIDE, uid(3), 1_000 + number, &frames);
+            net.inject(0, address(9), &copy);
+            net.drain(0);
+        }
+        passed_on.get()
+    };
+    assert_eq!(replay(&mut net, 100), 0, "the same answer");
+    // The other group is no more, and a newcomer is not to be told of it.
+    net.crash(3);
+    net.crash(4);
+    net.run(30_000 * MS);
+    let joiner = net.add(Entry::Join, unicast());
+    net.run(300 * MS);
+    assert_eq!(replay(&mut net, 1), 0, "an answer of long ago");
+    net.run(300 * MS);
+    assert!(conflicts(&net, joiner).is_empty());
+}
