@@ -141,18 +141,23 @@ impl AsyncGroup {
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
-        let (mut next, mut rest) = (None, payloads.into_iter().map(Into::into));
-        let mut given = Vec::new();
-        let result = poll_fn(|context| {
-            self.shared().poll(context, |member, now| {
-                commands::submit_all(member, now, &mut next, &mut rest, &mut given)
+        let mut payloads = payloads.into_iter().map(Into::into);
+        let mut batch = Batch::new();
+        loop {
+            let mut waiting = commands::handful(&mut payloads);
+            if waiting.is_empty() {
+                return Ok(batch);
+            }
+            let submitted = poll_fn(|context| {
+                self.shared().poll(context, |member, now| {
+                    let given = |number| batch.expect(self.shared(), number);
+                    commands::submit_all(member, now, &mut waiting, given)
+                })
             })
-        })
-        .await;
-        let batch = Batch::new(self.shared(), given);
-        match result {
-            Err(error) => Err((batch, error)),
-            Ok(()) => Ok(batch),
+            .await;
+            if let Err(error) = submitted {
+                return Err((batch, error));
+            }
         }
     }
 
@@ -259,4 +264,32 @@ async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn nothing_is_kept_of_messages_whose_future_was_dropped() {
+        const HISTORY: u32 = 16;
+        let name = format!("dropped-batch-{}", std::process::id());
+        let config = GroupConfig { history_messages: HISTORY, window: 4, ..GroupConfig::default() };
+        let Poll::Ready(Ok(group)) = poll_once(AsyncGroup::create(&name, config, &Options::default())) else {
+            panic!("who founds a group waits for nobody");
+        };
+        // As long as nobody receives, no more get places than the history holds.
+        assert!(poll_once(group.submit_all((0..10 * HISTORY).map(|_| "more"))).is_pending());
+        let mut messages = 0;
+        while let Poll::Ready(Ok(event)) = poll_once(group.receive()) {
+            messages += usize::from(matches!(event, Event::Message { .. }));
+        }
+        assert!(messages >= HISTORY as usize);
+        assert!(group.shared().with(|member, _| member.outcomes.is_empty()));
+    }
 }

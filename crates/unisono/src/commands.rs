@@ -5,12 +5,17 @@ use crate::engine::{Attempt, Interest, Membership};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
+use std::collections::VecDeque;
 use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
 
 /// Most events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
 /// So many bytes may wait for more to go along while others of theirs are under way.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
+/// Most messages that are given to the core in one go.
+const HANDFUL_MAX: usize = 1024;
+/// And their bytes, but for the last one's.
+const HANDFUL_BYTES_MAX: usize = 1 << 20;
 
 /// Waits until the member is in.
 pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
@@ -134,30 +139,42 @@ fn passes(member: &Membership, error: SendError) -> bool {
     }
 }
 
-/// Gives the core as many of the messages as there is room for, and waits until it has them all. Numbers
-/// those that were given together, each time, by the last.
+/// The next messages of many that are sent together: so many as can be given in one go. Their iterator is the caller's,
+/// and may take as long as it likes, use this very group, or panic: the engine is not locked meanwhile.
+pub(crate) fn handful(payloads: &mut impl Iterator<Item = Bytes>) -> VecDeque<Bytes> {
+    let (mut handful, mut bytes) = (VecDeque::new(), 0);
+    while handful.len() < HANDFUL_MAX
+        && bytes < HANDFUL_BYTES_MAX
+        && let Some(payload) = payloads.next()
+    {
+        bytes += payload.len();
+        handful.push_back(payload);
+    }
+    handful
+}
+
+/// Gives the core as many of the messages as there is room for, and waits until it has them all. Tells `given` of those
+/// that were given together, each time, the number of the last.
 pub(crate) fn submit_all(
     member: &mut Membership,
     now: Time,
-    next: &mut Option<Message>,
-    rest: &mut impl Iterator<Item = Bytes>,
-    given: &mut Vec<MessageNumber>,
+    waiting: &mut VecDeque<Bytes>,
+    mut given: impl FnMut(MessageNumber),
 ) -> Attempt<Result<(), SendError>> {
     let mut numbers = Vec::new();
     let result = loop {
-        let waiting =
-            next.take().or_else(|| rest.next().map(|payload| Message { payload, resilience: None }));
-        let Some(message) = waiting else { break Attempt::Done(Ok(())) };
+        let Some(payload) = waiting.pop_front() else { break Attempt::Done(Ok(())) };
+        let message = Message { payload, resilience: None };
         match message.give(member, now) {
             Err(error) if passes(member, error) => {
-                *next = Some(message);
+                waiting.push_front(message.payload);
                 break if numbers.is_empty() { Attempt::Wait(Interest::Progress) } else { Attempt::Given };
             }
             Err(error) => break Attempt::Done(Err(error)),
             Ok(number) => numbers.push(number),
         }
     };
-    given.extend(member.outcomes.expect_all(numbers));
+    member.outcomes.expect_all(numbers).into_iter().for_each(&mut given);
     result
 }
 

@@ -186,15 +186,20 @@ impl Group {
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
-        let (mut next, mut rest) = (None, payloads.into_iter().map(Into::into));
-        let mut given = Vec::new();
-        let result = self
-            .shared()
-            .block(None, |member, now| commands::submit_all(member, now, &mut next, &mut rest, &mut given));
-        let batch = Batch::new(self.shared(), given);
-        match result {
-            Some(Err(error)) => Err((batch, error)),
-            _ => Ok(batch),
+        let mut payloads = payloads.into_iter().map(Into::into);
+        let mut batch = Batch::new();
+        loop {
+            let mut waiting = commands::handful(&mut payloads);
+            if waiting.is_empty() {
+                return Ok(batch);
+            }
+            let submitted = self.shared().block(None, |member, now| {
+                let given = |number| batch.expect(self.shared(), number);
+                commands::submit_all(member, now, &mut waiting, given)
+            });
+            if let Some(Err(error)) = submitted {
+                return Err((batch, error));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Ticket(Receipt);
 
 impl Ticket {
     pub(crate) fn new(shared: Arc<Shared>, number: MessageNumber) -> Ticket {
-        Ticket(Receipt { shared, number, asked: false })
+        Ticket(Receipt { shared, number, known: None })
     }
 
     /// The message's number among those of this member: the `number` of its event.
@@ -31,7 +31,7 @@ impl Ticket {
         place(self.0.wait())
     }
 
-    /// What is known now; nothing while the message is under way. What was told once is not told again.
+    /// What is known now; nothing while the message is under way.
     pub fn try_wait(&mut self) -> Option<Result<Seqno, SendFailure>> {
         self.0.try_wait().map(place)
     }
@@ -74,9 +74,13 @@ impl BatchOutcome {
 }
 
 impl Batch {
-    pub(crate) fn new(shared: &Arc<Shared>, numbers: Vec<MessageNumber>) -> Batch {
-        let receipt = |number| Receipt { shared: shared.clone(), number, asked: false };
-        Batch { receipts: numbers.into_iter().map(receipt).collect(), known: BatchOutcome::default() }
+    pub(crate) fn new() -> Batch {
+        Batch { receipts: VecDeque::new(), known: BatchOutcome::default() }
+    }
+
+    /// Adds messages that the core took together, by the number of the last.
+    pub(crate) fn expect(&mut self, shared: &Arc<Shared>, number: MessageNumber) {
+        self.receipts.push_back(Receipt { shared: shared.clone(), number, known: None });
     }
 
     /// Blocks until it is known what became of every message of the batch.
@@ -100,41 +104,49 @@ impl Future for Batch {
     }
 }
 
-/// The right to ask once what became of messages.
+/// The right to ask what became of messages.
 #[derive(Debug)]
 struct Receipt {
     shared: Arc<Shared>,
     /// Of the last of them.
     number: MessageNumber,
-    asked: bool,
+    /// What the engine said, which says it once.
+    known: Option<BatchOutcome>,
 }
 
 impl Receipt {
     fn wait(&mut self) -> BatchOutcome {
         let number = self.number;
-        let known = self.shared.block(None, |member, _| outcome(member, number));
-        self.asked = true;
-        known.unwrap_or_default()
+        if self.known.is_none() {
+            self.known = self.shared.block(None, |member, _| outcome(member, number));
+        }
+        self.known.unwrap_or_default()
     }
 
     fn try_wait(&mut self) -> Option<BatchOutcome> {
         let number = self.number;
-        let known = self.shared.with(|member, _| member.outcomes.take(number));
-        self.asked |= known.is_some();
-        known
+        if self.known.is_none() {
+            self.known = self.shared.with(|member, _| member.outcomes.take(number));
+        }
+        self.known
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<BatchOutcome> {
         let number = self.number;
+        if let Some(known) = self.known {
+            return Poll::Ready(known);
+        }
         let polled = self.shared.poll(context, |member, _| outcome(member, number));
-        self.asked |= polled.is_ready();
+        if let Poll::Ready(known) = polled {
+            self.known = Some(known);
+        }
         polled
     }
 }
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        if !self.asked {
+        if self.known.is_none() {
             self.shared.forget(self.number);
         }
     }

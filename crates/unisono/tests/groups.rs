@@ -3,6 +3,8 @@
 mod common;
 
 use common::{PATIENCE, fresh_name, hasty, options, persistently, until, until_so};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 use unisono::{
     Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
@@ -187,8 +189,38 @@ fn batches_and_tickets_tell_what_became_of_their_messages() {
         assert!(outcome.last > places[19]);
     }
     assert_eq!(messages(&second, 1040).len(), 1040);
+    let mut ticket = second.submit("once more").unwrap();
+    let place = until_known(&mut ticket);
+    assert_eq!(ticket.try_wait(), Some(place));
+    assert_eq!(ticket.wait(), place);
     let nothing: [Bytes; 0] = [];
     assert_eq!(second.submit_all(nothing).unwrap().wait().accepted, 0);
+}
+
+fn until_known(ticket: &mut Ticket) -> Result<Seqno, SendFailure> {
+    loop {
+        match ticket.try_wait() {
+            Some(known) => return known,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn messages_may_be_slow_to_come_by_and_hold_up_nobody_meanwhile() {
+    let group = Group::create(&fresh_name("slow-iterator"), GroupConfig::default(), &options()).unwrap();
+    let (sender, (say, said), (handed, is_handed)) = (group.clone(), mpsc::channel(), mpsc::channel());
+    let submitting = thread::spawn(move || {
+        // Each comes when somebody says it, and whoever hands it on looks at the group.
+        let messages = said.into_iter().inspect(|_: &&str| handed.send(sender.members().len()).unwrap());
+        sender.submit_all(messages).unwrap().wait().accepted
+    });
+    say.send("one").unwrap();
+    assert_eq!(is_handed.recv_timeout(PATIENCE), Ok(1));
+    group.send("meanwhile").unwrap();
+    say.send("two").unwrap();
+    drop(say);
+    assert_eq!(submitting.join().unwrap(), 2);
 }
 
 /// A group of two whose first member receives nothing: what its history holds beside the second's join gets places, and

@@ -65,6 +65,12 @@ impl Outcomes {
         self.under_way > 0
     }
 
+    /// Nothing is kept for anybody.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
     /// What became of one message. Returns whom to wake, if that was the last of a span.
     pub(crate) fn resolve(&mut self, number: MessageNumber, outcome: Outcome) -> Option<Waker> {
         let index = self.spans.partition_point(|span| span.last < number);
