@@ -295,10 +295,21 @@ impl Group {
     pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
         match self.peers.get(from).map(|peer| &peer.standing) {
             Some(Standing::Member) => self.departures.note_request(from, goodbye),
-            Some(&Standing::Leaver { seqno }) if !self.order.is_acting() && self.leave_is_known(seqno) => {
-                self.post(from, Frame::Farewell { uid: from, seqno });
+            Some(Standing::Leaver { .. }) if !self.order.is_acting() => {
+                self.dismiss(from);
             }
             _ => {}
+        }
+    }
+
+    /// Tells a leaver that it may go, if that is known here. Returns whether it is.
+    pub(crate) fn dismiss(&mut self, uid: Uid) -> bool {
+        match self.peers.get(uid).map(|peer| &peer.standing) {
+            Some(&Standing::Leaver { seqno }) if self.leave_is_known(seqno) => {
+                self.post(uid, Frame::Farewell { uid, seqno });
+                true
+            }
+            _ => false,
         }
     }
 

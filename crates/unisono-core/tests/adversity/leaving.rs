@@ -534,3 +534,29 @@ fn an_orderer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
     net.run(100 * MS);
     assert!(told.get() && net.group(0).marks().promised.is_none());
 }
+
+// A leaver that hears nothing is heard all the while, and coordinates; the other has gone on without it and has purged what it
+// would have to bring. Would it vote as soon as they hear each other, both would wait for what nobody has any more.
+#[test]
+fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
+    let mut net = group_of(2, 0);
+    net.filter(|seen| if seen.to == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    assert!(net.run_until(MS, 100 * MS, |net| net.size(1) == 1), "the case was not reached");
+    (0..10).for_each(|_| {
+        net.send(1, b"after the leave").unwrap();
+        net.run(20 * MS);
+    });
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
+    // It shows that it hears before it is told by the other, which does that from time to time.
+    net.filter(|seen| {
+        let probes = seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+        if seen.to == 0 && !probes { LOST } else { PROMPT }
+    });
+    net.run(20 * MS);
+    net.calm();
+    let over = |net: &Net| net.phase(0) == Phase::Gone && net.phase(1) == Phase::Member;
+    assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
+    assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
+}

@@ -236,6 +236,10 @@ impl Group {
     }
 
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {
+        if self.dismiss(from) {
+            // It missed that nobody needs it, and what it would have to bring all others may have purged.
+            return;
+        }
         let votes = self.is_member() || self.own_leave_is_logged();
         if self.phase == Phase::Joining && !votes {
             // Its JOIN may be in the order already, and its vote be needed.
