@@ -5,14 +5,15 @@ mod common;
 use common::{PATIENCE, block_on, fresh_name};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{
-    Answer, Asked, CallFailure, CallSettings, Client, OpenGroup, Outcome, Port, PrivatePort, ServeOptions,
-    Server, Service, Withdrawn,
+    Answer, Asked, CallFailure, CallSettings, Client, OpenGroup, OpenGroupError, Outcome, Port, PrivatePort,
+    ServeOptions, Server, Service, Withdrawn,
 };
-use unisono::{Bytes, GroupConfig, Member, Name, Options};
+use unisono::{Bytes, Ended, Group, GroupConfig, JoinFailure, Member, Name, OpenError, Options, Phase};
 
 /// A service that no other test has.
 fn port() -> PrivatePort {
@@ -411,6 +412,53 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     sums.sort_unstable();
     assert_eq!(sums, (31..=80).collect::<Vec<u64>>());
     assert_eq!(second.look(|sum| sum.0), 80);
+}
+
+/// A service that bears nothing.
+struct Brittle;
+
+impl Service for Brittle {
+    fn apply(&mut self, _: &Asked<'_>) -> Outcome {
+        panic!("as this test wants it")
+    }
+    fn snapshot(&self) -> Bytes {
+        Bytes::new()
+    }
+    fn restore(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn a_member_whose_service_panics_leaves_the_group() {
+    let port = port();
+    let name = port.public().to_string();
+    let member = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &apart()).unwrap();
+    let call = client().start(port.public(), "anything", PATIENCE).unwrap();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        tell.send(member.wait()).unwrap();
+        while member.group().info().phase != Phase::Gone {
+            thread::yield_now();
+        }
+        tell.send(Ended::Left)
+    });
+    for what in ["the end", "the leave"] {
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(Ended::Left), "{what}");
+    }
+    drop(call);
+}
+
+#[test]
+fn nothing_is_left_in_the_group_of_a_member_that_cannot_serve_the_port() {
+    let port = port();
+    let name = port.public().to_string();
+    let options = apart();
+    let silence = 2 * options.calls.silence;
+    let calls = CallSettings { silence, ..options.calls.clone() };
+    let _others = Client::new(&Options { calls, ..options.clone() }).unwrap();
+    let refused = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &options).map(drop);
+    assert!(matches!(refused, Err(OpenGroupError::Service(_))), "{refused:?}");
+    let joined = Group::join(&name, "", &options).map(drop);
+    assert!(matches!(joined, Err(OpenError::Join(JoinFailure::NotFound))), "{joined:?}");
 }
 
 #[test]

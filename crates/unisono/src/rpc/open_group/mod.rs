@@ -46,7 +46,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a replicated service does. Every member has a copy, which is the same at each place in the order: so what it does
 /// may depend on nothing but what it was asked and what it was before, on no clock, no randomness and nothing of its
-/// process.
+/// process. If it panics, its member leaves the group, as no other could.
 pub trait Service: Send + 'static {
     /// Does what was asked, at this place in the order.
     fn apply(&mut self, asked: &Asked<'_>) -> Outcome;
@@ -171,18 +171,29 @@ impl<S: Service> OpenGroup<S> {
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
+        match OpenGroup::serve(&inner, port) {
+            Ok(server) => Ok(OpenGroup { inner, server }),
+            Err(error) => {
+                // The threads that were begun end with the order.
+                let _ = inner.group.leave("");
+                Err(error)
+            }
+        }
+    }
+
+    fn serve(inner: &Arc<Inner<S>>, port: &PrivatePort) -> Result<Server, OpenGroupError> {
         let (again, repeats) = mpsc::channel();
         let (give, states) = mpsc::channel();
         let errands = Errands { again, give };
-        spawn("state", &inner, move |inner| inner.give_states(&states))?;
-        spawn("order", &inner, move |inner| inner.follow(&errands))?;
+        spawn("state", inner, move |inner| inner.give_states(&states))?;
+        spawn("order", inner, move |inner| inner.follow(&errands))?;
         inner.await_state()?;
         let serve = ServeOptions { repeats: true, ..ServeOptions::default() };
         let server = Server::beside(&inner.group, port, serve)?;
-        spawn("repeats", &inner, move |inner| inner.submit_again(&repeats))?;
+        spawn("repeats", inner, move |inner| inner.submit_again(&repeats))?;
         let receiving = server.clone();
-        spawn("requests", &inner, move |inner| inner.receive(&receiving))?;
-        Ok(OpenGroup { inner, server })
+        spawn("requests", inner, move |inner| inner.receive(&receiving))?;
+        Ok(server)
     }
 
     /// What clients send to.
@@ -200,7 +211,8 @@ impl<S: Service> OpenGroup<S> {
         at(self.inner.lock().replica.service())
     }
 
-    /// Blocks until this member is out: closed by another thread, or excluded by the others. Then it may be opened anew.
+    /// Blocks until this member is out: closed by another thread, excluded by the others, or because the service panicked.
+    /// Then it may be opened anew.
     pub fn wait(&self) -> Ended {
         let mut state = self.inner.lock();
         loop {
@@ -235,6 +247,18 @@ fn spawn<S: Service>(
     spawned.map(drop).map_err(OpenGroupError::Thread)
 }
 
+/// Sees a member out whose service panicked: it takes no events any more, and the others would wait for it for ever.
+struct Following<'a, S: Service>(&'a Inner<S>);
+
+impl<S: Service> Drop for Following<'_, S> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end(Ended::Left);
+            let _ = self.0.group.leave("");
+        }
+    }
+}
+
 impl<S: Service> Inner<S> {
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -263,6 +287,7 @@ impl<S: Service> Inner<S> {
 
     /// Follows the group's order until it ends.
     fn follow(&self, errands: &Errands) {
+        let _following = Following(self);
         let mut events = Vec::new();
         let ended = loop {
             match self.group.receive_many(&mut events) {
