@@ -1,7 +1,7 @@
 //! A member's handle for asynchronous programs, on any executor.
 
 use crate::commands::{self, Message};
-use crate::engine::Shared;
+use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::{Lives, Opening, Owner};
 use crate::options::Options;
@@ -90,8 +90,11 @@ impl AsyncGroup {
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
             let group = AsyncGroup { owner: Arc::new(owner) };
-            let entered =
-                poll_fn(|context| group.shared().poll(context, |member, _| commands::enter(member))).await;
+            let mut listed = Listed::default();
+            let entered = poll_fn(|context| {
+                group.shared().poll(context, &mut listed, |member, _| commands::enter(member))
+            })
+            .await;
             if let Some(concluded) = lives.conclude(entered) {
                 return concluded.map(|()| group);
             }
@@ -127,8 +130,11 @@ impl AsyncGroup {
     }
 
     async fn submit_message(&self, message: &Message) -> Result<Ticket, SendError> {
+        let mut listed = Listed::default();
         let submitted = poll_fn(|context| {
-            self.shared().poll(context, |member, now| message.submit(member, now, &mut SendError::WindowFull))
+            self.shared().poll(context, &mut listed, |member, now| {
+                message.submit(member, now, &mut SendError::WindowFull)
+            })
         })
         .await;
         Ok(Ticket::new(self.shared().clone(), submitted?))
@@ -142,14 +148,14 @@ impl AsyncGroup {
         I::Item: Into<Bytes>,
     {
         let mut payloads = payloads.into_iter().map(Into::into);
-        let mut batch = Batch::new();
+        let (mut batch, mut listed) = (Batch::new(), Listed::default());
         loop {
             let mut waiting = commands::handful(&mut payloads);
             if waiting.is_empty() {
                 return Ok(batch);
             }
             let submitted = poll_fn(|context| {
-                self.shared().poll(context, |member, now| {
+                self.shared().poll(context, &mut listed, |member, now| {
                     let given = |number| batch.expect(self.shared(), number);
                     commands::submit_all(member, now, &mut waiting, given)
                 })
@@ -163,16 +169,17 @@ impl AsyncGroup {
 
     /// The next event. Several tasks may receive: each event goes to one of them.
     pub async fn receive(&self) -> Result<Event, Ended> {
-        poll_fn(|context| self.poll_receive(context)).await
+        let mut listed = Listed::default();
+        poll_fn(|context| self.poll_receive(context, &mut listed)).await
     }
 
-    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Result<Event, Ended>> {
-        self.shared().poll(context, |member, _| commands::receive(member))
+    fn poll_receive(&self, context: &mut Context<'_>, listed: &mut Listed) -> Poll<Result<Event, Ended>> {
+        self.shared().poll(context, listed, |member, _| commands::receive(member))
     }
 
     /// The events as a stream, which ends after the last one.
     pub fn events(&self) -> Events {
-        Events(self.clone())
+        Events { group: self.clone(), listed: Listed::default() }
     }
 
     /// As [`Group::ignore_events`](crate::Group::ignore_events).
@@ -187,9 +194,10 @@ impl AsyncGroup {
 
     /// As [`Group::leave`](crate::Group::leave).
     pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
-        let (goodbye, mut begun) = (goodbye.into(), false);
+        let (goodbye, mut begun, mut listed) = (goodbye.into(), false, Listed::default());
         poll_fn(|context| {
-            self.shared().poll(context, |member, now| commands::leave(member, now, &goodbye, &mut begun))
+            self.shared()
+                .poll(context, &mut listed, |member, now| commands::leave(member, now, &goodbye, &mut begun))
         })
         .await
     }
@@ -222,12 +230,16 @@ impl AsyncGroup {
 
 /// See [`AsyncGroup::events`].
 #[derive(Debug)]
-pub struct Events(AsyncGroup);
+pub struct Events {
+    group: AsyncGroup,
+    listed: Listed,
+}
 
 impl Stream for Events {
     type Item = Event;
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.0.poll_receive(context).map(Result::ok)
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let Events { group, listed } = &mut *self;
+        group.poll_receive(context, listed).map(Result::ok)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Receipts for messages that were submitted without waiting for their places.
 
 use crate::commands::{outcome, place};
-use crate::engine::Shared;
+use crate::engine::{Listed, Shared};
 use crate::error::SendFailure;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -136,7 +136,9 @@ impl Receipt {
         if let Some(known) = self.known {
             return Poll::Ready(known);
         }
-        let polled = self.shared.poll(context, |member, _| outcome(member, number));
+        // Not on a list: an outcome is waited for by one, and the engine is told when nobody does any more.
+        let listed = &mut Listed::default();
+        let polled = self.shared.poll(context, listed, |member, _| outcome(member, number));
         if let Poll::Ready(known) = polled {
             self.known = Some(known);
         }

@@ -108,6 +108,26 @@ fn a_future_that_is_dropped_loses_nothing() {
 }
 
 #[test]
+fn nothing_is_kept_of_tasks_that_wait_no_longer() {
+    block_on(async {
+        let (first, _second) = pair(&fresh_name("many-tasks")).await;
+        while !matches!(first.receive().await.unwrap(), Event::Joined { .. }) {}
+        let (calls, _) = mpsc::channel();
+        let tasks: Vec<_> = (0..10).map(|_| Arc::new(Call(calls.clone()))).collect();
+        let mut events = pin!(first.events());
+        for task in &tasks {
+            let waker = Waker::from(task.clone());
+            let context = &mut Context::from_waker(&waker);
+            assert!(pin!(first.receive()).poll(context).is_pending());
+            assert!(events.as_mut().poll_next(context).is_pending());
+        }
+        // The last one waits still, with the stream.
+        let kept: Vec<_> = tasks.iter().map(|task| Arc::strong_count(task) > 1).collect();
+        assert_eq!(kept, [[false; 9].as_slice(), &[true]].concat());
+    });
+}
+
+#[test]
 fn a_leave_whose_future_is_dropped_is_a_leave_all_the_same() {
     block_on(async {
         let (first, second) = pair(&fresh_name("cancelled-leave")).await;

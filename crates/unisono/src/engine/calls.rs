@@ -6,7 +6,7 @@
 
 use super::entering::{engines, no_multicast, socket_error};
 use super::outbox::{Outbox, Source};
-use super::park::WaitList;
+use super::park::{Listed, WaitList};
 use super::slot::{Occupant, Slot};
 use super::state::State;
 use super::{Engine, Shared, background};
@@ -241,7 +241,7 @@ impl Occupant for Calls {
         }
     }
 
-    fn register(&mut self, interest: CallInterest, waker: &Waker) {
+    fn register(&mut self, interest: CallInterest, waker: &Waker, listed: &mut Listed) {
         match interest {
             CallInterest::Outcome(number) => {
                 if let Some(pending) = self.calls.get_mut(&number) {
@@ -250,10 +250,10 @@ impl Occupant for Calls {
             }
             CallInterest::Request(port) => {
                 if let Some(served) = self.served.get_mut(&port) {
-                    served.waiters.register(waker);
+                    served.waiters.register(waker, listed);
                 }
             }
-            CallInterest::Answers => self.answers.register(waker),
+            CallInterest::Answers => self.answers.register(waker, listed),
         }
     }
 

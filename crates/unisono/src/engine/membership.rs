@@ -2,7 +2,7 @@
 
 use super::outbox::{Outbox, Reach, Source};
 use super::outcomes::Outcomes;
-use super::park::WaitList;
+use super::park::{Listed, WaitList};
 use super::slot::{Occupant, Slot};
 use crate::error::Ended;
 use bytes::Bytes;
@@ -239,10 +239,10 @@ impl Occupant for Membership {
         }
     }
 
-    fn register(&mut self, interest: Interest, waker: &Waker) {
+    fn register(&mut self, interest: Interest, waker: &Waker, listed: &mut Listed) {
         match interest {
-            Interest::Event => self.events.register(waker),
-            Interest::Progress => self.progress.register(waker),
+            Interest::Event => self.events.register(waker, listed),
+            Interest::Progress => self.progress.register(waker, listed),
             Interest::Outcome(number) => self.outcomes.register(number, waker),
         }
     }

@@ -45,6 +45,7 @@ mod turn;
 pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
 pub(crate) use membership::{Interest, Membership};
+pub(crate) use park::Listed;
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
@@ -214,7 +215,7 @@ impl Engine {
         until: Time,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
         let (parker, waker) = Parker::mine();
-        state.occupant::<O>(index).register(interest, &waker);
+        state.occupant::<O>(index).register(interest, &waker, &mut Listed::from(waker.clone()));
         state.turn.claim(parker.clone());
         if state.turn.background_sits() {
             self.ring(&mut state);

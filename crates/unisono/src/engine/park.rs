@@ -1,8 +1,8 @@
 //! Waiting, for threads and for tasks alike: who waits for something leaves a [`Waker`].
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ pub(crate) struct Parker {
 }
 
 thread_local! {
-    static MINE: OnceCell<(Arc<Parker>, Waker)> = const { OnceCell::new() };
+    static MINE: OnceCell<(Arc<Parker>, Arc<Waker>)> = const { OnceCell::new() };
 }
 
 impl Parker {
     /// The calling thread's own, ready to be parked.
-    pub(crate) fn mine() -> (Arc<Parker>, Waker) {
+    pub(crate) fn mine() -> (Arc<Parker>, Arc<Waker>) {
         MINE.with(|mine| {
             let (parker, waker) = mine.get_or_init(|| {
                 let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) });
-                (parker.clone(), Waker::from(parker))
+                (parker.clone(), Arc::new(Waker::from(parker)))
             });
             parker.woken.store(false, Ordering::Release);
             (parker.clone(), waker.clone())
@@ -59,15 +59,34 @@ impl Wake for Parker {
     }
 }
 
+/// A task or a thread, as long as it may be on lists: who drops this waits no longer, and is forgotten there.
+#[derive(Debug, Default)]
+pub(crate) struct Listed(Option<Arc<Waker>>);
+
+impl Listed {
+    fn waker(&mut self, waker: &Waker) -> &Arc<Waker> {
+        self.0.take_if(|present| !present.will_wake(waker));
+        self.0.get_or_insert_with(|| Arc::new(waker.clone()))
+    }
+}
+
+impl From<Arc<Waker>> for Listed {
+    fn from(waker: Arc<Waker>) -> Listed {
+        Listed(Some(waker))
+    }
+}
+
 /// Who waits for one thing.
 #[derive(Debug, Default)]
-pub(crate) struct WaitList(Vec<Waker>);
+pub(crate) struct WaitList(Vec<Weak<Waker>>);
 
 impl WaitList {
     /// Adds one, unless it waits already.
-    pub(crate) fn register(&mut self, waker: &Waker) {
-        if !self.0.iter().any(|present| present.will_wake(waker)) {
-            self.0.push(waker.clone());
+    pub(crate) fn register(&mut self, waker: &Waker, listed: &mut Listed) {
+        let waker = listed.waker(waker);
+        self.0.retain(|present| present.strong_count() > 0);
+        if !self.0.iter().any(|present| present.as_ptr() == Arc::as_ptr(waker)) {
+            self.0.push(Arc::downgrade(waker));
         }
     }
 
@@ -77,7 +96,7 @@ impl WaitList {
 
     /// Moves everybody to `wakes`, to be woken when no lock is held.
     pub(crate) fn wake(&mut self, wakes: &mut Vec<Waker>) {
-        wakes.append(&mut self.0);
+        wakes.extend(self.0.drain(..).filter_map(|waker| Some(waker.upgrade()?.as_ref().clone())));
     }
 }
 
@@ -90,7 +109,7 @@ mod tests {
         let (parker, waker) = Parker::mine();
         parker.park(Some(Instant::now() + Duration::from_millis(1)));
         assert!(!parker.woken());
-        let other = thread::spawn(move || waker.wake());
+        let other = thread::spawn(move || waker.wake_by_ref());
         parker.park(None);
         assert!(parker.woken());
         other.join().unwrap();
@@ -100,12 +119,24 @@ mod tests {
     #[test]
     fn nobody_is_listed_twice() {
         let (_, waker) = Parker::mine();
-        let mut list = WaitList::default();
-        list.register(&waker);
-        list.register(&waker.clone());
+        let (mut list, mut listed) = (WaitList::default(), Listed::default());
+        list.register(&waker, &mut listed);
+        list.register(&waker.as_ref().clone(), &mut listed);
         let mut wakes = Vec::new();
         list.wake(&mut wakes);
         assert_eq!(wakes.len(), 1);
         assert!(list.is_empty());
+    }
+
+    #[test]
+    fn who_waits_no_longer_is_neither_listed_nor_kept() {
+        let (mut list, mut listed) = (WaitList::default(), Listed::default());
+        let parker = || Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) });
+        let (first, last) = (parker(), parker());
+        for _ in 0..100 {
+            list.register(&Waker::from(first.clone()), &mut Listed::default());
+            list.register(&Waker::from(last.clone()), &mut listed);
+        }
+        assert_eq!((list.0.len(), Arc::strong_count(&first), Arc::strong_count(&last)), (1, 1, 2));
     }
 }

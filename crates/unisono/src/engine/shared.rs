@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::membership::{Interest, Membership};
+use super::park::Listed;
 use super::slot::Occupant;
 use super::state::State;
 use super::turn::Sleeper;
@@ -84,10 +85,11 @@ impl<O: Occupant> Shared<O> {
         result
     }
 
-    /// Tries now; if that is not it, `context` is woken when it may be.
+    /// Tries now; if that is not it, `context` is woken when it may be, as long as `listed` is there.
     pub(crate) fn poll<T>(
         &self,
         context: &mut Context<'_>,
+        listed: &mut Listed,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
@@ -96,7 +98,7 @@ impl<O: Occupant> Shared<O> {
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
-                state.occupant::<O>(self.index).register(interest, context.waker());
+                state.occupant::<O>(self.index).register(interest, context.waker(), listed);
                 state.turn.await_as_task();
                 Poll::Pending
             }

@@ -3,6 +3,7 @@
 use super::calls::Calls;
 use super::membership::Membership;
 use super::outbox::Outbox;
+use super::park::Listed;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
@@ -24,8 +25,8 @@ pub(crate) trait Occupant {
     /// The occupant of this slot, if it is of this kind.
     fn of(slot: &mut Slot) -> Option<&mut Self>;
 
-    /// Wakes `waker` when what it waits for may be there.
-    fn register(&mut self, interest: Self::Interest, waker: &Waker);
+    /// Wakes `waker` when what it waits for may be there, unless whoever was `listed` for it is gone by then.
+    fn register(&mut self, interest: Self::Interest, waker: &Waker, listed: &mut Listed);
 
     /// A handle is gone.
     fn release(&mut self, now: Time);

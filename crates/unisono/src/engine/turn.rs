@@ -286,7 +286,7 @@ mod tests {
     fn claim(turn: &mut Turn) -> (Arc<Parker>, Waker) {
         let (parker, waker) = std::thread::spawn(Parker::mine).join().unwrap();
         turn.claim(parker.clone());
-        (parker, waker)
+        (parker, waker.as_ref().clone())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::error::{CallFailure, NotSent};
 use super::port::Port;
 use super::{DEADLINE, opening};
-use crate::engine::{Attempt, CallInterest, Calls, Shared};
+use crate::engine::{Attempt, CallInterest, Calls, Listed, Shared};
 use crate::error::OpenError;
 use crate::group::Group;
 use crate::options::Options;
@@ -151,7 +151,9 @@ impl Future for Call {
     type Output = Result<Bytes, CallFailure>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let number = self.number;
-        let polled = self.shared.poll(context, |calls, _| outcome(calls, number));
+        // Not on a list: an outcome is waited for by one, and the engine is told when nobody does any more.
+        let listed = &mut Listed::default();
+        let polled = self.shared.poll(context, listed, |calls, _| outcome(calls, number));
         self.asked |= polled.is_ready();
         polled
     }

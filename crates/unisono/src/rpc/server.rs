@@ -4,7 +4,7 @@ use super::client::Client;
 use super::error::{NotDrained, NotForwarded, ServiceError, Withdrawn};
 use super::opening;
 use super::port::{Port, PrivatePort};
-use crate::engine::{Attempt, CallInterest, Calls, Shared};
+use crate::engine::{Attempt, CallInterest, Calls, Listed, Shared};
 use crate::group::Group;
 use crate::options::Options;
 use bytes::Bytes;
@@ -130,18 +130,23 @@ impl Server {
 
     /// The next request, for asynchronous programs. The future may be dropped at any time: no request is lost.
     pub async fn next_request(&self) -> Result<Request, Withdrawn> {
-        poll_fn(|context| self.poll_request(context)).await
+        let mut listed = Listed::default();
+        poll_fn(|context| self.poll_request(context, &mut listed)).await
     }
 
-    fn poll_request(&self, context: &mut Context<'_>) -> Poll<Result<Request, Withdrawn>> {
+    fn poll_request(
+        &self,
+        context: &mut Context<'_>,
+        listed: &mut Listed,
+    ) -> Poll<Result<Request, Withdrawn>> {
         let service = self.service();
-        let polled = service.shared.poll(context, |calls, now| next(calls, now, service.port));
+        let polled = service.shared.poll(context, listed, |calls, now| next(calls, now, service.port));
         polled.map(|taken| taken.map(|asked| Request::new(asked, service)))
     }
 
     /// The requests as a stream, which ends when the service is withdrawn.
     pub fn requests(&self) -> Requests {
-        Requests(self.clone())
+        Requests { server: self.clone(), listed: Listed::default() }
     }
 
     /// Answers requests with `handler`, by so many threads, of which the calling one is one. Returns when the service
@@ -198,12 +203,16 @@ fn next(calls: &mut Calls, now: Time, port: Port) -> Attempt<Result<rpc::Request
 
 /// See [`Server::requests`].
 #[derive(Debug)]
-pub struct Requests(Server);
+pub struct Requests {
+    server: Server,
+    listed: Listed,
+}
 
 impl Stream for Requests {
     type Item = Request;
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Request>> {
-        self.0.poll_request(context).map(Result::ok)
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Request>> {
+        let Requests { server, listed } = &mut *self;
+        server.poll_request(context, listed).map(Result::ok)
     }
 }
 
