@@ -284,8 +284,7 @@ impl Group {
         // The orderer knows every member and observer: who is none has left, before this one came perhaps, or
         // listens in vain.
         if may_answer && leave.is_none() && self.order.is_acting() {
-            let seqno = self.accepted.max(1);
-            self.post_under(from, self.epoch_tag, Frame::Farewell { uid, seqno });
+            self.tell_unneeded(uid, from);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::random::Random;
 use crate::time::Time;
 use crate::wire::{Change, Condition, Frame, HereIs, Refusal, ReplayWindow, Welcome};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -291,17 +292,28 @@ impl Group {
         });
     }
 
-    /// Those who listen, since some time each, and of whom this holds.
+    /// Those who listen, since some time each, and of whom this holds. No JOIN of theirs comes any more, and they are told
+    /// so at once: there may be nobody left to ask soon.
     pub(crate) fn forget_observers(&mut self, now: Time, which: impl Fn(&Peer, Time) -> bool) {
-        let before = self.peers.len();
+        let mut forgotten: Vec<Member> = Vec::new();
         let door = &mut self.door;
         self.peers.retain(|peer| {
             let goes = matches!(peer.standing, Standing::Observer { since, .. } if which(peer, since));
             if goes {
                 door.note_forgotten(now, peer);
+                forgotten.push(peer.member.clone());
             }
             !goes
         });
-        self.audience_is_stale |= self.peers.len() < before;
+        self.audience_is_stale |= !forgotten.is_empty();
+        for Member { uid, address, .. } in forgotten {
+            self.tell_unneeded(uid, address);
+        }
+    }
+
+    /// This member, which orders or did until now, does not know that one, or does no more: nobody needs it.
+    pub(crate) fn tell_unneeded(&mut self, uid: Uid, address: SocketAddr) {
+        let seqno = self.accepted.max(1);
+        self.post_under(address, self.epoch_tag, Frame::Farewell { uid, seqno });
     }
 }

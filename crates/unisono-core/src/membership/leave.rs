@@ -252,9 +252,8 @@ impl Group {
         self.own_leave_is_logged() && self.history.view().is_empty()
     }
 
-    /// The last one is about to go: the group ends, and nobody needs those any more who left before and still serve, nor
-    /// those who listen. Nobody else could tell them, so it stays until each who left has said that it goes, or has been
-    /// silent for long.
+    /// The last one is about to go: the group ends, and nobody needs those any more who left before and still serve. Nobody
+    /// else could tell them, so it stays until each has said that it goes, or has been silent for long.
     fn dismiss_all(&mut self, now: Time) {
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + FAREWELL_EVERY);
@@ -262,14 +261,12 @@ impl Group {
         if !self.somebody_leaves() {
             self.go();
         }
-        let end = self.accepted;
         let told: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
                 Standing::Leaver { seqno } => Some((peer.member.uid, seqno)),
-                Standing::Observer { .. } => Some((peer.member.uid, end)),
-                Standing::Member => None,
+                _ => None,
             })
             .collect();
         for (uid, seqno) in told {

@@ -575,3 +575,23 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
     net.calm();
     assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
 }
+
+// Who orders forgets those who listen as it leaves or hands over, and says so: the next one does not know them, and after the last
+// one nobody is there who could.
+#[test]
+fn who_listens_to_an_orderer_that_goes_is_told_at_once() {
+    for members in [1, 3] {
+        for leaves in [true, false] {
+            let mut net = group_of(members, 0);
+            let joiner = unheard_joiner(&mut net);
+            match leaves {
+                true => net.leave(0),
+                false if members > 1 => net.hand_over(0, 1),
+                false => continue,
+            }
+            net.run(10 * MS);
+            assert_eq!(net.phase(joiner), Phase::Gone, "of {members}, it leaves: {leaves}");
+            assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
+        }
+    }
+}
