@@ -368,8 +368,8 @@ impl Group {
             return;
         }
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
-        let entered = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
-        if asks && entered && length > 128 {
+        let is_in_an_epoch = !matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone);
+        if asks && is_in_an_epoch && length > 128 {
             // Whoever is further on than this member, or in another group of the port, takes no notice.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);

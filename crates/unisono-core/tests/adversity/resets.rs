@@ -419,3 +419,69 @@ fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
     let over = |net: &Net| [2, 3, 4].iter().all(|&index| net.epoch(index) == 2 && net.size(index) == 3);
     assert!(net.run_until(MS, 5000 * MS, over), "they wait for each other");
 }
+
+// The same, and the straggler is a joiner that has voted: it holds its JOIN, and does not know it accepted. No question goes out to
+// everybody, so only the newcomers can begin.
+#[test]
+fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
+    let mut net = group_of(3, 0);
+    let (straggler, own_join) = (3, 3);
+    net.filter(move |seen| {
+        let tells = |frame: &Frame| match frame {
+            Frame::Heartbeat(beat) => beat.accepted >= own_join,
+            Frame::Change { seqno, .. } => *seqno > own_join,
+            Frame::Prepare(_) | Frame::Decided { .. } | Frame::Level { .. } => true,
+            _ => false,
+        };
+        // An old member is to coordinate.
+        let invites = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
+        if seen.to == straggler && seen.has(tells) || seen.from >= straggler && invites {
+            LOST
+        } else {
+            PROMPT
+        }
+    });
+    for _ in 0..3 {
+        net.add(Entry::Join, unicast());
+        net.run(30 * MS);
+    }
+    let reached = (net.size(0), net.phase(straggler), net.size(straggler));
+    assert_eq!(reached, (6, Phase::Joining, 4), "the case was not reached");
+    net.crash(0);
+    let reset = |net: &Net| [1, 2, 4, 5].iter().all(|&index| net.epoch(index) == 1 && net.size(index) == 5);
+    assert!(net.run_until(MS, 3000 * MS, reset), "the case was not reached");
+    assert_eq!((net.phase(straggler), net.epoch(straggler)), (Phase::Joining, 0), "the case was not reached");
+    net.crash(1);
+    net.crash(2);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Locate { .. })) { LOST } else { PROMPT });
+    let over = |net: &Net| [3, 4, 5].iter().all(|&index| net.epoch(index) == 2 && net.size(index) == 3);
+    assert!(net.run_until(MS, 5000 * MS, over), "they wait for each other");
+}
+
+// The decision is known to nobody alive but one whom it excludes, and who never heard of those who joined last. They are no
+// quorum without it, and it votes no more: it tells whoever invites it what was decided.
+#[test]
+fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
+    let mut net = group_of(2, 0);
+    let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+    net.filter(|seen| if seen.to == 1 && seen.has_join() { LOST } else { PROMPT });
+    for _ in 0..2 {
+        net.add(Entry::Join, unicast());
+        net.run(100 * MS);
+    }
+    assert_eq!((net.size(0), net.size(1), net.size(3)), (4, 2, 4), "the case was not reached");
+    net.filter(move |seen| if seen.from == 1 || seen.to > 1 && decided(seen) { LOST } else { PROMPT });
+    let excluded = |net: &Net| net.phase(1) == Phase::Excluded;
+    assert!(net.run_until(MS / 20, 3000 * MS, excluded), "the case was not reached");
+    net.crash(0);
+    net.drop_flights_from(0);
+    assert_eq!(
+        (net.phase(2), net.phase(3)),
+        (Phase::Resetting, Phase::Resetting),
+        "the case was not reached"
+    );
+    net.calm();
+    let over =
+        |net: &Net| [2, 3].iter().all(|&index| net.phase(index) == Phase::Member && net.size(index) == 2);
+    assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
+}
