@@ -485,3 +485,24 @@ fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
         |net: &Net| [2, 3].iter().all(|&index| net.phase(index) == Phase::Member && net.size(index) == 2);
     assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
 }
+
+// All whom it knew may be gone, and the members of a group that is full be strangers, each of whom may be the one that coordinates.
+#[test]
+fn as_many_strangers_are_heard_as_a_group_may_have_members() {
+    let mut net = group_with(2, GroupConfig { members_max: 2, ..GroupConfig::default() }, unicast());
+    let (group, epoch) = (net.group(1).tag(), net.group(1).marks().epoch);
+    let asked = Rc::new(Cell::new(0));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        let probes = seen.from == 1 && seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+        asks.set(asks.get().max(if probes { seen.to } else { 0 }));
+        PROMPT
+    });
+    for place in [2, 3] {
+        let stranger = Uid(900 + place as u64);
+        let invite = Frame::Invite { ballot: Ballot { round: 1, coordinator: stranger } };
+        net.inject(1, address(place), &forge(group, epoch, stranger, 1, &[invite]));
+        net.drain(1);
+        assert_eq!(asked.get(), place, "it is not asked whether it hears");
+    }
+}

@@ -217,7 +217,8 @@ impl Group {
         }
     }
 
-    /// Takes a stranger for a member, or for a leaver with a `leave`, if there is room for one more.
+    /// Takes a stranger for a member, or for a leaver with a `leave`, if there is room for one more: all the members whom it
+    /// knew may be gone, and all there are now be strangers.
     pub(crate) fn take_for_member(
         &mut self,
         now: Time,
@@ -225,7 +226,7 @@ impl Group {
         uid: Uid,
         leave: Option<Seqno>,
     ) -> bool {
-        let has_room = self.peers.len() < usize::from(self.config.members_max);
+        let has_room = self.peers.len() < 2 * usize::from(self.config.members_max);
         if has_room {
             let member = Member { uid, name: Name::default(), address: from };
             let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno });
