@@ -223,8 +223,10 @@ pub(crate) fn leave(
         }
     }
     match member.phase() {
+        Phase::Excluded | Phase::Gone if !member.group.has_left() => {
+            Attempt::Done(Err(LeaveFailure::Excluded))
+        }
         Phase::Gone => Attempt::Done(Ok(())),
-        Phase::Excluded if !member.group.has_left() => Attempt::Done(Err(LeaveFailure::Excluded)),
         _ if member.is_overdue() => Attempt::Done(Err(LeaveFailure::Unconfirmed)),
         _ => Attempt::Wait(Interest::Progress),
     }

@@ -121,7 +121,8 @@ fn chosen(address: SocketAddr) -> String {
 fn other_key(address: SocketAddr) -> String {
     format!(
         "nobody answered for this group, but {address} speaks of one of this name under another key, or with one where \
-         this process has none: use the key file that the members use (--key FILE, Options::key)"
+         this process has none: use the key file that the members use (--key FILE, Options::key); if it is the same, what \
+         this process asks does not reach them"
     )
 }
 

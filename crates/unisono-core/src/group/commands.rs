@@ -149,8 +149,8 @@ impl Group {
         self.phase
     }
 
-    /// This member's own leave is in the order and accepted: its application receives it, last of all but
-    /// [`Event::Gone`](crate::Event::Gone).
+    /// This member's own leave is in the order and accepted. Its application receives it, last of all but
+    /// [`Event::Gone`](crate::Event::Gone), unless this member never had it and was told afterwards that it may go.
     pub fn has_left(&self) -> bool {
         self.left
     }

@@ -474,6 +474,7 @@ impl Group {
             self.go();
         } else {
             self.go_without_leave();
+            self.left = true;
         }
     }
 

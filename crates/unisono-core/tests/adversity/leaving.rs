@@ -513,6 +513,7 @@ fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
         net.run_until(MS, 3000 * MS, |net| net.phase(2) == Phase::Gone),
         "it waits for those who have gone"
     );
+    assert!(net.group(2).has_left(), "its leave was ordered, though it never had it");
     assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
 }
 

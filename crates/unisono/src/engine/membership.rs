@@ -282,9 +282,12 @@ mod tests {
     use super::*;
     use crate::commands;
     use crate::engine::Attempt;
+    use crate::error::LeaveFailure;
     use bytes::BytesMut;
-    use unisono_core::wire::{Checksum, Decoder, Frame, HEADER_BYTES};
-    use unisono_core::{Entry, GroupConfig, Member, Name, Port, Random, Settings, Transport, Uid};
+    use unisono_core::wire::{
+        Checksum, Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, Writer, seal,
+    };
+    use unisono_core::{Entry, EpochId, GroupConfig, Member, Name, Port, Random, Settings, Transport, Uid};
 
     const LEAVER: usize = 0;
     const OTHER: usize = 1;
@@ -380,5 +383,32 @@ mod tests {
         let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Wait(Interest::Progress)), "it has left, and still serves");
+    }
+
+    #[test]
+    fn an_exclusion_while_leaving_is_reported_though_nobody_needs_the_member() {
+        let mut pair = Pair::new();
+        pair.heard = false;
+        let Pair { now, cores: [mut leaver, _], .. } = pair;
+        leaver.leave(now, Bytes::new()).unwrap();
+        let (info, sender) = (leaver.info(), Uid(OTHER as u64 + 1));
+        let header = Header {
+            protection: ProtectionKind::Checksum,
+            group: leaver.tag(),
+            epoch: leaver.marks().epoch,
+            sender,
+            number: 1 << 40,
+        };
+        let later = EpochId { counter: info.epoch.counter + 1, ..info.epoch };
+        let told = Frame::Excluded { uid: Uid(LEAVER as u64 + 1), instance: info.instance, epoch: later };
+        let mut datagram = Vec::new();
+        header.write(&mut datagram);
+        Writer::new(&mut datagram, 1000).frame(&told);
+        seal(&mut datagram, &header, &KeyContext { instance: info.instance, sender }, &mut Checksum);
+        leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
+        assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");
+        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
+        assert!(matches!(outcome, Attempt::Done(Err(LeaveFailure::Excluded))));
     }
 }
