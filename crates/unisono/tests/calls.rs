@@ -5,13 +5,13 @@ mod common;
 use common::{PATIENCE, block_on, fresh_name};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{
-    Answer, Asked, CallFailure, CallSettings, Client, OpenGroup, OpenGroupError, Outcome, Port, PrivatePort,
-    ServeOptions, Server, Service, Withdrawn,
+    Answer, Asked, CallFailure, CallSettings, Client, Notice, OpenGroup, OpenGroupError, Outcome, Port,
+    PrivatePort, ServeOptions, Server, Service, Withdrawn,
 };
 use unisono::{Bytes, Ended, Group, GroupConfig, JoinFailure, Member, Name, OpenError, Options, Phase};
 
@@ -414,12 +414,13 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     assert_eq!(second.look(|sum| sum.0), 80);
 }
 
-/// A service that bears nothing.
+/// A service that can be broken.
 struct Brittle;
 
 impl Service for Brittle {
-    fn apply(&mut self, _: &Asked<'_>) -> Outcome {
-        panic!("as this test wants it")
+    fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
+        assert_ne!(asked.payload, "break", "as the test wants it");
+        Outcome::Reply(Bytes::new())
     }
     fn snapshot(&self) -> Bytes {
         Bytes::new()
@@ -432,7 +433,7 @@ fn a_member_whose_service_panics_leaves_the_group() {
     let port = port();
     let name = port.public().to_string();
     let member = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &apart()).unwrap();
-    let call = client().start(port.public(), "anything", PATIENCE).unwrap();
+    let call = client().start(port.public(), "break", PATIENCE).unwrap();
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         tell.send(member.wait()).unwrap();
@@ -445,6 +446,27 @@ fn a_member_whose_service_panics_leaves_the_group() {
         assert_eq!(told.recv_timeout(PATIENCE), Ok(Ended::Left), "{what}");
     }
     drop(call);
+}
+
+#[test]
+fn whoever_runs_a_member_is_told_of_another_group_that_serves_the_port() {
+    let port = port();
+    let name = port.public().to_string();
+    let options = apart();
+    let member = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &options).unwrap();
+    // A group that has ordered something gives way to no other.
+    client().call_within(port.public(), "", PATIENCE).unwrap();
+    let other = Group::create(&name, GroupConfig::default(), &options).unwrap();
+    other.send("here too").unwrap();
+    let (address, member) = (other.members()[0].address, Arc::new(member));
+    let (asking, (tell, told)) = (member.clone(), mpsc::channel());
+    thread::spawn(move || {
+        std::iter::from_fn(|| asking.notice()).for_each(|notice| tell.send(notice).unwrap())
+    });
+    let notice = told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(notice, Notice::OtherGroup { address: at, .. } if at == address), "{notice:?}");
+    member.close(PATIENCE);
+    assert!(told.recv_timeout(PATIENCE).is_err_and(|end| end == mpsc::RecvTimeoutError::Disconnected));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use unisono::rpc::{Asked, OpenGroup, Outcome, Service};
+use unisono::rpc::{Asked, Notice, OpenGroup, Outcome, Service};
 use unisono::{Bytes, Ended, GroupConfig, Member, Options};
 
 /// How long what was taken may still be answered after an interrupt.
@@ -63,11 +63,18 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         let member = Arc::new(open(command, &config, &options)?);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
         introduce(&member, &command.port.name, output)?;
+        let noticing = member.clone();
+        std::thread::spawn(move || {
+            while let Some(notice) = noticing.notice() {
+                tell(words(&notice));
+            }
+        });
         match member.wait() {
             Ended::Left => return Ok(()),
             // It may have stood still for long: the others know what it missed.
             ended @ Ended::Excluded { .. } => tell(format_args!("{ended}; joining again")),
         }
+        current.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -84,6 +91,27 @@ fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::R
     output.object(
         &json!({"event": "serving", "name": name, "port": port, "members": members, "value": sum.to_string()}),
     )
+}
+
+fn words(notice: &Notice) -> String {
+    match notice {
+        Notice::Degraded { excluded } => {
+            let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
+            format!(
+                "more members are lost than the group's resilience covers ({}): calls that were answered may be lost",
+                visible(&names.join(", "))
+            )
+        }
+        Notice::OtherGroup { address, gives_way } => format!(
+            "another group serves this port, with a sum of its own, and has a member at {address}: they did not hear each \
+             other when the second was founded; {}",
+            if *gives_way {
+                "this one gives way: end its members, and start them again"
+            } else {
+                "that one gives way: its members are told to end and to start again"
+            }
+        ),
+    }
 }
 
 /// The number.

@@ -93,7 +93,7 @@ mod server;
 
 pub use client::{Call, Client};
 pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, OpenGroupError, ServiceError, Withdrawn};
-pub use open_group::{Asked, OpenGroup, Outcome, Service};
+pub use open_group::{Asked, Notice, OpenGroup, Outcome, Service};
 pub use port::{NotAPort, Port, PrivatePort};
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
 pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings, ForwardError, ServeError};

@@ -26,7 +26,8 @@ use crate::group::Group;
 use crate::options::Options;
 use bytes::Bytes;
 use replica::{Applied, Replica};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -43,6 +44,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 const STATE_PART_BYTES: usize = 1 << 20;
 /// How long the last handle waits for what was taken to be answered.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// So many notices wait for whoever asks; of more the oldest are dropped.
+const NOTICES_MAX: usize = 16;
 
 /// What a replicated service does. Every member has a copy, which is the same at each place in the order: so what it does
 /// may depend on nothing but what it was asked and what it was before, on no clock, no randomness and nothing of its
@@ -78,6 +81,26 @@ pub struct Asked<'a> {
     pub seqno: Seqno,
     /// The member that received it, unless that has died meanwhile.
     pub received_by: Option<&'a Member>,
+}
+
+/// Something that whoever runs a member has to know, since no client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// More members were lost at once than the group's resilience covers: what was answered may be lost.
+    Degraded {
+        /// Who was lost.
+        excluded: Vec<Member>,
+    },
+    /// Another group of this name serves the same port, with a state of its own, and chance decides which of them a client
+    /// asks: they did not hear each other when the second one was founded. Groups never merge. Whoever wants one again
+    /// ends all members of one of them, whose calls are lost with it, and opens them anew.
+    OtherGroup {
+        /// Where one of its members is.
+        address: SocketAddr,
+        /// This group is the one to end, if it makes no difference otherwise; its members are all told so, and those of the
+        /// other that theirs is not.
+        gives_way: bool,
+    },
 }
 
 /// A member of a group that serves a port, all of whose members do, so that each call takes effect at all of them, once.
@@ -136,7 +159,8 @@ struct State<S> {
     /// Founded the group, and has been alone.
     alone_since: Option<Instant>,
     ended: Option<Ended>,
-    conflict: bool,
+    /// Nobody has asked for them yet.
+    notices: VecDeque<Notice>,
 }
 
 /// What follows from events and may have to wait: for other threads than the one that takes them.
@@ -163,7 +187,7 @@ impl<S: Service> OpenGroup<S> {
             pending: HashMap::new(),
             alone_since: None,
             ended: None,
-            conflict: false,
+            notices: VecDeque::new(),
         };
         let inner = Arc::new(Inner {
             group,
@@ -223,6 +247,20 @@ impl<S: Service> OpenGroup<S> {
         }
     }
 
+    /// Blocks until there is something that whoever runs this member has to know; nothing once the member is out.
+    pub fn notice(&self) -> Option<Notice> {
+        let mut state = self.inner.lock();
+        loop {
+            if let Some(notice) = state.notices.pop_front() {
+                return Some(notice);
+            }
+            if state.ended.is_some() {
+                return None;
+            }
+            state = self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Takes no more calls, answers those that were taken, for at most `timeout`, and leaves the group.
     pub fn close(&self, timeout: Duration) {
         // Whoever is not answered is told the truth by its own library.
@@ -271,7 +309,8 @@ impl<S: Service> Inner<S> {
             if let Some(ended) = state.ended {
                 return Err(OpenGroupError::Ended(ended));
             }
-            if state.conflict {
+            if state.notices.iter().any(|notice| matches!(notice, Notice::OtherGroup { gives_way: true, .. }))
+            {
                 return Err(OpenGroupError::Conflict);
             }
             let settled = state.alone_since.map(|since| since + SETTLE);
@@ -301,15 +340,15 @@ impl<S: Service> Inner<S> {
     /// Takes an event, and does what follows from it: answers what was received here, gives the state to newcomers, and
     /// says again what a reset may have dropped.
     fn take(&self, event: Event, errands: &Errands) {
-        let (entered, reset, conflict) = (
-            matches!(event, Event::Entered { .. }),
-            matches!(event, Event::Reset { .. }),
-            matches!(event, Event::Conflict { gives_way: true, .. }),
-        );
+        let (entered, reset) = (matches!(event, Event::Entered { .. }), matches!(event, Event::Reset { .. }));
+        let notice = notice(&event);
         let mut applied = Vec::new();
         let mut state = self.lock();
         state.replica.take(event, &mut applied);
-        state.conflict |= conflict;
+        state.notices.extend(notice);
+        if state.notices.len() > NOTICES_MAX {
+            state.notices.pop_front();
+        }
         match state.replica.members().len() {
             1 if entered => state.alone_since = Some(Instant::now()),
             1 => {}
@@ -417,6 +456,19 @@ impl<S: Service> Inner<S> {
             stamp_ms: self.begun.elapsed().as_millis() as u64,
             payload: request.payload().clone(),
         })
+    }
+}
+
+/// What of an event is to be told.
+fn notice(event: &Event) -> Option<Notice> {
+    match event {
+        Event::Reset { degraded: true, excluded, .. } => {
+            Some(Notice::Degraded { excluded: excluded.clone() })
+        }
+        Event::Conflict { address, gives_way } => {
+            Some(Notice::OtherGroup { address: *address, gives_way: *gives_way })
+        }
+        _ => None,
     }
 }
 
