@@ -48,6 +48,8 @@ named! {
         NextChangeEarly,
         /// A leaver is gone as soon as its leave is in its log.
         LeaverGoesAtOnce,
+        /// A leave is numbered though no quorum of those who stay is there.
+        LeaveWithoutQuorum,
         /// A member that promised a ballot goes on storing and acknowledging.
         StoreAfterPromise,
         /// A member that promised a ballot goes on accepting.

@@ -363,9 +363,11 @@ impl Group {
     fn may_go_from_view(&self, uid: Uid) -> bool {
         let staying: Members =
             Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
-        staying.is_empty()
-            || (self.could_be_quorum(&staying)
-                && self.is_quorum(&staying, |member| self.is_there(member.uid)))
+        let is_quorum_there = || {
+            self.is_quorum(&staying, |member| self.is_there(member.uid))
+                || self.broken(Planted::LeaveWithoutQuorum)
+        };
+        staying.is_empty() || (self.could_be_quorum(&staying) && is_quorum_there())
     }
 
     pub(crate) fn somebody_leaves(&self) -> bool {
