@@ -174,7 +174,7 @@ impl Group {
     }
 
     fn give_up(&mut self, now: Time) {
-        let may_be_needed = self.is_member() || now.since(self.last_heard()) < LINGER;
+        let hears_members = now.since(self.last_heard()) < LINGER;
         let Some(joining) = &mut self.joining else { return };
         if let (Phase::Locating, None, Some(reason)) = (self.phase, &joining.found, joining.kept_out_by) {
             // No reason to found a second group.
@@ -191,8 +191,8 @@ impl Group {
                 self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
             }
             // Its JOIN is in the order, or may be: then it is a member, and its vote may be needed. Acceptance ends it, a
-            // reset, or the orderer's word.
-            (Phase::Joining, _) if may_be_needed => joining.give_up_at = now + JOIN_WITHIN,
+            // reset, or the orderer's word; or a minute in which it heard nobody, as with leavers.
+            (Phase::Joining, _) if hears_members => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
     }

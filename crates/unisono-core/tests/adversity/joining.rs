@@ -427,6 +427,25 @@ fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
+// The same, and it holds its JOIN, which it does not know accepted.
+#[test]
+fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
+    let mut net = group_of(3, 0);
+    let joiner = net.members.len();
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= 3));
+        if seen.to == joiner && accepts { LOST } else { PROMPT }
+    });
+    net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 1000 * MS, |net| net.size(joiner) == 4), "the case was not reached");
+    assert_eq!(net.phase(joiner), Phase::Joining, "the case was not reached");
+    (0..3).for_each(|member| net.crash(member));
+    net.run(50_000 * MS);
+    assert_ne!(net.phase(joiner), Phase::Gone, "somebody may only be away");
+    net.run(15_000 * MS);
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
+}
+
 // The joiner chose the group, and the group dies before it lets anybody in: it was there, and is not to be told missing.
 #[test]
 fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
