@@ -251,7 +251,7 @@ impl Group {
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
         let uid = header.sender;
         // Nobody unknown is answered with more bytes than it sent.
-        let may_answer = payload.len() > FAREWELL_BYTES && !self.recovery.has_promised();
+        let may_answer = payload.len() > FAREWELL_BYTES;
         let leave = self.departures.leave_of(uid);
         if let Some(seqno) = leave.filter(|seqno| self.leave_is_known(*seqno)) {
             if may_answer {

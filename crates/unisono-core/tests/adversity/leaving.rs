@@ -561,3 +561,25 @@ fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
     assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
     assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
 }
+
+// A leaver was forgotten, for all know its leave accepted; then the group lost its quorum and stands still in a reset. That need
+// not keep the leaver waiting.
+#[test]
+fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
+    let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.filter(|seen| if seen.to == 3 { LOST } else { PROMPT });
+    net.leave(3);
+    net.run(50 * MS);
+    net.cut_off(3);
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(3), net.size(0)), (Phase::Leaving, 3), "the case was not reached");
+    net.crash(1);
+    net.crash(2);
+    net.run(1_000 * MS);
+    let now = Time::from_nanos(net.now);
+    net.group_mut(0).reset(now, 1).unwrap();
+    net.drain(0);
+    net.calm();
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it is not told");
+    assert!(net.group(0).marks().promised.is_some() && net.group(3).has_left());
+}
