@@ -151,8 +151,7 @@ impl Group {
 
     /// The group is being reset, or cannot reach its orderer.
     fn is_halted(&self) -> bool {
-        self.phase == Phase::Resetting
-            || self.recovery.has_promised()
+        self.recovery.has_promised()
             || self.peers.get(self.named()).is_some_and(|orderer| orderer.suspected.is_some())
     }
 
@@ -177,7 +176,7 @@ impl Group {
     ) {
         let (uid, packet_number) = joiner;
         let is_old = self.door.is_old_request(uid, packet_number);
-        if !self.order.is_acting() || self.recovery.has_promised() || is_old {
+        if !self.order.is_acting() || is_old {
             return;
         }
         if !self.door.cookie_is_good(now, uid, from, cookie) {

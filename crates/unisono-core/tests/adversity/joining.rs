@@ -614,3 +614,70 @@ fn who_listens_to_an_orderer_that_goes_is_told_at_once() {
         }
     }
 }
+
+// An answer to a question of another life at this address, or an old one sent again.
+#[test]
+fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
+    let mut net = Net::new();
+    let joiner = net.add(Entry::Join, unicast());
+    let asked = Rc::new(Cell::new(false));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        asks.set(asks.get() || seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })));
+        PROMPT
+    });
+    let here = HereIs {
+        nonce: 7,
+        cookie: 0,
+        instance: Instance(1),
+        epoch_counter: 0,
+        orderer: address(5),
+        members: 1,
+        condition: Condition::Open,
+    };
+    let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, Uid(999), 1, &[Frame::HereIs(here)]);
+    net.inject(joiner, address(5), &answer);
+    net.drain(joiner);
+    net.run(1000 * MS);
+    assert!(!asked.get());
+}
+
+// Who orders has come after the place where the joiner's log begins, which therefore does not name it as a member.
+#[test]
+fn a_joiner_hears_an_orderer_that_its_log_does_not_name_yet() {
+    let mut net = group_of(2, 0);
+    // What one member lacks, or may lack, is kept.
+    net.filter(|seen| {
+        let says_how_far = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        if seen.from == 1 && says_how_far { LOST } else { PROMPT }
+    });
+    let orderer = net.add(Entry::Join, unicast());
+    net.run(20 * MS);
+    net.hand_over(0, orderer);
+    // Until it has heard everybody.
+    net.run(400 * MS);
+    let marks = net.group(orderer).marks();
+    assert!(marks.acting && marks.purged < 2, "the case was not reached");
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 100 * MS, |net| net.phase(joiner) == Phase::Member), "it does not hear it");
+}
+
+// It holds its JOIN and does not know it accepted, and the role moves on: that ends the joins of those who have no number only.
+#[test]
+fn a_joiner_with_a_number_outlasts_a_hand_over() {
+    let mut net = group_of(3, 0);
+    let joiner = net.members.len();
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= 3));
+        if seen.to == joiner && accepts { LOST } else { PROMPT }
+    });
+    net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS / 20, 1000 * MS, |net| net.size(joiner) == 4), "the case was not reached");
+    net.run(10 * MS);
+    net.hand_over(0, 1);
+    net.run(10 * MS);
+    assert_eq!((net.phase(joiner), net.group(1).marks().acting), (Phase::Joining, true));
+    net.calm();
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "it went");
+    assert_eq!((net.epoch(1), net.size(1)), (0, 4));
+}

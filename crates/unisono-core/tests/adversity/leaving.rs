@@ -177,9 +177,12 @@ fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
         reset_to(&mut net, 1);
         net.crash(dead);
         reset_to(&mut net, 2);
-        net.calm();
+        // Nor does a question to everybody arrive.
+        net.filter(
+            |seen| if seen.has(|frame| matches!(frame, Frame::Locate { .. })) { LOST } else { PROMPT },
+        );
         net.run(5_000 * MS);
-        net.show("five calm seconds");
+        net.show("five seconds");
         assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 is never told");
     }
 }
@@ -491,7 +494,11 @@ fn left_last(net: &Net, index: usize) -> bool {
 // They are in the same epoch: whoever answers when it asks where the group is names one who can say that it may go.
 #[test]
 fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
-    let mut net = group_of(3, 0);
+    [true, false].into_iter().for_each(finds_those_who_came_after_it);
+}
+
+fn finds_those_who_came_after_it(automatic: bool) {
+    let mut net = group_with(3, GroupConfig { automatic, ..GroupConfig::default() }, unicast());
     net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
     net.leave(2);
     assert!(
@@ -560,6 +567,136 @@ fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
     let over = |net: &Net| net.phase(0) == Phase::Gone && net.phase(1) == Phase::Member;
     assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
     assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
+}
+
+// The orderer is dead. Of those who miss it one leaves, and the others have applications that can decide.
+#[test]
+fn a_leaver_leaves_the_reset_to_those_who_stay() {
+    let mut net = group_that_misses(4, 1, 1);
+    net.leave(3);
+    net.run(2_000 * MS);
+    assert!(
+        [0, 2, 3].iter().all(|&index| net.epoch(index) == 0 && net.group(index).marks().promised.is_none())
+    );
+}
+
+// Those who do not miss each other are no quorum: a ballot would come to nothing, and stop what order there is.
+#[test]
+fn a_leaver_does_not_reset_where_that_is_in_vain() {
+    let mut net = group_that_misses(3, 1, 0);
+    net.crash(2);
+    net.run(1_000 * MS);
+    net.leave(0);
+    net.run(2_000 * MS);
+    assert_eq!((net.phase(0), net.group(0).marks().promised.is_none()), (Phase::Leaving, true));
+}
+
+// The orderer wants to leave, and what it sent has no room as long as one application takes nothing. That is no reason to reset,
+// nor to leave before what it sent.
+#[test]
+fn an_orderers_leave_comes_after_what_it_sent_however_long_that_takes() {
+    let config =
+        GroupConfig { history_messages: 16, slow_member: SlowMember::Wait, ..GroupConfig::default() };
+    let mut net = group_with(2, config, unicast());
+    net.asleep[1] = true;
+    let mut sent = 0;
+    while net.send(0, b"x").is_ok() {
+        sent += 1;
+        net.run(MS);
+    }
+    net.leave(0);
+    net.run(2_000 * MS);
+    let waits = (net.phase(0), net.epoch(0), net.group(0).marks().promised.is_none());
+    assert_eq!(waits, (Phase::Leaving, 0, true));
+    net.asleep[1] = false;
+    net.drain(1);
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(0) == Phase::Gone));
+    assert_eq!((net.delivered(1), net.epoch(1)), (sent, 0));
+}
+
+// It knows its leave accepted, has promised a ballot, and hears nobody for as long as other leavers wait: the coordinator may wait
+// for its vote all the while, for nobody else who lives knows so much.
+#[test]
+fn a_leaver_that_promised_stays_while_its_vote_may_be_needed() {
+    let mut net = group_of(4, 1);
+    let place = net.group(0).marks().received + 1;
+    let begin = net.now;
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.end >= place));
+        let untold =
+            seen.to == 3 && (accepts || seen.has_change()) || seen.from == 1 && seen.to == 2 && accepts;
+        let cut = seen.now > begin + MS / 2 && (seen.from == 0 || seen.to == 0);
+        if untold || cut { LOST } else { PROMPT }
+    });
+    net.leave(0);
+    let accepted = |net: &Net| net.group(0).marks().accepted == place && net.now > begin + MS;
+    assert!(net.run_until(MS / 20, 100 * MS, accepted), "the case was not reached");
+    net.crash(1);
+    // It hears an invitation, and its vote is lost.
+    net.filter(|seen| {
+        let shows = seen.has(|frame| matches!(frame, Frame::Probe { .. } | Frame::Alive { .. }));
+        if seen.from == 0 && !shows || seen.to == 3 && seen.has_change() { LOST } else { PROMPT }
+    });
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS / 20, 2_000 * MS, promised), "the case was not reached");
+    net.cut_off(0);
+    net.run(5_000 * MS);
+    assert_eq!((net.phase(0), net.epoch(2)), (Phase::Leaving, 0));
+    net.calm();
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(2) == 1 && net.epoch(3) == 1), "they are stuck");
+}
+
+// One leaver knows its leave accepted and was not told farewell, the next does not, and all who stay have died. They hear each
+// other, and cannot help each other: the first is needed by nobody.
+#[test]
+fn a_leaver_that_hears_only_another_one_goes_soon() {
+    let mut net = group_of(5, 0);
+    let dismisses = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+    net.filter(move |seen| if dismisses(seen) { LOST } else { PROMPT });
+    net.leave(3);
+    net.run(20 * MS);
+    let next = net.group(0).marks().received + 1;
+    assert!(net.group(3).has_left(), "the case was not reached");
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= next));
+        if dismisses(seen) || seen.to == 4 && accepts { LOST } else { PROMPT }
+    });
+    net.leave(4);
+    assert!(net.run_until(MS / 20, 100 * MS, |net| net.size(4) == 3), "the case was not reached");
+    (0..3).for_each(|stays| net.crash(stays));
+    net.run(4_000 * MS);
+    assert_eq!((net.phase(3), net.phase(4)), (Phase::Gone, Phase::Leaving));
+}
+
+// Whoever is asked knows that the leave is in the order, and not that a quorum of those who stay knows it accepted.
+#[test]
+fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
+    let mut net = group_of(4, 0);
+    net.filter(|seen| {
+        let dismisses = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if seen.from == 0 && dismisses { LOST } else { PROMPT }
+    });
+    net.leave(3);
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(3), net.group(3).has_left(), net.size(1)), (Phase::Leaving, true, 3));
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(3) == Phase::Gone));
+}
+
+// The orderer numbers its own leave, which nobody hears of, and the others go on without it: that leave is in no log they keep.
+#[test]
+fn a_leave_that_a_reset_does_not_keep_is_an_exclusion() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    assert!(
+        net.run_until(MS, 2_000 * MS, |net| net.epoch(1) == 1 && net.size(1) == 2),
+        "the case was not reached"
+    );
+    net.calm();
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(0) == Phase::Gone));
+    assert!(!net.group(0).has_left());
+    assert!(matches!(net.events[0].last(), Some(Event::Excluded { epoch: Some(_) })), "{:?}", net.events[0]);
 }
 
 // A leaver was forgotten, for all know its leave accepted; then the group lost its quorum and stands still in a reset. That need

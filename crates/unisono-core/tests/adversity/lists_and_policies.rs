@@ -56,3 +56,39 @@ fn a_crash_is_told_to_the_application_after_a_wrong_suspicion() {
     net.run(5000 * MS);
     assert!(suspicions(&net) > before, "{before} before, and the crash is never told");
 }
+
+// With two of a list of three left, none may leave before another has come: the last one would be no quorum for ever.
+#[test]
+fn a_leave_waits_until_those_who_stay_are_enough_of_the_list() {
+    let mut net = group_with(3, list(&["m0", "m1", "m2"]), unicast());
+    net.leave(2);
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(2) == Phase::Gone && net.size(0) == 2));
+    net.leave(1);
+    net.run(2000 * MS);
+    assert_eq!((net.phase(1), net.size(0)), (Phase::Leaving, 2));
+    let next = net.add_named(Entry::Join, unicast(), "m2");
+    assert!(net.run_until(MS, 2000 * MS, |net| net.phase(1) == Phase::Gone));
+    assert_eq!((net.phase(next), net.size(0)), (Phase::Member, 2));
+}
+
+// The application wants three members to go on, and later is content with two.
+#[test]
+fn a_reset_brings_together_as_many_as_the_application_asks_for() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.crash(2);
+    net.run(1000 * MS);
+    for (min, epoch) in [(3, 0), (2, 1)] {
+        let now = Time::from_nanos(net.now);
+        net.group_mut(0).reset(now, min).unwrap();
+        net.drain(0);
+        // Whoever promised would begin a ballot of its own in the end, and knows nothing of what the application asked for.
+        net.filter(|seen| {
+            let invites = seen.has(|frame| matches!(frame, unisono_core::wire::Frame::Invite { .. }));
+            if seen.from == 1 && invites { LOST } else { PROMPT }
+        });
+        net.run(1500 * MS);
+        assert_eq!(net.epoch(0), epoch, "at least {min}");
+    }
+    assert_eq!((net.epoch(1), net.size(1)), (1, 2));
+}

@@ -506,3 +506,31 @@ fn as_many_strangers_are_heard_as_a_group_may_have_members() {
         assert_eq!(asked.get(), place, "it is not asked whether it hears");
     }
 }
+
+// It is told what was decided, lacks an entry below it, and whoever told it dies before it has served that. Others hold it.
+#[test]
+fn what_a_member_lacks_of_a_decision_it_gets_from_anybody() {
+    let mut net = group_of(5, 0);
+    net.filter(|seen| {
+        let orders = seen.has(|frame| matches!(frame, Frame::Ordered(_)));
+        if seen.to == 3 && orders { LOST } else { PROMPT }
+    });
+    net.send(0, b"x").unwrap();
+    net.run(MS);
+    net.crash(0);
+    net.filter(|seen| {
+        let prepares = seen.has(|frame| matches!(frame, Frame::Prepare(_) | Frame::Level { .. }));
+        let tells = seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        let repairs = seen.has(|frame| matches!(frame, Frame::Ordered(_)));
+        if seen.to == 3 && (prepares || repairs || seen.from != 1 && tells) { LOST } else { PROMPT }
+    });
+    let reset = |net: &Net| [1, 2, 4].iter().all(|&index| net.epoch(index) == 1);
+    assert!(net.run_until(MS / 20, 2000 * MS, reset), "the case was not reached");
+    net.run(MS);
+    net.crash(1);
+    assert_eq!((net.epoch(3), net.size(2)), (0, 4), "the case was not reached");
+    net.calm();
+    let over = |net: &Net| [2, 3, 4].iter().all(|&index| net.epoch(index) == 2 && net.size(index) == 3);
+    assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
+    assert_eq!(net.delivered(3), 1);
+}
