@@ -10,6 +10,7 @@ use crate::printer::Printer;
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
+use crate::threads;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use unisono::Group;
@@ -43,7 +44,7 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
     signals::leave_on_interrupt(&group)?;
     let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);
-    std::thread::Builder::new().name("speaker".into()).spawn(move || speak(&speaking, &lines))?;
+    threads::start("speaker", move || speak(&speaking, &lines))?;
     listen::print_events(&group, Printer::new(output, 1), command.resilience, None, output)
 }
 

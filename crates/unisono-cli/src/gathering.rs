@@ -1,6 +1,7 @@
 //! Waiting until a group has so many members, not without a word.
 
 use crate::output::tell;
+use crate::threads;
 use std::time::{Duration, Instant};
 use unisono::{Group, GroupConfig, Phase};
 
@@ -43,9 +44,9 @@ impl Gathering {
 }
 
 /// Tells people how many members are there while a member waits for others.
-pub(crate) fn watch(group: &Group, wanted: usize) -> std::io::Result<()> {
+pub(crate) fn watch(group: &Group, wanted: usize) -> anyhow::Result<()> {
     let (group, mut gathering) = (group.clone(), Gathering::of(wanted));
-    std::thread::Builder::new().name("gathering".into()).spawn(move || {
+    threads::start("gathering", move || {
         loop {
             let info = group.info();
             let over = matches!(info.phase, Phase::Leaving | Phase::Excluded | Phase::Gone);
@@ -54,6 +55,5 @@ pub(crate) fn watch(group: &Group, wanted: usize) -> std::io::Result<()> {
             }
             std::thread::sleep(INTERVAL);
         }
-    })?;
-    Ok(())
+    })
 }

@@ -1,5 +1,6 @@
 //! Lines read ahead of the group: so many and so many bytes at most, however fast they come and however slow it is.
 
+use crate::threads;
 use std::io::{BufRead, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -43,9 +44,9 @@ struct Ahead {
 }
 
 /// The texts given, or the lines of standard input as they come.
-pub(crate) fn read(texts: Vec<String>) -> std::io::Result<Lines> {
+pub(crate) fn read(texts: Vec<String>) -> anyhow::Result<Lines> {
     let (reader, lines) = channel();
-    std::thread::Builder::new().name("lines".into()).spawn(move || {
+    threads::start("lines", move || {
         // Nobody listens any more: the sender has given up.
         let _ = match texts.is_empty() {
             true => reader.read_lines(&mut std::io::stdin().lock()),

@@ -38,6 +38,7 @@ mod settings;
 mod signals;
 mod sim;
 mod text_file;
+mod threads;
 mod trial;
 mod watch;
 mod worker;

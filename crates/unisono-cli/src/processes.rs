@@ -8,6 +8,7 @@
 
 use crate::cut::cut_off;
 use crate::problem::Problem;
+use crate::threads;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
@@ -81,7 +82,7 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
         self.workers.push(Worker { process, orders, ended: false });
         if let Some(reports) = reports {
             let sayer = self.sayer.clone();
-            std::thread::Builder::new().name(format!("reports {index}")).spawn(move || {
+            threads::start(format!("reports {index}"), move || {
                 for line in BufReader::new(reports).lines().map_while(Result::ok) {
                     let said = serde_json::from_str(&line).map_or(Said::Nonsense(line), Said::Report);
                     if sayer.send((index, said)).is_err() {

@@ -3,6 +3,8 @@
 //! Whoever dies instead of leaving is missed only after a while, and the group is reset for it.
 
 use crate::output;
+use crate::threads;
+use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc;
@@ -16,7 +18,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Lets the group be left on the first interrupt; whoever receives its events then sees them end. The process ends, too, if it
 /// prints them and nobody reads.
-pub(crate) fn leave_on_interrupt(group: &Group) -> std::io::Result<()> {
+pub(crate) fn leave_on_interrupt(group: &Group) -> anyhow::Result<()> {
     let group = group.clone();
     on_interrupt(move |signal| {
         crate::listen::leave(&group);
@@ -44,7 +46,7 @@ fn end_when_nobody_reads(signal: i32) {
 }
 
 /// Lets the group be left on the first interrupt, and the process end then.
-pub(crate) fn end_on_interrupt(group: &Group) -> std::io::Result<()> {
+pub(crate) fn end_on_interrupt(group: &Group) -> anyhow::Result<()> {
     let group = group.clone();
     on_interrupt(move |signal| {
         crate::listen::leave(&group);
@@ -53,9 +55,9 @@ pub(crate) fn end_on_interrupt(group: &Group) -> std::io::Result<()> {
 }
 
 /// Does this on the first interrupt.
-pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    threads::start("signals", move || {
         let mut arrivals = signals.forever();
         if let Some(signal) = arrivals.next() {
             std::thread::spawn(move || first(signal));
@@ -63,6 +65,5 @@ pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> std::io:
         if let Some(second) = arrivals.next() {
             std::process::exit(128 + second);
         }
-    })?;
-    Ok(())
+    })
 }

@@ -4,6 +4,7 @@
 use crate::connection;
 use crate::output::{tell, visible};
 use crate::settings::Settings;
+use crate::threads;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono::{Group, Info, Phase};
@@ -14,17 +15,16 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 2;
 
 /// Watches the group as long as this process is in it.
-pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> std::io::Result<()> {
+pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> anyhow::Result<()> {
     let (sealed, why) = (settings.key.is_some(), connection::typed("why", name, settings));
     let (name, group) = (visible(name).into_owned(), group.clone());
     let mut watcher = Watcher { name, why, sealed, seen_still: 0, told_of: None };
     watcher.look_for_strangers(&group.info());
-    std::thread::Builder::new().name("watch".into()).spawn(move || {
+    threads::start("watch", move || {
         while watcher.look(&group.info()) {
             std::thread::sleep(INTERVAL);
         }
-    })?;
-    Ok(())
+    })
 }
 
 struct Watcher {

@@ -67,6 +67,24 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
 }
 
 #[test]
+fn what_the_system_refuses_is_said() {
+    let refused = (4..=16).filter_map(|files| {
+        let limited = format!("ulimit -n {files}; exec \"$0\" send files-{} hello", std::process::id());
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &limited, env!("CARGO_BIN_EXE_unisono")]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // So few that the program itself cannot be loaded are none of its business.
+        (!output.status.success() && said.contains("unisono: ")).then_some((files, said))
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(!refused.is_empty());
+    for (files, said) in refused {
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.contains("cannot ") || last.contains("multicast does not work"), "{files}: {said}");
+    }
+}
+
+#[test]
 fn bad_usage_and_bad_configuration_are_status_2() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("unisono.toml");

@@ -7,6 +7,7 @@ use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
+use crate::threads;
 use clap::Args;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,11 +65,11 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
         introduce(&member, &command.port.name, output)?;
         let noticing = member.clone();
-        std::thread::spawn(move || {
+        threads::start("notices", move || {
             while let Some(notice) = noticing.notice() {
                 tell(words(&notice));
             }
-        });
+        })?;
         match member.wait() {
             Ended::Left => return Ok(()),
             // It may have stood still for long: the others know what it missed.

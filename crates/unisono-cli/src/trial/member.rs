@@ -8,6 +8,7 @@ use crate::outbox::Outbox;
 use crate::processes::{self, Orders, monotonic_ns};
 use crate::roster::Roster;
 use crate::settings::Settings;
+use crate::threads;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +101,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
 
     let (reset, resets) = mpsc::channel();
     let receiving = group.clone();
-    std::thread::Builder::new().name("events".into()).spawn(move || {
+    threads::start("events", move || {
         let ended = Witness::new(reset).watch(&receiving);
         or_trouble(ended);
     })?;
@@ -119,9 +120,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         match order {
             Order::Send(share) => {
                 if let Some(mut sender) = sender.take() {
-                    std::thread::Builder::new()
-                        .name("sender".into())
-                        .spawn(move || or_trouble(sender.send(share)))?;
+                    threads::start("sender", move || or_trouble(sender.send(share)))?;
                 }
             }
             Order::Stop => stop.store(true, Ordering::Relaxed),

@@ -69,7 +69,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     processes::report(&Report::Entered)?;
     if !role.sender {
         let receiving = group.clone();
-        std::thread::Builder::new().name("events".into()).spawn(move || receive(&receiving))?;
+        crate::threads::start("events", move || receive(&receiving))?;
     }
     let message = Bytes::from(vec![b'x'; role.bytes]);
     let mut hand_overs = 0;

@@ -88,7 +88,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     };
     if let Some(server) = server {
         let serve = move || server.serve(1, |request| request.payload().clone().into());
-        std::thread::Builder::new().name("requests".into()).spawn(serve)?;
+        crate::threads::start("requests", serve)?;
     }
     let caller = Caller { client, port: port.public(), request: vec![b'x'; role.bytes].into() };
     processes::report(&Report::Ready)?;
