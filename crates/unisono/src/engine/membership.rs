@@ -93,6 +93,10 @@ impl Membership {
             Event::Excluded { epoch } => {
                 self.ended.get_or_insert(Ended::Excluded { epoch });
             }
+            // It had founded a group and gave way to another one, which did not let it in.
+            Event::JoinFailed { .. } => {
+                self.ended.get_or_insert(Ended::Excluded { epoch: None });
+            }
             _ => {}
         }
         Some(event)
@@ -303,10 +307,12 @@ mod tests {
         flights: Vec<(usize, BytesMut)>,
         /// The other one hears the leaver.
         heard: bool,
+        /// Applications take what there is.
+        receives: bool,
     }
 
     impl Pair {
-        fn new() -> Pair {
+        fn of(leaver: Entry, other: Entry) -> Pair {
             let now = Time::from_nanos(1);
             let core = |place: usize, entry| {
                 let number = place as u64 + 1;
@@ -320,9 +326,13 @@ mod tests {
                     (Settings { transport: Transport::Unicast, ..Settings::default() }, Box::new(Checksum));
                 Group::new(now, me, port, entry, Bytes::new(), settings, protection, random).unwrap()
             };
-            let founder = core(LEAVER, Entry::Found(GroupConfig { resilience: 1, ..GroupConfig::default() }));
-            let mut pair =
-                Pair { now, cores: [founder, core(OTHER, Entry::Join)], flights: Vec::new(), heard: true };
+            let cores = [core(LEAVER, leaver), core(OTHER, other)];
+            Pair { now, cores, flights: Vec::new(), heard: true, receives: true }
+        }
+
+        fn new() -> Pair {
+            let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
+            let mut pair = Pair::of(Entry::Found(config), Entry::Join);
             pair.pass_until(|pair| {
                 let is_in = |core: &Group| core.phase() == Phase::Member && core.info().members.len() == 2;
                 pair.cores.iter().all(is_in)
@@ -351,7 +361,7 @@ mod tests {
 
         fn drain(&mut self, place: usize) {
             let core = &mut self.cores[place];
-            while core.poll_event().is_some() {}
+            while self.receives && core.poll_event().is_some() {}
             let mut datagram = Vec::new();
             while core.poll_transmit(self.now, &mut datagram).is_some() {
                 if (self.heard || place != LEAVER) && !dismisses(&datagram) {
@@ -410,5 +420,21 @@ mod tests {
         let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Done(Err(LeaveFailure::Excluded))));
+    }
+
+    // Its application is in a group that is no more, and in no other.
+    #[test]
+    fn a_founder_that_gave_way_and_is_not_let_in_has_not_left() {
+        let full = GroupConfig { members_max: 1, ..GroupConfig::default() };
+        let mut pair = Pair::of(Entry::Found(GroupConfig::default()), Entry::Found(full));
+        (pair.heard, pair.receives) = (false, false);
+        pair.cores[OTHER].send(pair.now, Bytes::from_static(b"in use")).unwrap();
+        pair.pass_until(|pair| pair.cores[OTHER].marks().received > 0);
+        pair.heard = true;
+        pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Gone);
+        let Pair { cores: [core, _], .. } = pair;
+        let mut member = Membership::new(core, Reach { multicast: None, seeds: Default::default() });
+        while member.event().is_some() {}
+        assert_eq!(member.end(), Some(Ended::Excluded { epoch: None }));
     }
 }
