@@ -4,7 +4,10 @@ use crate::look;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 use unisono::Migration;
 
@@ -181,6 +184,19 @@ pub(crate) fn resilience(text: &str) -> Result<u8, String> {
 /// A whole number, as people type it.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a whole number, 0 or more".into())
+}
+
+/// A whole number in this range, as people type it.
+pub(crate) fn within<N>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("a whole number, from {} to {}", range.start(), range.end()))
+    }
 }
 
 /// A time, as people type it.

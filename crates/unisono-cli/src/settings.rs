@@ -59,10 +59,13 @@ impl Settings {
             None => None,
         };
         // An empty variable of the environment names nobody.
-        let seeds: Vec<String> = flags.seeds.iter().filter(|seed| !seed.is_empty()).cloned().collect();
+        let named = |seeds: &[String]| -> Vec<String> {
+            seeds.iter().filter(|seed| !seed.is_empty()).cloned().collect()
+        };
+        let seeds = named(&flags.seeds);
         Ok(Settings {
             key: flags.key.clone().or(file.key),
-            seeds: if seeds.is_empty() { file.seeds.unwrap_or_default() } else { seeds },
+            seeds: if seeds.is_empty() { named(&file.seeds.unwrap_or_default()) } else { seeds },
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),
@@ -81,6 +84,9 @@ impl File {
         let file: File = toml::from_str(&text).map_err(|error| {
             Problem::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
         })?;
+        if file.key.as_ref().is_some_and(|key| key.as_os_str().is_empty()) {
+            return Err(Problem::usage(format!("{}: `key` names no file", path.display())));
+        }
         let beside = path.parent().unwrap_or(Path::new(""));
         Ok(File { key: file.key.map(|key| beside.join(key)), ..file })
     }
@@ -128,6 +134,16 @@ mod tests {
         let (folder, path) = file("key = 'group.key'");
         let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
         assert_eq!(settings.key, Some(folder.path().join("group.key")));
+    }
+
+    #[test]
+    fn a_key_without_a_name_is_refused_and_a_seed_without_one_is_nobody() {
+        let (_folder, path) = file("key = ''");
+        let refused = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap_err();
+        assert!(refused.to_string().ends_with("`key` names no file"), "{refused}");
+        let (_folder, path) = file("seeds = ['', 'a:1']");
+        let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
+        assert_eq!(settings.seeds, ["a:1"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
 
-use crate::arguments::Common;
+use crate::arguments::{self, Common};
 use crate::output::{Output, Tone};
 use crate::problem::Problem;
 use crate::progress;
@@ -66,7 +66,7 @@ struct Run {
     profile: Profile,
 
     /// Begin no further seed after so many minutes
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "M", value_parser = arguments::within(1..=100_000))]
     minutes: Option<u64>,
 
     /// On so many threads [default: one for each processor]
@@ -123,7 +123,7 @@ struct Sizes {
     /// How large the groups are
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "10,30,100,300,1000",
-        value_parser = clap::value_parser!(u16).range(i64::from(*growth::MEMBERS.start())..=i64::from(*growth::MEMBERS.end()))
+        value_parser = arguments::within(growth::MEMBERS)
     )]
     members: Vec<u16>,
 

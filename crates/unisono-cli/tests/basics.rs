@@ -153,6 +153,8 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
         (["status", "x", "--patience", "-5"], "--patience", "0 or more"),
         (["members", "x", "--watch", "-1"], "--watch", "from 0.001 to 86400"),
         (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
+        (["bench", "latency", "--members", "many"], "--members", "from 2 to 64"),
+        (["bench", "latency", "--bytes", "65536"], "--bytes", "from 0 to"),
     ] {
         let output = unisono(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -259,7 +259,7 @@ pub enum KeyError {
     },
     /// Others on this machine may read it.
     #[error(
-        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 {0}`",
+        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 '{0}'`",
         path.display()
     )]
     Exposed {

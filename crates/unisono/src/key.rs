@@ -171,7 +171,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let refused = Key::load(&path).unwrap_err();
             assert!(matches!(refused, KeyError::Exposed { .. }));
-            assert!(refused.to_string().contains(&format!("chmod 600 {}", path.display())), "{refused}");
+            assert!(refused.to_string().contains(&format!("chmod 600 '{}'", path.display())), "{refused}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         Key::load(&path).unwrap();

@@ -8,7 +8,7 @@ pub(crate) mod quality;
 pub(crate) mod temporary;
 mod tools;
 
-use crate::arguments::Common;
+use crate::arguments::{self, Common};
 use crate::output::{Output, Tone, tell};
 use crate::problem::Problem;
 use clap::{Args, Subcommand};
@@ -48,7 +48,7 @@ enum What {
 #[command(after_help = "Example:\n  unisono lab up --hosts 3 --rate 10mbit --loss 1%")]
 struct Up {
     /// How many hosts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=i64::from(HOSTS_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within(1..=HOSTS_MAX))]
     hosts: u16,
 
     /// Let them share one segment of this speed, as hosts on a hub do: 10mbit, 512kbit

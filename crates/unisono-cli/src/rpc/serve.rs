@@ -2,7 +2,7 @@
 
 use super::Served;
 use super::execute::Commands;
-use crate::arguments::{Common, seconds};
+use crate::arguments::{self, Common, seconds};
 use crate::connection;
 use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
@@ -37,7 +37,7 @@ pub(crate) struct Serve {
     exec: String,
 
     /// How many requests may be worked on at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = arguments::within(1..=1024))]
     concurrency: u16,
 
     /// How many seconds the command may take: then it is killed, with all that it started, and the request is refused

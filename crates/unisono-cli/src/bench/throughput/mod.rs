@@ -11,7 +11,7 @@ use super::placement::Placement;
 use super::reset::undisturbed;
 use super::statistics::Ratio;
 use super::{Protocol, Summary};
-use crate::arguments::Common;
+use crate::arguments::{self, Common};
 use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::progress;
@@ -40,23 +40,23 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 #[command(after_help = "Example:\n  unisono bench throughput --members 3 --senders 3 --bytes 64")]
 pub(crate) struct Throughput {
     /// Members, one process each
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within(2..=64))]
     members: u64,
 
     /// How many of them send [default: all]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(long, value_name = "S", value_parser = arguments::within(1..=64))]
     senders: Option<u64>,
 
     /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=BYTES_MAX))]
+    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within(0..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a sender that may be under way
-    #[arg(long, value_name = "W", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "W", default_value_t = 1024, value_parser = arguments::within(1..=65_536))]
     window: u32,
 
     /// Seconds to measure, all rounds together
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]
