@@ -188,13 +188,8 @@ impl Group {
         }
         peer.last_heard = now;
         let mut entered = peer.entered;
-        if peer.suspected == Some(Suspicion::Silent)
-            && !self.config.automatic
-            && !self.recovery.has_promised()
-        {
-            // It was told, and is not so any more.
-            peer.suspected = None;
-            self.detector.look_soon(now);
+        if peer.suspected == Some(Suspicion::Silent) {
+            self.suspect_no_longer(now, sender);
         }
         self.counters.datagrams_received += 1;
         if self.phase == Phase::Excluded {

@@ -106,6 +106,11 @@ impl Detector {
 }
 
 impl Peer {
+    /// It is not suspected; or only of being deaf, and shows by nothing but an answer that it hears again.
+    fn is_asked_on(&self) -> bool {
+        self.suspected.is_none_or(|reason| reason == Suspicion::Deaf)
+    }
+
     /// We were asleep for so long, and what shows that it lives may wait to be read. Where that happens again and again it
     /// excuses nothing any more: it was asked each time, and what came in between was read.
     fn forgive(&mut self, now: Time, asleep: Duration) {
@@ -165,7 +170,8 @@ impl Group {
         let watched: Vec<Uid> = self
             .peers
             .iter()
-            .filter(|peer| self.watches(peer.member.uid, &peer.standing) && peer.suspected.is_none())
+            .filter(|peer| self.watches(peer.member.uid, &peer.standing))
+            .filter(|peer| peer.is_asked_on())
             .map(|peer| peer.member.uid)
             .collect();
         let mut next = Time::NEVER;
@@ -197,6 +203,10 @@ impl Group {
         let nonce = self.random.next_u64() | 1;
         let owes = if uid == self.named() { self.outbox.waits_since() } else { None };
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
+        if peer.suspected.is_some() {
+            self.probe_now(now, uid);
+            return now + silence;
+        }
         let deaf_after = silence * DEAF_AFTER_SILENCES;
         let owed = owes.map(|since| peer.last_heard.max(since) + silence / OWING);
         let silent_at = (peer.last_heard + silence).min(owed.unwrap_or(Time::NEVER));
@@ -225,8 +235,8 @@ impl Group {
                 self.probe(Probe::SuspectedDeaf);
             }
             self.suspect(now, uid, reason);
-            let asks_on = self.peers.get(uid).is_some_and(|peer| peer.suspected.is_none());
-            return if asks_on { now + silence } else { Time::NEVER };
+            let asked_on = self.peers.get(uid).is_some_and(Peer::is_asked_on);
+            return if asked_on { now + silence } else { Time::NEVER };
         }
         let mut again = probing.last + spacing;
         if again <= now {
@@ -243,7 +253,7 @@ impl Group {
         let Some(peer) = self.peers.get_mut(from) else { return };
         if let Some(probing) = peer.probing.filter(|probing| probing.nonce == nonce) {
             peer.probing = None;
-            peer.heard_us = Some(now);
+            self.note_hears_us(now, from);
             self.detector.answers.note(now, now.since(probing.since));
             self.detector.look_soon(now);
             self.probe(Probe::ProbeAnswered);
@@ -253,8 +263,22 @@ impl Group {
 
     /// The peer shows that it hears us: it returned what was sent lately.
     pub(crate) fn note_hears_us(&mut self, now: Time, from: Uid) {
-        if let Some(peer) = self.peers.get_mut(from) {
-            peer.heard_us = Some(now);
+        let Some(peer) = self.peers.get_mut(from) else { return };
+        peer.heard_us = Some(now);
+        if peer.suspected == Some(Suspicion::Deaf) {
+            self.suspect_no_longer(now, from);
+        }
+    }
+
+    /// What it was suspected of is over: it stays where no reset is on its way.
+    #[cold]
+    pub(crate) fn suspect_no_longer(&mut self, now: Time, uid: Uid) {
+        if self.config.automatic || self.recovery.has_promised() {
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(uid) {
+            peer.suspected = None;
+            self.detector.look_soon(now);
         }
     }
 

@@ -146,3 +146,31 @@ fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
         assert_eq!(net.group(0).counters().suspicions, 0, "seed {seed}");
     }
 }
+
+// Under the manual policy nobody resets for a suspicion whose reason is gone: it would stand in the way of leaves for ever.
+#[test]
+fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
+    // A member that hears nothing, missed by the sequencer; a sequencer that does not hear a member, missed by that.
+    for (deaf, unheard, witness) in [(2, None, 0), (0, Some(1), 1)] {
+        let config = GroupConfig { automatic: false, quorum: Quorum::All, ..GroupConfig::default() };
+        let mut net = group_with(3, config, unicast());
+        net.filter(move |seen| {
+            let lost = seen.to == deaf && unheard.is_none_or(|from| seen.from == from);
+            if lost { LOST } else { PROMPT }
+        });
+        let missed = Event::Suspected { member: uid(deaf), reason: Suspicion::Deaf };
+        // It is not silent.
+        let talks = (0..100).any(|_| {
+            let _ = net.send(deaf, b"can you hear me?");
+            net.run_until(MS, 20 * MS, |net| net.events[witness].contains(&missed))
+        });
+        assert!(talks, "the case was not reached");
+        net.run(1_000 * MS);
+        net.calm();
+        net.run(1_000 * MS);
+        let report = net.group(witness).report(Time::from_nanos(net.now));
+        assert!(report.members.iter().all(|member| !member.suspected), "{:?}", report.members);
+        net.leave(1);
+        assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
+    }
+}
