@@ -1,6 +1,7 @@
 //! What follows from events alone: where each life's stream stands and which view it has there ([`Streams`]), how
 //! epochs follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
 
+use super::pile::{Gist, Pile};
 use super::tables::{Lives, Places, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
 use std::collections::BTreeMap;
@@ -38,6 +39,13 @@ impl Streams {
     #[inline]
     pub(super) fn of(&mut self, life: Life) -> &mut Stream {
         self.0.at(life)
+    }
+
+    /// Takes note of the messages of a pile.
+    pub(super) fn take_gists(&mut self, pile: &Pile) {
+        for gist in pile.gists().iter().filter(|gist| gist.has(Kind::Delivered.bit())) {
+            self.0.at(gist.life).last = gist.delivered.last;
+        }
     }
 
     /// Takes note of an event; of other records, nothing.
@@ -317,6 +325,27 @@ impl MarkTable {
     /// What a life knows to be accepted.
     pub(super) fn accepted(&self, life: Life) -> Seqno {
         self.now.get(life).map_or(0, |mark| mark.accepted)
+    }
+
+    /// Takes note of how the marks moved in a pile, if they only grew; otherwise returns false.
+    pub(super) fn take_gists(&mut self, pile: &Pile) -> bool {
+        let grew = |gist: &Gist| {
+            let mark = self.now.get(gist.life).copied().unwrap_or_default();
+            !gist.has(Kind::Stored.bit()) || gist.stored.grows_from(mark.epoch, mark.stored)
+        };
+        if !pile.gists().iter().all(grew) {
+            return false;
+        }
+        for gist in pile.gists() {
+            let mark = self.now.at(gist.life);
+            if gist.has(Kind::Stored.bit()) {
+                mark.stored = gist.stored.last;
+            }
+            if gist.has(Kind::Accepted.bit()) {
+                mark.accepted = gist.accepted.last;
+            }
+        }
+        true
     }
 
     /// Takes note of a mark that moved; of other records, nothing.
