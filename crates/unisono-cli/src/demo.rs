@@ -30,7 +30,7 @@ const KEPT_PART: u64 = 10;
 )]
 pub(crate) struct Demo {
     /// How many member processes
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = arguments::within(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = arguments::within::<u64>(1..=64))]
     members: u64,
 
     /// How many crashes at once the group is to survive without loss [default: 2]
@@ -38,7 +38,7 @@ pub(crate) struct Demo {
     resilience: Option<u8>,
 
     /// How many messages, all members together
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = arguments::within(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = arguments::within::<u64>(1..=10_000_000))]
     messages: u64,
 
     /// Who gives the messages their places

@@ -140,7 +140,7 @@ mod tests {
     fn a_key_without_a_name_is_refused_and_a_seed_without_one_is_nobody() {
         let (_folder, path) = file("key = ''");
         let refused = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap_err();
-        assert!(refused.to_string().ends_with("`key` names no file"), "{refused}");
+        assert!(format!("{refused:?}").contains("`key` names no file"), "{refused:?}");
         let (_folder, path) = file("seeds = ['', 'a:1']");
         let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
         assert_eq!(settings.seeds, ["a:1"]);

@@ -66,7 +66,7 @@ struct Run {
     profile: Profile,
 
     /// Begin no further seed after so many minutes
-    #[arg(long, value_name = "M", value_parser = arguments::within(1..=100_000))]
+    #[arg(long, value_name = "M", value_parser = arguments::within::<u64>(1..=100_000))]
     minutes: Option<u64>,
 
     /// On so many threads [default: one for each processor]
@@ -123,7 +123,7 @@ struct Sizes {
     /// How large the groups are
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "10,30,100,300,1000",
-        value_parser = arguments::within(growth::MEMBERS)
+        value_parser = arguments::within::<u16>(growth::MEMBERS)
     )]
     members: Vec<u16>,
 

@@ -28,11 +28,11 @@ const PLENTY: u64 = 1 << 32;
 #[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
 pub(crate) struct Failover {
     /// Members, one process each
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::within(3..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::within::<u64>(3..=64))]
     members: u64,
 
     /// How often the orderer is lost
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = arguments::within(1..=1000))]
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = arguments::within::<u64>(1..=1000))]
     trials: u64,
 
     /// How many crashes at once the group survives without loss

@@ -29,27 +29,27 @@ const PROCESSES_MAX: u64 = 250;
 #[command(after_help = "Example:\n  unisono bench parallel --groups 8 --members 2")]
 pub(crate) struct Parallel {
     /// Groups, in the end
-    #[arg(long, value_name = "G", default_value_t = 4, value_parser = arguments::within(1..=125))]
+    #[arg(long, value_name = "G", default_value_t = 4, value_parser = arguments::within::<u64>(1..=125))]
     groups: u64,
 
     /// Members of each group, one process each
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = arguments::within(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
     /// How many of them send [default: all but the orderer, whose own messages have no way to go]
-    #[arg(long, value_name = "S", value_parser = arguments::within(1..=64))]
+    #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
     /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within(0..=BYTES_MAX))]
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a member that may be under way
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = arguments::within(1..=65_536))]
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
     /// Seconds to measure each number of groups
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within(1..=3600))]
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]

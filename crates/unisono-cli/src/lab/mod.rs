@@ -48,7 +48,7 @@ enum What {
 #[command(after_help = "Example:\n  unisono lab up --hosts 3 --rate 10mbit --loss 1%")]
 struct Up {
     /// How many hosts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within(1..=HOSTS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     hosts: u16,
 
     /// Let them share one segment of this speed, as hosts on a hub do: 10mbit, 512kbit

@@ -37,7 +37,7 @@ pub(crate) struct Serve {
     exec: String,
 
     /// How many requests may be worked on at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = arguments::within(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = arguments::within::<u16>(1..=1024))]
     concurrency: u16,
 
     /// How many seconds the command may take: then it is killed, with all that it started, and the request is refused

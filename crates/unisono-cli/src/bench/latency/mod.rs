@@ -32,18 +32,18 @@ use std::path::PathBuf;
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
 pub(crate) struct Latency {
     /// Members, one process each
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
     /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within(0..=floor::BYTES_MAX as u64))]
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
     #[command(flatten)]
     protocol: Protocol,
 
     /// Messages that are timed
-    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within(100..=10_000_000))]
+    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within::<u64>(100..=10_000_000))]
     messages: u64,
 
     /// On which processors the processes run, on both sides

@@ -36,27 +36,27 @@ const UNTIMED_LOAD: Duration = Duration::from_millis(100);
 #[command(after_help = "Example:\n  unisono bench rpc --bytes 0 --in-flight 64")]
 pub(crate) struct Rpc {
     /// Size of a request, and of its reply
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within(0..=floor::BYTES_MAX as u64))]
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
     /// Calls that each client has in flight under load
-    #[arg(long, value_name = "F", default_value_t = 1, value_parser = arguments::within(1..=16_384))]
+    #[arg(long, value_name = "F", default_value_t = 1, value_parser = arguments::within::<u64>(1..=16_384))]
     in_flight: u64,
 
     /// Clients under load, one process each
-    #[arg(long, value_name = "C", default_value_t = 1, value_parser = arguments::within(1..=64))]
+    #[arg(long, value_name = "C", default_value_t = 1, value_parser = arguments::within::<u64>(1..=64))]
     clients: u64,
 
     /// Servers of the port under load, one process each
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = arguments::within(1..=64))]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = arguments::within::<u64>(1..=64))]
     servers: u64,
 
     /// Calls that are timed one at a time
-    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within(100..=10_000_000))]
+    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within::<u64>(100..=10_000_000))]
     calls: u64,
 
     /// Seconds under load, all rounds together
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within(1..=3600))]
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
     seconds: u64,
 
     /// On which processors the processes run, on all sides

@@ -40,23 +40,23 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 #[command(after_help = "Example:\n  unisono bench throughput --members 3 --senders 3 --bytes 64")]
 pub(crate) struct Throughput {
     /// Members, one process each
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
     /// How many of them send [default: all]
-    #[arg(long, value_name = "S", value_parser = arguments::within(1..=64))]
+    #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
     /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within(0..=BYTES_MAX))]
+    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a sender that may be under way
-    #[arg(long, value_name = "W", default_value_t = 1024, value_parser = arguments::within(1..=65_536))]
+    #[arg(long, value_name = "W", default_value_t = 1024, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
     /// Seconds to measure, all rounds together
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within(1..=3600))]
+    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]
