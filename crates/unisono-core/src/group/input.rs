@@ -364,7 +364,7 @@ impl Group {
         }
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
         let is_in_an_epoch = !matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone);
-        if asks && is_in_an_epoch && length > 128 {
+        if asks && is_in_an_epoch && length > 128 && !self.may_need(header.epoch) {
             // Whoever is further on than this member, or in another group of the port, takes no notice.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);

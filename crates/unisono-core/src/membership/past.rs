@@ -204,6 +204,12 @@ impl Group {
         }
     }
 
+    /// Somebody that is not known here and shows this epoch may have what a quorum needs in order to follow: a leaver, for
+    /// instance, that was silent for so long that it was forgotten.
+    pub(crate) fn may_need(&self, epoch: EpochTag) -> bool {
+        self.past.as_ref().is_some_and(|past| past.tag == epoch) && !self.quorum_has_entered()
+    }
+
     /// A quorum of the present view is known to have entered the epoch.
     fn quorum_has_entered(&self) -> bool {
         if matches!(self.phase, Phase::Excluded | Phase::Gone) {

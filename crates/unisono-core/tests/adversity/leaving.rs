@@ -722,3 +722,33 @@ fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
     assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it is not told");
     assert!(net.group(0).marks().promised.is_some() && net.group(3).has_left());
 }
+
+// A member forgets a leaver that it does not hear for a while, and decides a reset. The leaver learns of it before the others
+// do: they may need its vote if the one who decided dies.
+#[test]
+fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch() {
+    // Long enough for the one that does not follow not to be suspected meanwhile.
+    let second = Duration::from_secs(1);
+    let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings { silence: second, patience: second, ..unicast() });
+    net.filter(|seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if farewell || (seen.from == 4 && seen.to == 1) { LOST } else { PROMPT }
+    });
+    net.leave(4);
+    let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(4));
+    assert!(net.run_until(MS, 100 * MS, |net| net.events[4].iter().any(own)), "the case was not reached");
+    net.run(600 * MS);
+    net.crash(0);
+    net.filter(|seen| {
+        let decides = seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        let unheard = [2, 3].contains(&seen.to) && (decides || seen.from == 4);
+        if unheard { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 10_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    net.run(500 * MS);
+    assert_eq!((net.epoch(2), net.epoch(3)), (0, 0), "the case was not reached");
+    assert_ne!(net.phase(4), Phase::Gone, "only one has entered");
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(4) == Phase::Gone && net.epoch(2) == 1));
+}
