@@ -124,27 +124,33 @@ impl Membership {
             wakes.extend(self.outcomes.resolve(number, outcome));
             progress = true;
         }
-        let phase = self.group.phase();
-        let overdue = phase != Phase::Gone && self.out_by.is_some_and(|limit| limit <= now);
-        if phase != self.phase || overdue != self.overdue {
-            (self.phase, self.overdue) = (phase, overdue);
-            progress = true;
-            if phase == Phase::Gone || overdue {
-                self.outcomes.give_up(wakes);
-                self.events.wake(wakes);
-            }
-        }
+        progress |= self.note_phase(now, wakes);
         if self.note_standstill(now) {
             self.outcomes.wake_all(wakes);
             progress = true;
+        }
+        if self.take_for_others(now, wakes) {
+            outbox.drain(self, now);
+            // Who was abandoned and is alone is out at once.
+            progress |= self.note_phase(now, wakes);
         }
         if progress {
             self.progress.wake(wakes);
         }
         self.progressed = progress;
-        if self.take_for_others(now, wakes) {
-            outbox.drain(self, now);
+    }
+
+    /// Whether it has come to another phase, or left it too late for that.
+    fn note_phase(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
+        let phase = self.group.phase();
+        let overdue = phase != Phase::Gone && self.out_by.is_some_and(|limit| limit <= now);
+        let is_another = phase != self.phase || overdue != self.overdue;
+        (self.phase, self.overdue) = (phase, overdue);
+        if is_another && (phase == Phase::Gone || overdue) {
+            self.outcomes.give_up(wakes);
+            self.events.wake(wakes);
         }
+        is_another
     }
 
     /// There may be something for a thread that waits and has not left its name.

@@ -6,6 +6,7 @@ use super::*;
 use crate::{Event, Group, GroupConfig, Options};
 use std::net::Ipv4Addr;
 use std::sync::{Weak, mpsc};
+use unisono_core::Phase;
 use unisono_udp::Socket;
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -64,6 +65,13 @@ fn sits(engine: &Engine) -> MutexGuard<'_, State> {
         assert!(begin.elapsed() < PATIENCE, "nobody sits");
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn who_is_abandoned_and_alone_is_out_at_once() {
+    let (group, _engine) = alone("abandoned");
+    group.shared().abandon();
+    assert_eq!(group.shared().with(|member, _| member.phase()), Phase::Gone);
 }
 
 #[test]
