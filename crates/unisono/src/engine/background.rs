@@ -1,6 +1,7 @@
 //! The thread that sits when nobody else does, and that stands in for one whose seat is focused.
 
 use super::Engine;
+use super::entering::engines;
 use super::seat::{Deputy, OTHERS, Woken};
 use super::turn::Sleeper;
 use std::io;
@@ -15,18 +16,24 @@ const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
 /// Starts the thread. It ends with the engine's last member.
 pub(super) fn start(engine: Arc<Engine>) -> io::Result<()> {
-    thread::Builder::new().name("unisono".into()).spawn(move || run(&engine))?;
+    let work = move || {
+        let entrance = run(&engine);
+        drop(engine);
+        drop(entrance);
+    };
+    thread::Builder::new().name("unisono".into()).spawn(work)?;
     Ok(())
 }
 
-fn run(engine: &Engine) {
+/// Returns what keeps others from entering until the engine is gone: who comes next finds its address free.
+fn run(engine: &Engine) -> Option<impl Sized + use<>> {
     // Where this is refused, timers are a little later.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
     let mut deputy = Deputy::new();
     loop {
         let ready = engine.guard.wait();
         let stood_in = if ready.keys().contains(&OTHERS) { stand_in(engine, &mut deputy) } else { None };
-        let Some(mut state) = engine.lock_unless_broken() else { return };
+        let mut state = engine.lock_unless_broken()?;
         let mut now = engine.now();
         if let Some(woken) = stood_in {
             engine.note_woken(&mut state, woken);
@@ -44,8 +51,13 @@ fn run(engine: &Engine) {
         loop {
             engine.settle(&mut state, now);
             if state.is_empty() {
-                state.closed = true;
-                return;
+                drop(state);
+                let entrance = engines();
+                state = engine.lock_unless_broken()?;
+                if state.is_empty() {
+                    state.closed = true;
+                    return Some(entrance);
+                }
             }
             let Some(mut sitting) = seat.take() else { break };
             if state.turn.claimed() {
@@ -53,8 +65,7 @@ fn run(engine: &Engine) {
                 break;
             }
             let sleeper = Sleeper::new(None, Time::NEVER);
-            let Some(risen) = engine.sit(state, &mut sitting, now, sleeper, Duration::ZERO) else { return };
-            (state, now) = risen;
+            (state, now) = engine.sit(state, &mut sitting, now, sleeper, Duration::ZERO)?;
             seat = Some(sitting);
         }
         engine.arrange(&mut state, now, true);

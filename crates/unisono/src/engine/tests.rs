@@ -75,6 +75,26 @@ fn who_is_abandoned_and_alone_is_out_at_once() {
 }
 
 #[test]
+fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
+    let (group, engine) = alone("ending");
+    let entrance = engines();
+    drop(group);
+    let begin = Instant::now();
+    loop {
+        let state = engine.lock();
+        assert!(!state.closed, "others could come, and find its address taken");
+        // The background thread is up to end it.
+        if state.is_empty() && state.turn.background_sits() && state.turn.sleeper().is_none() {
+            break;
+        }
+        drop(state);
+        assert!(begin.elapsed() < PATIENCE, "it does not end");
+        std::thread::yield_now();
+    }
+    drop(entrance);
+}
+
+#[test]
 fn a_bell_that_another_thread_silences_is_rung_again() {
     let (group, engine) = alone("bell-silenced");
     std::thread::scope(|scope| {
