@@ -83,7 +83,7 @@ impl AcknowledgedDurable {
     fn enough(&self, epoch: Epoch, seqno: Seqno, resilience: u8, held: impl Fn(Life) -> bool) -> bool {
         let Some(view) = self.views.at(epoch, seqno.saturating_sub(1)) else { return true };
         let needed = (usize::from(resilience) + 1).min(view.len());
-        view.iter().filter(|member| held(**member)).count() >= needed
+        view.iter().filter(|member| held(**member)).take(needed).count() == needed
     }
 
     fn report(&mut self, record: &Record, epoch: Epoch, seqno: Seqno) -> Result<(), Violation> {
@@ -182,7 +182,6 @@ impl Property for AcknowledgedDurable {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        self.lives = self.lives.max(record.life.0.wrapping_add(1));
         match &record.what {
             What::Sent { number, resilience, .. } => {
                 if *resilience > 0
@@ -218,7 +217,10 @@ impl Property for AcknowledgedDurable {
                     return self.settle(record.life.0..record.life.0 + 1);
                 }
             }
-            What::Started { .. } => self.rule.follow(record),
+            What::Started { .. } => {
+                self.lives = self.lives.max(record.life.0 + 1);
+                self.rule.follow(record);
+            }
             What::Stored { .. } => self.marks.follow(record),
             What::Prepared { preparation, .. } => {
                 let prepared = self.prepared.at(preparation.next);

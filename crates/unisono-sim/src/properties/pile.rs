@@ -13,6 +13,7 @@ pub struct Pile {
     gists: Vec<Gist>,
     /// By life, its gist.
     slots: Vec<usize>,
+    numberings: Vec<Numbering>,
 }
 
 /// A bit for each record of a pile.
@@ -20,7 +21,7 @@ type Places = [u64; PILE / 64];
 
 const KINDS: usize = Kind::ALL.len();
 
-/// So many records are judged in one go.
+/// Most records of a pile.
 pub(super) const PILE: usize = 512;
 
 /// The slot of who is not in the pile.
@@ -45,6 +46,17 @@ pub(super) struct Gist {
     pub(super) ahead_of_stored: Seqno,
     /// The highest place that was delivered to it, and that the pile did not say before to be accepted.
     pub(super) ahead_of_accepted: Seqno,
+}
+
+/// Numbers of the order were given out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbering {
+    pub(super) by: Life,
+    pub(super) epoch: Epoch,
+    /// The last of them.
+    pub(super) to: Seqno,
+    /// What who gave them out knew to be accepted, if the pile says so.
+    pub(super) accepted: Option<Seqno>,
 }
 
 /// Numbers that came one after the other.
@@ -161,6 +173,7 @@ impl Pile {
             kinds: 0,
             gists: Vec::new(),
             slots: Vec::new(),
+            numberings: Vec::new(),
         }
     }
 
@@ -180,7 +193,12 @@ impl Pile {
                 Some(slot) if *slot < self.gists.len() => *slot,
                 _ => add_gist(&mut self.gists, &mut self.slots, record.life),
             };
-            self.gists[slot].add(&record.what);
+            let gist = &mut self.gists[slot];
+            gist.add(&record.what);
+            if let What::Numbered { epoch, to, .. } = record.what {
+                let accepted = gist.has(Kind::Accepted.bit()).then_some(gist.accepted.last);
+                self.numberings.push(Numbering { by: record.life, epoch, to, accepted });
+            }
         }
     }
 
@@ -190,6 +208,7 @@ impl Pile {
             self.places[kind] = Places::default();
         }
         self.kinds = 0;
+        self.numberings.clear();
         for gist in self.gists.drain(..) {
             self.slots[gist.life.index()] = NOWHERE;
         }
@@ -217,6 +236,11 @@ impl Pile {
     /// The gists of all lives that have records.
     pub(super) fn gists(&self) -> &[Gist] {
         &self.gists
+    }
+
+    /// Who gave out which numbers.
+    pub(super) fn numberings(&self) -> &[Numbering] {
+        &self.numberings
     }
 
     /// The first `end` records, as parts of at most 64: where each part begins, its records, and a bit for each of them

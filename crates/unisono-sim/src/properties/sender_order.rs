@@ -104,7 +104,9 @@ impl Property for SenderOrder {
                 }
                 message.seqno = seqno;
                 let previous = message.previous;
-                if let Some(fault) = self.left_out(record.life, sender, last, previous) {
+                if previous != last
+                    && let Some(fault) = self.left_out(record.life, sender, last, previous)
+                {
                     return broken(self, record, || fault);
                 }
             }

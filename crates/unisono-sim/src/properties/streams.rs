@@ -1,10 +1,9 @@
 //! What follows from events alone: where each life's stream stands and which view it has there ([`Streams`]), how
 //! epochs follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
 
-use super::pile::{Gist, Pile};
+use super::pile::Pile;
 use super::tables::{Lives, Places, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
-use std::collections::BTreeMap;
 use unisono_core::Seqno;
 
 /// Kinds that change a life's epoch or view.
@@ -216,9 +215,10 @@ impl Lineage {
     }
 }
 
-/// The views that each epoch has gone through, as far as anybody was told.
+/// The views that each epoch has gone through, as far as anybody was told: in the order of their places, of which
+/// mostly the last is asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Views(Table<BTreeMap<Seqno, Vec<Life>>>);
+pub(super) struct Views(Table<Vec<(Seqno, Vec<Life>)>>);
 
 impl Views {
     /// Takes note of a view. To be called after [`Streams::follow`].
@@ -228,25 +228,27 @@ impl Views {
         }
         let stream = streams.of(record.life);
         if let Some(epoch) = stream.epoch {
-            self.0.at(epoch).entry(stream.last).or_insert_with(|| stream.view.clone());
+            let views = self.0.at(epoch);
+            if let Err(rank) = views.binary_search_by_key(&stream.last, |(place, _)| *place) {
+                views.insert(rank, (stream.last, stream.view.clone()));
+            }
         }
     }
 
     /// The view at a place of an epoch, what happens there included.
     pub(super) fn at(&self, epoch: Epoch, seqno: Seqno) -> Option<&[Life]> {
-        let (_, view) = self.0.get(epoch)?.range(..=seqno).next_back()?;
-        Some(view)
+        self.sides(epoch, seqno).next()
     }
 
     /// The view at a place of an epoch, and the one before that.
     pub(super) fn sides(&self, epoch: Epoch, seqno: Seqno) -> impl Iterator<Item = &[Life]> {
-        let views = self.0.get(epoch).into_iter();
-        views.flat_map(move |views| views.range(..=seqno).rev().take(2).map(|(_, view)| view.as_slice()))
+        let views = self.0.get(epoch).into_iter().flatten().rev();
+        views.skip_while(move |(place, _)| *place > seqno).take(2).map(|(_, view)| view.as_slice())
     }
 
     /// All views of an epoch, the last first.
     pub(super) fn of(&self, epoch: Epoch) -> impl Iterator<Item = &[Life]> {
-        self.0.get(epoch).into_iter().flat_map(|views| views.values().rev().map(Vec::as_slice))
+        self.0.get(epoch).into_iter().flatten().rev().map(|(_, view)| view.as_slice())
     }
 }
 
@@ -327,13 +329,17 @@ impl MarkTable {
         self.now.get(life).map_or(0, |mark| mark.accepted)
     }
 
+    /// In a pile no mark fell, and none came to another epoch.
+    pub(super) fn only_grow(&self, pile: &Pile) -> bool {
+        pile.gists().iter().filter(|gist| gist.has(Kind::Stored.bit())).all(|gist| {
+            let mark = self.now.get(gist.life).copied().unwrap_or_default();
+            gist.stored.grows_from(mark.epoch, mark.stored)
+        })
+    }
+
     /// Takes note of how the marks moved in a pile, if they only grew; otherwise returns false.
     pub(super) fn take_gists(&mut self, pile: &Pile) -> bool {
-        let grew = |gist: &Gist| {
-            let mark = self.now.get(gist.life).copied().unwrap_or_default();
-            !gist.has(Kind::Stored.bit()) || gist.stored.grows_from(mark.epoch, mark.stored)
-        };
-        if !pile.gists().iter().all(grew) {
+        if !self.only_grow(pile) {
             return false;
         }
         for gist in pile.gists() {
