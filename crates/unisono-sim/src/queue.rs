@@ -81,31 +81,28 @@ impl<E: Copy> Queue<E> {
         later.into_iter().for_each(|key| self.sift_up(key));
     }
 
-    /// When the next event happens.
+    /// The next event and its time, if it happens by `until`.
     #[inline]
-    pub(crate) fn next_time(&self) -> Option<u64> {
-        self.soon.last().or(self.heap.first()).map(|key| (key >> TIME_SHIFT) as u64)
-    }
-
-    /// The next event and its time.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
-        let key = match self.soon.pop() {
-            Some(first) => first,
-            None => self.pop_heap()?,
-        };
+    pub(crate) fn pop_by(&mut self, until: u64) -> Option<(u64, E)> {
+        let key = *self.soon.last().or(self.heap.first())?;
+        let time = (key >> TIME_SHIFT) as u64;
+        if time > until {
+            return None;
+        }
+        if self.soon.pop().is_none() {
+            self.pop_heap();
+        }
         let place = key as usize % PLACES_MAX;
         self.free.push(place);
-        Some(((key >> TIME_SHIFT) as u64, self.events[place]?))
+        Some((time, self.events[place]?))
     }
 
-    fn pop_heap(&mut self) -> Option<Key> {
-        let first = *self.heap.first()?;
-        let last = self.heap.pop()?;
-        if !self.heap.is_empty() {
+    fn pop_heap(&mut self) {
+        if let Some(last) = self.heap.pop()
+            && !self.heap.is_empty()
+        {
             self.sift_down(last);
         }
-        Some(first)
     }
 
     fn sift_up(&mut self, key: Key) {
@@ -157,7 +154,7 @@ mod tests {
             expected.push((time, round));
         }
         expected.sort();
-        let found: Vec<(u64, u32)> = core::iter::from_fn(|| queue.pop()).collect();
+        let found: Vec<(u64, u32)> = core::iter::from_fn(|| queue.pop_by(u64::MAX)).collect();
         assert_eq!(found, expected);
     }
 
@@ -168,7 +165,7 @@ mod tests {
         for round in 0..5_000u32 {
             queue.push(now + random.below(100), round);
             if random.chance(0.6) {
-                let (time, _) = queue.pop().expect("just pushed");
+                let (time, _) = queue.pop_by(u64::MAX).expect("just pushed");
                 assert!(time >= now, "time went back");
                 (now, popped) = (time, popped + 1);
             }

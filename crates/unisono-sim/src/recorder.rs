@@ -111,7 +111,11 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(judge: Judge, trace: Option<Box<dyn Write>>) -> Recorder {
+    pub(crate) fn new(mut judge: Judge, trace: Option<Box<dyn Write>>) -> Recorder {
+        if trace.is_some() {
+            // Whoever reads along sees an accusation where it belongs.
+            judge.judge_at_once();
+        }
         Recorder {
             names: Names::default(),
             totals: Totals::default(),
@@ -136,9 +140,7 @@ impl Recorder {
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
-        let is_full = self.judge.pile_up(record);
-        // Whoever reads along sees the accusation where it belongs.
-        if is_full || self.trace.is_some() {
+        if self.judge.pile_up(record) {
             self.judge_pile();
         }
     }

@@ -193,12 +193,19 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
 pub struct Judge {
     properties: Vec<Box<dyn Property>>,
     pile: Pile,
+    /// So many records are judged in one go.
+    pile_max: usize,
 }
 
 impl Judge {
     /// With these properties.
     pub fn new(properties: Vec<Box<dyn Property>>) -> Judge {
-        Judge { properties, pile: Pile::new() }
+        Judge { properties, pile: Pile::new(), pile_max: PILE }
+    }
+
+    /// From now on each record is judged when it comes.
+    pub(crate) fn judge_at_once(&mut self) {
+        self.pile_max = 1;
     }
 
     /// The next record. What is wrong with it may show only some records later, but is told as if it had at once.
@@ -220,7 +227,7 @@ impl Judge {
     #[inline(always)]
     pub(crate) fn pile_up(&mut self, record: Record) -> bool {
         self.pile.push(record);
-        self.pile.len() >= PILE
+        self.pile.len() >= self.pile_max
     }
 
     /// The record that came last, if it is not judged yet.

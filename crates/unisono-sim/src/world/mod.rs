@@ -187,14 +187,10 @@ impl<S: Side> World<S> {
     /// Runs to the next cue, or to `until` if none comes before; also stops where a promise is broken.
     pub(crate) fn advance(&mut self, until: u64) -> Option<Cue> {
         while self.recorder.violation().is_none() {
-            match self.queue.next_time() {
-                Some(time) if time <= until => {}
-                _ => {
-                    self.now = until;
-                    return None;
-                }
-            }
-            let (time, happening) = self.queue.pop()?;
+            let Some((time, happening)) = self.queue.pop_by(until) else {
+                self.now = until;
+                return None;
+            };
             if time > self.now {
                 (self.now, self.spins) = (time, 0);
             }
