@@ -211,8 +211,8 @@ pub enum LeaveFailure {
     /// It was not begun.
     #[error(transparent)]
     Refused(#[from] LeaveError),
-    /// The group went on without this member before the leave was ordered. It is out all the same.
-    #[error("the group excluded this member before its leave was ordered")]
+    /// The group went on without this member before it heard of its own leave. It is out all the same.
+    #[error("the group went on without this member before it heard of its own leave; it is out all the same")]
     Excluded,
     /// Nobody confirmed it in five seconds. This member is out; the others will find out by themselves, if
     /// there are any.
