@@ -355,7 +355,7 @@ impl Group {
     ) {
         self.counters.stale += 1;
         self.probe(Probe::StaleRefused);
-        if self.handle_straggler(now, header, &payload) {
+        if self.handle_straggler(now, from, header, &payload) {
             return;
         }
         if self.peers.get(header.sender).is_some() && self.phase != Phase::Locating {
@@ -363,8 +363,13 @@ impl Group {
             return;
         }
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
-        let is_in_an_epoch = !matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone);
-        if asks && is_in_an_epoch && length > 128 && !self.may_need(header.epoch) {
+        let counts = match self.phase {
+            Phase::Member | Phase::Resetting | Phase::Leaving => true,
+            // Who only listens may do so before a quorum is in its epoch, and whoever asks be needed until then.
+            Phase::Joining => self.is_member(),
+            Phase::Locating | Phase::Excluded | Phase::Gone => false,
+        };
+        if asks && counts && length > 128 && !self.may_need(header.epoch) {
             // Whoever is further on than this member, or in another group of the port, takes no notice.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);

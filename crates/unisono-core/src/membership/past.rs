@@ -132,19 +132,32 @@ impl Past {
 impl Group {
     // --- answering ---
 
-    /// A datagram of the epoch before this one: its sender is served and told. False if it was not there.
-    pub(crate) fn handle_straggler(&mut self, now: Time, header: &Header, payload: &Bytes) -> bool {
+    /// A datagram of the epoch before this one: its sender is served and told. False if there is nothing to tell it.
+    pub(crate) fn handle_straggler(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: &Header,
+        payload: &Bytes,
+    ) -> bool {
         let Some(past) = self.past.as_mut().filter(|past| past.tag == header.epoch) else { return false };
         let whom = header.sender;
+        let bytes = HEADER_BYTES + payload.len();
         if past.address(whom).is_none() {
-            return false;
+            // It was not there, or is a leaver that was forgotten since: it is told as much as it sent.
+            let asks = Decoder::new(payload.clone()).flatten().any(|frame| frame == Frame::Inquiry);
+            let is_told = asks && past.decision_bytes <= bytes;
+            if is_told {
+                self.tell_decision(from);
+            }
+            return is_told;
         }
         for frame in Decoder::new(payload.clone()).flatten() {
             if let Frame::Pull { ballot, from, to } = frame {
                 self.serve_straggler(whom, ballot, from, to);
             }
         }
-        self.tell_straggler(now, whom, HEADER_BYTES + payload.len());
+        self.tell_straggler(now, whom, bytes);
         true
     }
 
@@ -174,18 +187,18 @@ impl Group {
     pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(past) = &mut self.past else { return };
         let cost = past.decision_bytes;
+        let Some(address) = past.address(whom) else { return };
         let Some(straggler) = past.straggler(whom) else { return };
         straggler.earn(bytes);
         if straggler.told.is_due(now, TELL_EVERY) && straggler.telling.pay(cost) {
             straggler.told.note(now);
-            self.tell_decision(whom);
+            self.tell_decision(address);
         }
     }
 
-    fn tell_decision(&mut self, whom: Uid) {
+    fn tell_decision(&mut self, address: SocketAddr) {
         let entered = self.quorum_has_entered();
         let Some(past) = &self.past else { return };
-        let Some(address) = past.address(whom) else { return };
         let (tag, proposal) = (past.tag, past.proposal.clone());
         self.post_under(address, tag, Frame::Decided { proposal, entered });
     }
@@ -197,10 +210,10 @@ impl Group {
             return;
         }
         past.push_at = now + PUSH_EVERY;
-        let out = past.members.iter().map(|member| member.uid);
-        let out: Vec<Uid> = out.filter(|uid| !past.proposal.members.contains(uid)).collect();
-        for uid in out {
-            self.tell_decision(uid);
+        let out = past.members.iter().filter(|member| !past.proposal.members.contains(&member.uid));
+        let out: Vec<SocketAddr> = out.map(|member| member.address).collect();
+        for address in out {
+            self.tell_decision(address);
         }
     }
 

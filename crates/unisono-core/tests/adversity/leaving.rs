@@ -752,3 +752,31 @@ fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch()
     net.calm();
     assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(4) == Phase::Gone && net.epoch(2) == 1));
 }
+
+// The same, and what it is told by the one that is there first is the decision, with which it serves on.
+#[test]
+fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
+    let mut net = group_of(5, 0);
+    let dismisses = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+    net.filter(move |seen| if dismisses(seen) { LOST } else { PROMPT });
+    net.leave(4);
+    net.run(20 * MS);
+    assert!(net.group(4).has_left(), "the case was not reached");
+    net.cut_off(4);
+    net.run(500 * MS);
+    net.crash(0);
+    // Of those who go on m1 alone learns what was decided, and it alone hears the leaver.
+    net.filter(move |seen| {
+        let tells = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
+        let with_the_leaver = seen.concerns(4) && !seen.concerns(1);
+        if dismisses(seen) || with_the_leaver || matches!(seen.to, 2 | 3) && tells { LOST } else { PROMPT }
+    });
+    let is_first = |net: &Net| net.epoch(1) == 1 && net.epoch(2) == 0 && net.epoch(3) == 0;
+    assert!(net.run_until(MS / 20, 1_000 * MS, is_first), "the case was not reached");
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(4), net.group(4).has_left(), is_first(&net)), (Phase::Excluded, true, true));
+    net.calm();
+    let over = |net: &Net| net.phase(4) == Phase::Gone && (2..4).all(|index| net.epoch(index) > 0);
+    assert!(net.run_until(MS, 4_000 * MS, over));
+    assert!(left_last(&net, 4), "{:?}", net.events[4]);
+}
