@@ -137,20 +137,19 @@ impl History {
         }
     }
 
-    /// What a joiner must be told in order to begin its log after `seqno`, which lies in this one; and whether some
-    /// sender's message is unfinished there, so that nobody can begin.
-    pub(crate) fn log_base(&self, seqno: Seqno) -> (LogBase, bool) {
+    /// What a joiner must be told in order to begin its log after `seqno`, which lies in this one. A message may be unfinished
+    /// there: none is where its JOIN is, from which on it delivers.
+    pub(crate) fn log_base(&self, seqno: Seqno) -> LogBase {
         let mut marks = self.at_base.clone();
         for place in self.base + 1..=seqno {
             self.mark_entry(&mut marks, place);
         }
-        let base = LogBase {
+        LogBase {
             seqno,
             members: self.view_at(seqno).to_vec(),
             term: self.term_at(seqno),
             last_numbers: marks.iter().map(|(uid, mark)| (uid, mark.number)).collect(),
-        };
-        (base, marks.iter().any(|(_, mark)| mark.open))
+        }
     }
 
     /// What the entry at `seqno` says of its sender, or of those who are no members any more.

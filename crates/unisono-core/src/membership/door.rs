@@ -185,11 +185,7 @@ impl Group {
         }
         // Below the epoch's beginning nothing is served to somebody who was not there.
         let from_place = self.history.base().max(self.epoch_start);
-        let (base, inside_a_message) = self.history.log_base(from_place);
-        if inside_a_message {
-            self.post_outside(from, Frame::Refused { cookie, reason: Refusal::NotNow });
-            return;
-        }
+        let base = self.history.log_base(from_place);
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
                 // An old request says nothing of somebody who still asks, and is not served again.

@@ -513,7 +513,7 @@ pub enum Refusal {
     Full,
     /// The fixed list does not have this name, or a member of this name is in.
     Name,
-    /// Not now (a reset, a hand-over): ask again.
+    /// Not now (as many listen already as there are places): ask again.
     NotNow,
     /// The cookie is stale: locate again.
     Cookie,

@@ -681,3 +681,29 @@ fn a_joiner_with_a_number_outlasts_a_hand_over() {
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "it went");
     assert_eq!((net.epoch(1), net.size(1)), (0, 4));
 }
+
+// All send large messages on and on, in pieces that alternate: there is hardly a place at which none is unfinished, and a joiner's
+// log must begin somewhere.
+#[test]
+fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
+    let mut net = group_of(3, 0);
+    let mut joiner = None;
+    let is_in =
+        |net: &Net, joiner: &Option<usize>| joiner.is_some_and(|index| net.phase(index) == Phase::Member);
+    for step in 0..300 {
+        for sender in 0..3 {
+            let now = Time::from_nanos(net.now);
+            if net.group(sender).report(now).under_way < 200 {
+                net.send(sender, &[7; 100_000]).unwrap();
+            }
+        }
+        net.run(MS);
+        if step == 50 {
+            joiner = Some(net.add(Entry::Join, unicast()));
+        }
+        if is_in(&net, &joiner) {
+            return;
+        }
+    }
+    panic!("it is not let in");
+}
