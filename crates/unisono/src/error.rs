@@ -85,8 +85,12 @@ pub enum OpenError {
         /// What was said of the last of them.
         source: io::Error,
     },
-    /// This process has a member of this group at this address.
-    #[error("this process already has a member of this group at {address}: give the second one another port")]
+    /// This process has a member of this group at this address; or had one that was excluded, and serves the others for a
+    /// few seconds yet.
+    #[error(
+        "this process already has a member of this group at {address}: give the second one another port, or try again in \
+         five seconds if the first was excluded"
+    )]
     AlreadyMember {
         /// The address.
         address: SocketAddr,
