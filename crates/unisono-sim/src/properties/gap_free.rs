@@ -47,10 +47,10 @@ impl Property for GapFree {
                 && (!gist.has(delivered) || gist.delivered.follows(place))
         };
         // No message has ever been of several pieces.
-        if self.open_max > 0 || !pile.gists().iter().all(has_no_gap) {
+        if self.open_max > 0 || !pile.gists().all(has_no_gap) {
             return false;
         }
-        for gist in pile.gists().iter().filter(|gist| gist.has(sent)) {
+        for gist in pile.gists().filter(|gist| gist.has(sent)) {
             self.senders.at(gist.life).0 = gist.sent.last;
         }
         self.streams.take_gists(pile);

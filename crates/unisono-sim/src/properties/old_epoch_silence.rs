@@ -55,7 +55,7 @@ impl Property for OldEpochSilence {
     }
 
     fn take_gists(&mut self, pile: &Pile) -> bool {
-        let mut lives = pile.gists().iter().filter(|gist| gist.has(FREQUENT));
+        let mut lives = pile.gists().filter(|gist| gist.has(FREQUENT));
         // Nothing is over for anybody.
         let is_free = |state: &State| !state.over && state.promised.is_none() && state.late.is_none();
         lives.all(|gist| self.states.get(gist.life).is_none_or(is_free)) && {

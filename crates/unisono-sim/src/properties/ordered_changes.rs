@@ -96,7 +96,7 @@ impl Property for OrderedChanges {
     }
 
     fn take_gists(&mut self, pile: &Pile) -> bool {
-        let mut receivers = pile.gists().iter().filter(|gist| gist.has(Kind::Delivered.bit()));
+        let mut receivers = pile.gists().filter(|gist| gist.has(Kind::Delivered.bit()));
         let takes_part = |state: &State| state.entered && !state.has_left;
         receivers.all(|gist| self.states.get(gist.life).is_some_and(takes_part)) && {
             self.streams.take_gists(pile);

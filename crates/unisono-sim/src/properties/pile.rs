@@ -1,6 +1,7 @@
 //! Piles of records that wait to be judged, and the gist of each: what the frequent records say of each life, where
 //! nothing but the usual happened to it.
 
+use super::tables::Table;
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -10,9 +11,9 @@ pub struct Pile {
     places: Box<[Places; KINDS]>,
     /// The kinds of which there are some.
     kinds: u64,
-    gists: Vec<Gist>,
-    /// By life, its gist.
-    slots: Vec<usize>,
+    gists: Table<Gist>,
+    /// Who has records.
+    present: Vec<Life>,
     numberings: Vec<Numbering>,
 }
 
@@ -24,11 +25,8 @@ const KINDS: usize = Kind::ALL.len();
 /// Most records of a pile.
 pub(super) const PILE: usize = 512;
 
-/// The slot of who is not in the pile.
-const NOWHERE: usize = usize::MAX;
-
 /// What a pile says of one life, in short.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gist {
     pub(super) life: Life,
     /// The kinds of its records.
@@ -118,20 +116,6 @@ impl Moves {
 }
 
 impl Gist {
-    fn new(life: Life) -> Gist {
-        Gist {
-            life,
-            kinds: 0,
-            sent: Run::default(),
-            asked: 0,
-            delivered: Run::default(),
-            stored: Moves::default(),
-            accepted: Moves::default(),
-            ahead_of_stored: 0,
-            ahead_of_accepted: 0,
-        }
-    }
-
     /// It has records of one of these kinds.
     pub(super) fn has(&self, kinds: u64) -> bool {
         self.kinds & kinds != 0
@@ -171,8 +155,8 @@ impl Pile {
             records: Vec::with_capacity(PILE),
             places: Box::new([Places::default(); KINDS]),
             kinds: 0,
-            gists: Vec::new(),
-            slots: Vec::new(),
+            gists: Table::default(),
+            present: Vec::new(),
             numberings: Vec::new(),
         }
     }
@@ -187,13 +171,15 @@ impl Pile {
 
     /// Makes the gists: the pile is complete.
     pub(super) fn sum_up(&mut self) {
-        for record in self.records.iter().filter(|record| record.life != Life::NOBODY) {
-            let index = record.life.index();
-            let slot = match self.slots.get(index) {
-                Some(slot) if *slot < self.gists.len() => *slot,
-                _ => add_gist(&mut self.gists, &mut self.slots, record.life),
-            };
-            let gist = &mut self.gists[slot];
+        for record in &self.records {
+            if record.life == Life::NOBODY {
+                continue;
+            }
+            let gist = self.gists.at(record.life);
+            if gist.kinds == 0 {
+                gist.life = record.life;
+                self.present.push(record.life);
+            }
             gist.add(&record.what);
             if let What::Numbered { epoch, to, .. } = record.what {
                 let accepted = gist.has(Kind::Accepted.bit()).then_some(gist.accepted.last);
@@ -209,8 +195,8 @@ impl Pile {
         }
         self.kinds = 0;
         self.numberings.clear();
-        for gist in self.gists.drain(..) {
-            self.slots[gist.life.index()] = NOWHERE;
+        for life in self.present.drain(..) {
+            *self.gists.at(life) = Gist::default();
         }
     }
 
@@ -234,8 +220,8 @@ impl Pile {
     }
 
     /// The gists of all lives that have records.
-    pub(super) fn gists(&self) -> &[Gist] {
-        &self.gists
+    pub(super) fn gists(&self) -> impl Iterator<Item = &Gist> {
+        self.present.iter().filter_map(|life| self.gists.get(*life))
     }
 
     /// Who gave out which numbers.
@@ -262,16 +248,6 @@ impl Pile {
     }
 }
 
-#[cold]
-fn add_gist(gists: &mut Vec<Gist>, slots: &mut Vec<usize>, life: Life) -> usize {
-    if slots.len() <= life.index() {
-        slots.resize(life.index() + 1, NOWHERE);
-    }
-    slots[life.index()] = gists.len();
-    gists.push(Gist::new(life));
-    gists.len() - 1
-}
-
 /// The bits that are set in a word, ascending.
 #[inline]
 fn bits(word: u64) -> impl Iterator<Item = usize> {
@@ -294,8 +270,9 @@ mod tests {
             pile.push(Record { at: Time::ZERO, process: 0, life: Life(3), what });
         }
         pile.sum_up();
-        assert_eq!(pile.gists().len(), 1);
-        pile.gists()[0]
+        let gists: Vec<Gist> = pile.gists().copied().collect();
+        assert_eq!(gists.len(), 1);
+        gists[0]
     }
 
     fn deliveries(places: &[Seqno]) -> Run {

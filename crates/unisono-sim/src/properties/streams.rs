@@ -42,7 +42,7 @@ impl Streams {
 
     /// Takes note of the messages of a pile.
     pub(super) fn take_gists(&mut self, pile: &Pile) {
-        for gist in pile.gists().iter().filter(|gist| gist.has(Kind::Delivered.bit())) {
+        for gist in pile.gists().filter(|gist| gist.has(Kind::Delivered.bit())) {
             self.0.at(gist.life).last = gist.delivered.last;
         }
     }
@@ -331,7 +331,7 @@ impl MarkTable {
 
     /// In a pile no mark fell, and none came to another epoch.
     pub(super) fn only_grow(&self, pile: &Pile) -> bool {
-        pile.gists().iter().filter(|gist| gist.has(Kind::Stored.bit())).all(|gist| {
+        pile.gists().filter(|gist| gist.has(Kind::Stored.bit())).all(|gist| {
             let mark = self.now.get(gist.life).copied().unwrap_or_default();
             gist.stored.grows_from(mark.epoch, mark.stored)
         })

@@ -100,10 +100,10 @@ impl Property for Uniformity {
 
     fn take_gists(&mut self, pile: &Pile) -> bool {
         let no_more = |gist: &Gist| gist.asked <= self.resilience;
-        if !self.is_single || self.asks_for_more || !pile.gists().iter().all(no_more) {
+        if !self.is_single || self.asks_for_more || !pile.gists().all(no_more) {
             return false;
         }
-        for gist in pile.gists().iter().filter(|gist| gist.has(Kind::Delivered.bit())) {
+        for gist in pile.gists().filter(|gist| gist.has(Kind::Delivered.bit())) {
             let hold = Hold::Resilience(self.resilience);
             if !gist.delivered.is_whole() || self.lost(gist.life, gist.delivered.last, hold).is_some() {
                 return false;

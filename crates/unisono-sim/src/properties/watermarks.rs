@@ -84,7 +84,7 @@ impl Property for Watermarks {
     }
 
     fn take_gists(&mut self, pile: &Pile) -> bool {
-        let gists = || pile.gists().iter().filter(|gist| gist.has(FREQUENT));
+        let gists = || pile.gists().filter(|gist| gist.has(FREQUENT));
         if !gists().all(|gist| self.states.get(gist.life).is_some_and(|state| state.bears(gist))) {
             return false;
         }
