@@ -7,7 +7,7 @@
 use super::quorum::Rule;
 use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Pile, Property, Terms, Violation, broken};
+use super::{Property, Terms, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -90,21 +90,6 @@ impl Property for ChangeQuorum {
             | Kind::Accepted.bit()
             | Kind::Numbered.bit()
             | Kind::Started.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Stored.bit() | Kind::Accepted.bit() | Kind::Numbered.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        if !self.marks.only_grow(pile) {
-            return false;
-        }
-        for numbering in pile.numberings() {
-            let accepted = numbering.accepted.unwrap_or_else(|| self.marks.accepted(numbering.by));
-            self.epochs.at(numbering.epoch).runs.push(Run { to: numbering.to, accepted });
-        }
-        self.marks.take_gists(pile)
     }
 
     #[inline(always)]

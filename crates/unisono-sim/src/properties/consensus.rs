@@ -10,7 +10,7 @@
 use super::quorum::Rule;
 use super::streams::{Epochs, MarkTable, Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
-use super::{Pile, Property, Terms, Violation, found};
+use super::{Property, Terms, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
 use unisono_core::{Ballot, Seqno};
 
@@ -155,14 +155,6 @@ impl Property for Consensus {
             | Kind::Promised.bit()
             | Kind::Prepared.bit()
             | Kind::EpochBegun.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Stored.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        self.marks.take_gists(pile)
     }
 
     #[inline(always)]

@@ -4,10 +4,9 @@
 //!
 //! That members leave out the same places is [`super::same_prefix`]'s business.
 
-use super::pile::Gist;
 use super::streams::{Messages, PLACED, Streams};
 use super::tables::Table;
-use super::{Pile, Property, Violation, broken};
+use super::{Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::MessageNumber;
 
@@ -33,29 +32,6 @@ impl Property for GapFree {
 
     fn interests(&self) -> u64 {
         PLACED | Kind::Sent.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Sent.bit() | Kind::Delivered.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        let (sent, delivered) = (Kind::Sent.bit(), Kind::Delivered.bit());
-        let has_no_gap = |gist: &Gist| {
-            let (number, place) = (self.senders.at(gist.life).0, self.streams.of(gist.life).last);
-            (!gist.has(sent) || gist.sent.follows(number))
-                && (!gist.has(delivered) || gist.delivered.follows(place))
-        };
-        // No message has ever been of several pieces.
-        if self.open_max > 0 || !pile.gists().all(has_no_gap) {
-            return false;
-        }
-        for gist in pile.gists().filter(|gist| gist.has(sent)) {
-            self.senders.at(gist.life).0 = gist.sent.last;
-        }
-        self.streams.take_gists(pile);
-        self.checked += pile.count(delivered);
-        true
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 use super::quorum::Rule;
 use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Pile, Property, Terms, Violation};
+use super::{Property, Terms, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
@@ -117,14 +117,6 @@ impl Property for LeaverServes {
             | Kind::Accepted.bit()
             | Kind::EpochBegun.bit()
             | Kind::Gone.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Stored.bit() | Kind::Accepted.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        self.marks.take_gists(pile)
     }
 
     #[inline(always)]

@@ -5,9 +5,8 @@
 //! members showed, and what the world did. docs/guarantees.md says what each promise is and when it holds.
 //!
 //! Runs are long and there are many, so judging must be cheap: a [`Judge`] lets records pile up and shows each
-//! property a pile at a time, of which it looks at the kinds that it asked for; where only the usual happened, a
-//! property may be content with the gist of it (`pile`); and properties keep what they know in vectors indexed by
-//! life, epoch, place or number.
+//! property a pile at a time, of which it looks at the kinds that it asked for; and properties keep what they know in
+//! vectors indexed by life, epoch, place or number.
 
 mod acknowledged_durable;
 mod calls;
@@ -27,7 +26,6 @@ mod no_creation_after_failure;
 mod no_duplication;
 mod old_epoch_silence;
 mod ordered_changes;
-mod pile;
 mod quorum;
 mod reset_atomicity;
 mod resources;
@@ -51,48 +49,31 @@ mod views;
 mod virtual_synchrony;
 mod watermarks;
 
-use crate::record::{End, Record};
-use pile::PILE;
+use crate::record::{End, Kind, Record};
 use std::fmt;
 use unisono_core::{GroupConfig, Time};
 
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
-pub use pile::Pile;
 
 /// A promise, and the means to see it broken.
 pub trait Property {
     /// Its name: short, in snake case, the same for ever.
     fn name(&self) -> &'static str;
 
-    /// The kinds of records it wants to see: [`crate::record::Kind::bit`]s.
+    /// The kinds of records it wants to see: [`Kind::bit`]s.
     fn interests(&self) -> u64;
 
     /// A record of one of these kinds.
     fn observe(&mut self, record: &Record) -> Result<(), Violation>;
 
-    /// The kinds of records that it need not see one by one where a pile has nothing else for it: the pile's gists may
-    /// be enough.
-    fn gist_kinds(&self) -> u64 {
-        0
-    }
-
-    /// A pile in which of all that it wants to see there are only such kinds. True if it has taken note of the gists,
-    /// and they show that nothing is wrong with any record; otherwise it is as before, and is shown the records.
-    fn take_gists(&mut self, _pile: &Pile) -> bool {
-        false
-    }
-
     /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
     /// its index.
     fn observe_pile(&mut self, pile: &Pile, end: usize) -> Result<(), (usize, Violation)> {
-        let interests = self.interests();
-        let gists_may_do = pile.len() <= end && !pile.has(interests & !self.gist_kinds());
-        if gists_may_do && self.take_gists(pile) {
-            return Ok(());
-        }
-        for (first, records, wanted) in pile.parts(interests, end) {
-            let mut left = wanted;
+        let records = &pile.records[..end.min(pile.records.len())];
+        let wanted = pile.of_kinds(self.interests());
+        for ((first, records), word) in (0..).step_by(64).zip(records.chunks(64)).zip(wanted) {
+            let mut left = word;
             while left != 0
                 && let index = left.trailing_zeros() as usize
                 && let Some(record) = records.get(index)
@@ -189,6 +170,64 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
     fault.map_or(Ok(()), |what| Err(Violation { property: property.name(), at: end.at, what }))
 }
 
+/// Records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
+pub struct Pile {
+    records: Vec<Record>,
+    places: Box<[Places; KINDS]>,
+    /// The kinds of which there are some.
+    kinds: u64,
+}
+
+/// A bit for each record of a pile.
+type Places = [u64; PILE / 64];
+
+const KINDS: usize = Kind::ALL.len();
+
+/// So many records are judged in one go.
+const PILE: usize = 512;
+
+impl Pile {
+    fn new() -> Pile {
+        Pile { records: Vec::with_capacity(PILE), places: Box::new([Places::default(); KINDS]), kinds: 0 }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, record: Record) {
+        let (kind, index) = (record.what.kind(), self.records.len());
+        self.kinds |= kind.bit();
+        self.places[kind as usize][index / 64 % (PILE / 64)] |= 1 << (index % 64);
+        self.records.push(record);
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        for kind in bits(self.kinds) {
+            self.places[kind] = Places::default();
+        }
+        self.kinds = 0;
+    }
+
+    /// Where the records of some kinds are.
+    fn of_kinds(&self, kinds: u64) -> Places {
+        let mut wanted = Places::default();
+        for kind in bits(kinds & self.kinds) {
+            wanted.iter_mut().zip(&self.places[kind]).for_each(|(all, these)| *all |= these);
+        }
+        wanted
+    }
+}
+
+/// The bits that are set in a word, ascending.
+#[inline]
+fn bits(word: u64) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    std::iter::from_fn(move || {
+        let lowest = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(lowest)
+    })
+}
+
 /// Shows records to properties, many at a time: each property's code and tables stay at hand for all of them.
 pub struct Judge {
     properties: Vec<Box<dyn Property>>,
@@ -216,23 +255,16 @@ impl Judge {
         if self.pile_up(record) { self.catch_up() } else { Ok(()) }
     }
 
-    /// The next record, which everybody who asked for it looks at by itself.
-    #[cfg(test)]
-    fn observe_closely(&mut self, record: Record) -> Result<(), Violation> {
-        let asked = |property: &&mut Box<dyn Property>| property.interests() & record.what.kind().bit() != 0;
-        self.properties.iter_mut().filter(asked).try_for_each(|property| property.observe(&record))
-    }
-
     /// Takes the next record, to be judged by [`Judge::catch_up`]: at once, if this says so.
     #[inline(always)]
     pub(crate) fn pile_up(&mut self, record: Record) -> bool {
         self.pile.push(record);
-        self.pile.len() >= self.pile_max
+        self.pile.records.len() >= self.pile_max
     }
 
     /// The record that came last, if it is not judged yet.
     pub(crate) fn last(&self) -> Option<&Record> {
-        self.pile.last()
+        self.pile.records.last()
     }
 
     /// Judges whatever was recorded so far.
@@ -240,10 +272,9 @@ impl Judge {
     /// # Errors
     /// The first promise that is broken.
     pub fn catch_up(&mut self) -> Result<(), Violation> {
-        self.pile.sum_up();
         let mut first: Option<(usize, Violation)> = None;
         for property in &mut self.properties {
-            if self.pile.has(property.interests()) {
+            if property.interests() & self.pile.kinds != 0 {
                 // Only what comes before a violation can show an earlier one.
                 let end = first.as_ref().map_or(PILE, |(index, _)| *index);
                 first = property.observe_pile(&self.pile, end).err().or(first);
@@ -271,7 +302,7 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Kind, Life, What};
+    use crate::record::{Life, What};
 
     /// Breaks at records of one kind, from a moment on.
     struct Brittle {

@@ -6,7 +6,7 @@
 
 use super::streams::{Lineage, PLACED, Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Pile, Property, Violation, broken};
+use super::{Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{Phase, Seqno};
 
@@ -32,13 +32,6 @@ pub(super) struct OldEpochSilence {
     checked: u64,
 }
 
-/// Kinds that are wrong only where something is over.
-const FREQUENT: u64 = Kind::Delivered.bit()
-    | Kind::Sent.bit()
-    | Kind::Numbered.bit()
-    | Kind::Acknowledged.bit()
-    | Kind::Accepted.bit();
-
 const ENDS: u64 = Kind::Excluded.bit() | Kind::Gone.bit() | Kind::JoinFailed.bit() | Kind::Crashed.bit();
 
 impl Property for OldEpochSilence {
@@ -47,21 +40,15 @@ impl Property for OldEpochSilence {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | ENDS | FREQUENT | Kind::Suspected.bit() | Kind::EpochBegun.bit() | Kind::Promised.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        FREQUENT
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        let mut lives = pile.gists().filter(|gist| gist.has(FREQUENT));
-        // Nothing is over for anybody.
-        let is_free = |state: &State| !state.over && state.promised.is_none() && state.late.is_none();
-        lives.all(|gist| self.states.get(gist.life).is_none_or(is_free)) && {
-            self.checked += pile.count(FREQUENT);
-            true
-        }
+        PLACED
+            | ENDS
+            | Kind::Sent.bit()
+            | Kind::Suspected.bit()
+            | Kind::Numbered.bit()
+            | Kind::Acknowledged.bit()
+            | Kind::Accepted.bit()
+            | Kind::EpochBegun.bit()
+            | Kind::Promised.bit()
     }
 
     #[inline(always)]

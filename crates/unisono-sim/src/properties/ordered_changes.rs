@@ -5,7 +5,7 @@
 
 use super::streams::{Lineage, PLACED, Streams};
 use super::tables::Table;
-use super::{Pile, Property, Terms, Violation, broken, found};
+use super::{Property, Terms, Violation, broken, found};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::{Quorum, Seqno};
 
@@ -89,20 +89,6 @@ impl Property for OrderedChanges {
 
     fn interests(&self) -> u64 {
         PLACED | Kind::Started.bit() | Kind::LeaveAsked.bit() | Kind::Gone.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Delivered.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        let mut receivers = pile.gists().filter(|gist| gist.has(Kind::Delivered.bit()));
-        let takes_part = |state: &State| state.entered && !state.has_left;
-        receivers.all(|gist| self.states.get(gist.life).is_some_and(takes_part)) && {
-            self.streams.take_gists(pile);
-            self.checked += pile.count(Kind::Delivered.bit());
-            true
-        }
     }
 
     #[inline(always)]

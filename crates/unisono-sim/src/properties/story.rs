@@ -2,7 +2,7 @@
 //! story, which its property must accept, and breaks it, which its property must see.
 
 use super::{Judge, Property, Terms, Violation};
-use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, Standing, View, What};
+use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
 use unisono_core::{Seqno, Time, Uid};
@@ -554,18 +554,8 @@ impl Story {
         self.judge_all_with_end(&self.ending())
     }
 
-    /// Whether they are shown all records or only gists where these will do, they say the same.
     pub(super) fn judge_all_with_end(&self, end: &End) -> Result<(), Violation> {
-        let [mut closely, mut briefly] = [(); 2].map(|()| Judge::new(super::all(&self.terms)));
-        let found = judge_records(&mut briefly, &self.records, end);
-        let mut records = self.records.iter().cloned();
-        let found_closely = records.try_for_each(|record| closely.observe_closely(record));
-        let found_closely = found_closely.and_then(|()| closely.finish(end));
-        assert_eq!(found.is_ok(), found_closely.is_ok(), "{found:?}, {found_closely:?}\n{}", self.text());
-        if found.is_ok() {
-            assert!(closely.checked().eq(briefly.checked()));
-        }
-        found
+        judge_records(&mut Judge::new(super::all(&self.terms)), &self.records, end)
     }
 
     /// Asserts that a property accepts this story, having had something to check.
@@ -594,26 +584,9 @@ fn next_in_rank(view: &[Life], leaver: Life) -> Life {
     view.get(rank).or(view.first()).copied().unwrap_or(leaver)
 }
 
-/// Piles end wherever the usual begins or ends, so that their gists count.
 fn judge_records(judge: &mut Judge, records: &[Record], end: &End) -> Result<(), Violation> {
-    for records in records.chunk_by(|a, b| is_usual(a) == is_usual(b)) {
-        records.iter().try_for_each(|record| judge.observe(record.clone()))?;
-        judge.catch_up()?;
-    }
+    records.iter().try_for_each(|record| judge.observe(record.clone()))?;
     judge.finish(end)
-}
-
-/// Whether this happens with every message.
-fn is_usual(record: &Record) -> bool {
-    const USUAL: u64 = Kind::Sent.bit()
-        | Kind::SendResult.bit()
-        | Kind::Delivered.bit()
-        | Kind::Stored.bit()
-        | Kind::Acknowledged.bit()
-        | Kind::Accepted.bit()
-        | Kind::Numbered.bit()
-        | Kind::Purged.bit();
-    record.what.kind().bit() & USUAL != 0
 }
 
 /// Whether a record is a delivery to this life.

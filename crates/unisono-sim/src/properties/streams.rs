@@ -1,7 +1,6 @@
 //! What follows from events alone: where each life's stream stands and which view it has there ([`Streams`]), how
 //! epochs follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
 
-use super::pile::Pile;
 use super::tables::{Lives, Places, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
 use unisono_core::Seqno;
@@ -38,13 +37,6 @@ impl Streams {
     #[inline]
     pub(super) fn of(&mut self, life: Life) -> &mut Stream {
         self.0.at(life)
-    }
-
-    /// Takes note of the messages of a pile.
-    pub(super) fn take_gists(&mut self, pile: &Pile) {
-        for gist in pile.gists().filter(|gist| gist.has(Kind::Delivered.bit())) {
-            self.0.at(gist.life).last = gist.delivered.last;
-        }
     }
 
     /// Takes note of an event; of other records, nothing.
@@ -327,31 +319,6 @@ impl MarkTable {
     /// What a life knows to be accepted.
     pub(super) fn accepted(&self, life: Life) -> Seqno {
         self.now.get(life).map_or(0, |mark| mark.accepted)
-    }
-
-    /// In a pile no mark fell, and none came to another epoch.
-    pub(super) fn only_grow(&self, pile: &Pile) -> bool {
-        pile.gists().filter(|gist| gist.has(Kind::Stored.bit())).all(|gist| {
-            let mark = self.now.get(gist.life).copied().unwrap_or_default();
-            gist.stored.grows_from(mark.epoch, mark.stored)
-        })
-    }
-
-    /// Takes note of how the marks moved in a pile, if they only grew; otherwise returns false.
-    pub(super) fn take_gists(&mut self, pile: &Pile) -> bool {
-        if !self.only_grow(pile) {
-            return false;
-        }
-        for gist in pile.gists() {
-            let mark = self.now.at(gist.life);
-            if gist.has(Kind::Stored.bit()) {
-                mark.stored = gist.stored.last;
-            }
-            if gist.has(Kind::Accepted.bit()) {
-                mark.accepted = gist.accepted.last;
-            }
-        }
-        true
     }
 
     /// Takes note of a mark that moved; of other records, nothing.

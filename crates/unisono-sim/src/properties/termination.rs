@@ -4,7 +4,7 @@
 use super::ground::Ground;
 use super::streams::{Messages, PLACED, Streams};
 use super::tables::Table;
-use super::{Pile, Property, Violation, found_in_the_end};
+use super::{Property, Violation, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -73,18 +73,6 @@ impl Property for Termination {
 
     fn interests(&self) -> u64 {
         PLACED | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Delivered.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        // Only what is sent after the faults are over counts.
-        !self.ground.is_healed() && {
-            self.streams.take_gists(pile);
-            true
-        }
     }
 
     #[inline(always)]

@@ -7,11 +7,10 @@
 //! the decision of one line, as one that goes on or as a leaver, binds no other.
 
 use super::keeping::{Hold, Keeping};
-use super::pile::Gist;
 use super::streams::{Messages, PLACED, Streams, Unaided};
-use super::{Pile, Property, Terms, Violation, broken};
-use crate::record::{Kind, Life, Record, What};
-use unisono_core::{Quorum, Seqno};
+use super::{Property, Terms, Violation, broken};
+use crate::record::{Kind, Record, What};
+use unisono_core::Quorum;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,8 +22,6 @@ pub(super) struct Uniformity {
     unaided: Unaided,
     /// What each message asks for.
     asked: Messages<u8>,
-    /// Some ask for more than all do.
-    asks_for_more: bool,
     keeping: Keeping,
     streams: Streams,
     checked: u64,
@@ -43,7 +40,6 @@ impl Uniformity {
             is_single: changes == Hold::Quorum,
             unaided: Unaided::default(),
             asked: Messages::default(),
-            asks_for_more: false,
             keeping: Keeping::default(),
             streams: Streams::default(),
             checked: 0,
@@ -61,27 +57,22 @@ impl Uniformity {
             _ => return Ok(()),
         };
         self.checked += 1;
-        match self.lost(record.life, seqno, hold) {
-            Some(start) => {
-                broken(self, record, || format!("a reset at {start} lost place {seqno}, in silence"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// A life is told of what is at a place. The place at which a reset cut it off, if one should not have.
-    fn lost(&mut self, life: Life, seqno: Seqno, hold: Hold) -> Option<Seqno> {
-        let stream = self.streams.of(life);
-        let epoch = stream.epoch?;
-        if !self.is_single && !self.unaided.accepted(life, epoch, seqno) {
-            return None;
+        let stream = self.streams.of(record.life);
+        let Some(epoch) = stream.epoch else { return Ok(()) };
+        if !self.is_single && !self.unaided.accepted(record.life, epoch, seqno) {
+            return Ok(());
         }
         let hold = match hold {
             // No message can be held by more members than there are.
             Hold::Resilience(r) => Hold::Resilience(r.min(stream.view.len().saturating_sub(1) as u8)),
             Hold::Quorum => Hold::Quorum,
         };
-        self.keeping.seen(epoch, seqno, hold)
+        match self.keeping.seen(epoch, seqno, hold) {
+            Some(start) => {
+                broken(self, record, || format!("a reset at {start} lost place {seqno}, in silence"))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -94,36 +85,15 @@ impl Property for Uniformity {
         PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { Unaided::KINDS }
     }
 
-    fn gist_kinds(&self) -> u64 {
-        Kind::Sent.bit() | Kind::Delivered.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        let no_more = |gist: &Gist| gist.asked <= self.resilience;
-        if !self.is_single || self.asks_for_more || !pile.gists().all(no_more) {
-            return false;
-        }
-        for gist in pile.gists().filter(|gist| gist.has(Kind::Delivered.bit())) {
-            let hold = Hold::Resilience(self.resilience);
-            if !gist.delivered.is_whole() || self.lost(gist.life, gist.delivered.last, hold).is_some() {
-                return false;
-            }
-        }
-        self.streams.take_gists(pile);
-        self.checked += pile.count(Kind::Delivered.bit());
-        true
-    }
-
     #[inline(always)]
     fn observe(&mut self, record: &Record) -> Result<(), Violation> {
         match &record.what {
             What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::Sent { number, resilience, .. } => {
-                if *resilience > self.resilience
+                if *resilience > 0
                     && let Some(asked) = self.asked.at(record.life, *number)
                 {
                     *asked = *resilience;
-                    self.asks_for_more = true;
                 }
             }
             What::Reset(reset) => {

@@ -2,8 +2,8 @@
 //! through the same last place, and nothing from beyond the place where the next begins.
 
 use super::streams::{PLACED, Streams};
-use super::{Pile, Property, Violation, broken};
-use crate::record::{Epoch, Kind, Record, What};
+use super::{Property, Violation, broken};
+use crate::record::{Epoch, Record, What};
 use unisono_core::Seqno;
 
 /// See the module.
@@ -22,15 +22,6 @@ impl Property for VirtualSynchrony {
 
     fn interests(&self) -> u64 {
         PLACED
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        Kind::Delivered.bit()
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        self.streams.take_gists(pile);
-        true
     }
 
     #[inline(always)]

@@ -5,7 +5,6 @@
 //! Who is excluded may cut its log to what the others keep: then it must be over with it. Who only listens may begin
 //! to listen again, with nothing.
 
-use super::pile::{Gist, Pile};
 use super::streams::{PLACED, placed_at};
 use super::tables::Table;
 use super::{Property, Violation, broken};
@@ -22,25 +21,6 @@ struct State {
     /// It gave up what it held within an epoch, so it must be excluded.
     cut: bool,
 }
-
-impl State {
-    /// Nothing is wrong with what a pile says of a life whose marks stand so.
-    fn bears(&self, gist: &Gist) -> bool {
-        !self.cut
-            && (!gist.has(Kind::Stored.bit()) || gist.stored.grows_from(self.epoch, self.stored))
-            && (!gist.has(Kind::Accepted.bit()) || gist.accepted.grows_from(self.epoch, self.accepted))
-            && gist.ahead_of_stored <= self.stored
-            && gist.ahead_of_accepted <= self.accepted
-    }
-}
-
-/// Kinds that come with every message.
-const FREQUENT: u64 = Kind::Delivered.bit()
-    | Kind::Stored.bit()
-    | Kind::Accepted.bit()
-    | Kind::Purged.bit()
-    | Kind::Acknowledged.bit()
-    | Kind::Numbered.bit();
 
 /// What is wrong with a record.
 enum Fault {
@@ -76,30 +56,13 @@ impl Property for Watermarks {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | FREQUENT | Kind::EpochBegun.bit()
-    }
-
-    fn gist_kinds(&self) -> u64 {
-        FREQUENT
-    }
-
-    fn take_gists(&mut self, pile: &Pile) -> bool {
-        let gists = || pile.gists().filter(|gist| gist.has(FREQUENT));
-        if !gists().all(|gist| self.states.get(gist.life).is_some_and(|state| state.bears(gist))) {
-            return false;
-        }
-        for gist in gists() {
-            let state = self.states.at(gist.life);
-            if gist.has(Kind::Stored.bit()) {
-                state.stored = gist.stored.last;
-            }
-            if gist.has(Kind::Accepted.bit()) {
-                state.accepted = gist.accepted.last;
-            }
-            state.entered |= gist.has(Kind::Delivered.bit());
-        }
-        self.checked += pile.count(FREQUENT);
-        true
+        PLACED
+            | Kind::EpochBegun.bit()
+            | Kind::Stored.bit()
+            | Kind::Accepted.bit()
+            | Kind::Purged.bit()
+            | Kind::Acknowledged.bit()
+            | Kind::Numbered.bit()
     }
 
     #[inline(always)]
