@@ -780,3 +780,31 @@ fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
     assert!(net.run_until(MS, 4_000 * MS, over));
     assert!(left_last(&net, 4), "{:?}", net.events[4]);
 }
+
+// A message is sent again since its number was lost, and that copy is under way for longer than its sender stays. Who has left
+// has no last number any more by which the copy would be known.
+#[test]
+fn what_a_leaver_sent_again_gets_no_second_place_after_its_leave() {
+    let mut net = group_of(3, 0);
+    let again = Rc::new(Cell::new(0));
+    let counted = again.clone();
+    net.filter(move |seen| {
+        let data = seen.from == 2 && seen.has(|frame| matches!(frame, Frame::Data(_)));
+        counted.set(counted.get() + u32::from(data));
+        match (data, seen.to) {
+            (true, _) if counted.get() > 1 => Some(300 * MS),
+            (false, 2) => LOST,
+            _ => PROMPT,
+        }
+    });
+    net.send(2, b"x").unwrap();
+    assert!(net.run_until(MS, 200 * MS, |_| again.get() == 2), "the case was not reached");
+    net.calm();
+    net.run(20 * MS);
+    net.leave(2);
+    assert!(net.run_until(LATENCY / 5, 100 * MS, |net| net.size(0) == 2), "the case was not reached");
+    // Nobody can tell it that it may go: it is still listened to.
+    net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
+    net.run(1_000 * MS);
+    assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "once more after its leave");
+}
