@@ -143,3 +143,29 @@ fn a_move_leaves_no_pause_behind() {
     assert_eq!(orderer(&net, 0), 2);
     assert!(slowest <= 3 * LATENCY, "{slowest} ns");
 }
+
+// What the log holds when the role comes was told by those who had it before. A sequencer that takes it for its own news sends
+// a history once more, to everybody.
+#[test]
+fn a_new_orderer_tells_only_what_it_numbers() {
+    let mut net = group_of(3, 0);
+    (0..16).for_each(|_| _ = net.send(0, b"x").unwrap());
+    net.run(MS);
+    let told = Rc::new(Cell::new(0));
+    let counted = told.clone();
+    net.filter(move |seen| {
+        let places = |frame: &Frame| match frame {
+            Frame::Ordered(ordered) => ordered.pieces.len(),
+            _ => 0,
+        };
+        if (seen.from, seen.to) == (1, 2) {
+            counted.set(counted.get() + seen.frames.iter().map(places).sum::<usize>());
+        }
+        PROMPT
+    });
+    net.hand_over(0, 1);
+    net.run(MS);
+    net.send(1, b"x").unwrap();
+    net.run(MS);
+    assert_eq!((orderer(&net, 2), net.delivered(2), told.get()), (1, 17, 1));
+}
