@@ -138,6 +138,26 @@ fn a_member_that_caught_up_is_not_excluded_for_another() {
     assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
 }
 
+// The sequencer notices who is slow, and would be the last to exclude itself. Whoever waits for its application is told since
+// when.
+#[test]
+fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.asleep[0] = true;
+    (0..40).for_each(|_| _ = net.send(1, b"x").unwrap());
+    net.run(3_000 * MS);
+    assert_eq!((net.epoch(0), net.size(1), net.delivered(1)), (0, 3, 32));
+    let waiting = net.group(0).report(Time::from_nanos(net.now)).waiting;
+    let wait = waiting.iter().find(|wait| wait.member == Some(uid(0))).expect("m0 is waited for");
+    assert!(wait.since > Duration::from_millis(2_900), "since {:?}", wait.since);
+    net.asleep[0] = false;
+    net.drain(0);
+    net.run(20 * MS);
+    assert_eq!(net.delivered(1), 40);
+}
+
 // An orderer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
 // If it takes up the time where it left off, it excludes at once whoever holds nobody up (hazard H29).
 #[test]
@@ -167,6 +187,41 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_orderer_is_not_excluded_in_a
     net.run(1_000 * MS);
     net.show("m0 has the role again");
     assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for what is long over");
+}
+
+// An application takes one event at a time, too few for its member to say so by itself. The sequencer, for which others wait,
+// asks for the watermark every 10 ms; by the heartbeats of an idle group each place would take a tenth of a second.
+#[test]
+fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
+    let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.asleep[2] = true;
+    (0..20).for_each(|_| _ = net.send(0, b"x").unwrap());
+    net.run(1_000 * MS);
+    assert_eq!(net.delivered(1), 16, "the window is shut");
+    assert!(net.group_mut(2).poll_event().is_some());
+    net.drain(2);
+    net.run(11 * MS);
+    assert_eq!(net.delivered(1), 17);
+}
+
+// The tail of a stream that goes on and on is never lost, since something always follows; but its sequencer has more to say:
+// what is accepted, and what all hold. If each number put the next heartbeat off, it would never say it.
+#[test]
+fn while_places_keep_coming_a_heartbeat_goes_along_at_the_longest_interval() {
+    let mut net = group_of(3, 0);
+    let beats = Rc::new(Cell::new(0));
+    let counted = beats.clone();
+    net.filter(move |seen| {
+        let beat = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
+        counted.set(counted.get() + usize::from((seen.from, seen.to) == (0, 1) && beat));
+        PROMPT
+    });
+    for _ in 0..200 {
+        net.send(0, b"x").unwrap();
+        net.run(5 * MS);
+    }
+    assert!((9..=11).contains(&beats.get()), "{} in a second", beats.get());
 }
 
 // When everything that a sender had under way was lost, its back-off is long and its share small. If it stays so when
@@ -312,6 +367,47 @@ fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     net.run(2_000 * MS);
     net.show("two calm seconds");
     assert!(net.group(1).marks().acting, "m1 cannot take the role");
+}
+
+// Changes have slots of their own beside the history, and those have an end as well: beyond it members file nothing. Two
+// give each other the role while m1 frees nothing, since its application sleeps.
+#[test]
+fn changes_wait_too_when_their_slots_are_full() {
+    let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.asleep[1] = true;
+    (0..16).for_each(|_| _ = net.send(0, b"x").unwrap());
+    net.run(200 * MS);
+    for _ in 0..100 {
+        let orders = if net.group(0).marks().acting { 0 } else { 2 };
+        if net.group(orders).marks().acting {
+            net.hand_over(orders, 2 - orders);
+        }
+        net.run(10 * MS);
+        for index in 0..3 {
+            let kept = net.group(index).marks().history;
+            assert!(kept <= 16 + 3 + 2, "m{index} keeps {kept} places");
+        }
+    }
+    net.asleep[1] = false;
+    net.drain(1);
+    net.send(0, b"x").unwrap();
+    net.run(500 * MS);
+    assert_eq!(net.delivered(1), 17);
+}
+
+// Large messages fill the history before it has many. A member that hears nothing must not make the others keep more.
+#[test]
+fn a_history_is_full_as_well_when_its_bytes_are() {
+    let config = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.cut_off(2);
+    (0..120).for_each(|_| _ = net.send(1, &[7; 1000]).unwrap());
+    net.run(200 * MS);
+    assert_eq!(net.delivered(1), 66, "messages of a thousand bytes fill 64 KiB");
+    net.calm();
+    net.run(1_000 * MS);
+    assert_eq!((net.delivered(1), net.delivered(2)), (120, 120));
 }
 
 /// Nanoseconds that a byte takes on a wire of 10 Mbit/s.
