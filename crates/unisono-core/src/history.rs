@@ -260,6 +260,16 @@ impl History {
         self.views.iter().any(|(from, _)| *from > seqno && *from <= through)
     }
 
+    /// The places after `seqno`, at `through` or before, at which the view changed, each with the view before it.
+    pub(crate) fn view_changes(
+        &self,
+        seqno: Seqno,
+        through: Seqno,
+    ) -> impl Iterator<Item = (&Members, Seqno)> {
+        let pairs = self.views.windows(2).map(|pair| (&pair[0].1, pair[1].0));
+        pairs.filter(move |(_, place)| *place > seqno && *place <= through)
+    }
+
     /// The last numbered message of `sender`, as far as this log goes without a gap.
     pub(crate) fn sender_mark(&self, sender: Uid) -> SenderMark {
         self.at_received.get(sender).copied().unwrap_or_default()

@@ -116,7 +116,7 @@ impl Group {
                         _ => self.peers.held_by(view, needed, self.me.uid, mine),
                     };
                     cached = Some((needed, through));
-                    through >= seqno
+                    (through >= seqno && self.changes_are_held_below(seqno, message.resilience))
                         || (self.broken(Planted::SenderCountsAsHolder)
                             && self.holders(view, seqno, Some(sender)) >= needed)
                 }
@@ -133,6 +133,19 @@ impl Group {
             accepted = seqno;
         }
         (accepted, is_to_be_told)
+    }
+
+    /// What a message of more resilience than the group's rests on is held as firmly. Where quorums need not meet, who lacks a
+    /// join counts whom it misses by the view before, and would not know the joiner among those who hold the message.
+    fn changes_are_held_below(&self, seqno: Seqno, resilience: u8) -> bool {
+        if resilience <= self.config.resilience || !matches!(self.config.quorum, Quorum::AtLeast(_)) {
+            return true;
+        }
+        let mine = self.history.received();
+        self.history.view_changes(self.epoch_start, seqno).all(|(before, place)| {
+            let needed = self.holders_needed(before.len(), resilience);
+            self.peers.held_by(before, needed, self.me.uid, mine) >= place
+        })
     }
 
     fn holders(&self, view: &Members, seqno: Seqno, also: Option<Uid>) -> usize {

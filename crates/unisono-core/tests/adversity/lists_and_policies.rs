@@ -1,6 +1,8 @@
 //! Fixed lists of names, and resets that the application asks for.
 
 use crate::network::*;
+use bytes::Bytes;
+use std::time::Duration;
 use unisono_core::*;
 
 fn list(names: &[&str]) -> GroupConfig {
@@ -91,4 +93,25 @@ fn a_reset_brings_together_as_many_as_the_application_asks_for() {
         assert_eq!(net.epoch(0), epoch, "at least {min}");
     }
     assert_eq!((net.epoch(1), net.size(1)), (1, 2));
+}
+
+// Under *at least n* a join needs no more holders than a message of the group's resilience. Somebody who lacks it goes on without
+// two of three: a message that is to outlive the loss of two may not rest on it until then.
+#[test]
+fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firmly() {
+    let minute = Duration::from_secs(60);
+    let config = GroupConfig { quorum: Quorum::AtLeast(1), ..GroupConfig::default() };
+    let mut net = group_with(3, config, Settings { silence: minute, patience: minute, ..unicast() });
+    net.cut_off(2);
+    let joiner = net.add(Entry::Join, unicast());
+    let is_in = |net: &Net| net.phase(joiner) == Phase::Member && net.size(0) == 4;
+    assert!(net.run_until(MS, 2_000 * MS, is_in), "the case was not reached");
+    let now = Time::from_nanos(net.now);
+    let number = net.group_mut(0).send_resilient(now, Bytes::from_static(b"outlives two"), 2).unwrap();
+    net.drain(0);
+    net.run(500 * MS);
+    let is_sent = |net: &Net| net.outcomes[0].iter().any(|(sent, _)| *sent == number);
+    assert!(!is_sent(&net), "one of three who may go on alone does not know of the fourth");
+    net.calm();
+    assert!(net.run_until(MS, 2_000 * MS, is_sent));
 }
