@@ -169,3 +169,23 @@ fn a_new_orderer_tells_only_what_it_numbers() {
     net.run(MS);
     assert_eq!((orderer(&net, 2), net.delivered(2), told.get()), (1, 17, 1));
 }
+
+// Whoever goes on without those who knew of the event must not be told by it what their applications were told already: so
+// it waits for as many holders as a message, and for its successor, without whom nothing follows.
+#[test]
+fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor_does() {
+    for (resilience, unheard) in [(0, [1, 1]), (2, [2, 3])] {
+        let mut net = group_of(4, resilience);
+        net.filter(move |seen| if unheard.contains(&seen.to) { LOST } else { PROMPT });
+        net.hand_over(0, 1);
+        net.run(50 * MS);
+        for index in 0..4 {
+            assert_eq!(moves(&net, index), 0, "r {resilience}, m{index}");
+        }
+        net.calm();
+        net.run(500 * MS);
+        for index in 0..4 {
+            assert_eq!((orderer(&net, index), moves(&net, index)), (1, 1), "r {resilience}, m{index}");
+        }
+    }
+}
