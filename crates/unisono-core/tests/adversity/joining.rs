@@ -707,3 +707,25 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
     }
     panic!("it is not let in");
 }
+
+// A quorum holds the join, and who joins does not. It would be in a view that it may never hear of.
+#[test]
+fn nobody_has_joined_who_does_not_hold_its_own_join() {
+    let mut net = group_of(3, 0);
+    let numbered = Rc::new(Cell::new(false));
+    let seen_join = numbered.clone();
+    net.filter(move |seen| {
+        seen_join.set(seen_join.get() || seen.has_join());
+        if seen_join.get() && seen.to == 3 { LOST } else { PROMPT }
+    });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 1_000 * MS, |_| numbered.get()), "the join is numbered");
+    net.run(100 * MS);
+    let has_joined = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(3));
+    for index in 0..3 {
+        assert!(!net.events[index].iter().any(has_joined), "m{index} was told");
+    }
+    net.calm();
+    net.run(500 * MS);
+    assert_eq!((net.phase(joiner), net.size(0)), (Phase::Member, 4));
+}
