@@ -396,6 +396,25 @@ fn changes_wait_too_when_their_slots_are_full() {
     assert_eq!(net.delivered(1), 17);
 }
 
+// What somebody lacks who only listens is kept for it, but no member waits for it: it may never be heard again.
+#[test]
+fn nobody_waits_for_an_observer_that_says_nothing() {
+    let few = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
+    let little = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
+    for (config, bytes) in [(few, 1), (little, 1000)] {
+        let mut net = group_with(3, config, unicast());
+        net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
+        let observer = net.add(Entry::Join, unicast());
+        assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(observer) == Phase::Joining));
+        for _ in 0..200 {
+            net.send(1, &vec![7; bytes]).unwrap();
+            net.run(MS);
+        }
+        assert_eq!(net.phase(observer), Phase::Joining, "the case was not reached");
+        assert_eq!(net.delivered(0), 200, "messages of {bytes} bytes");
+    }
+}
+
 // Large messages fill the history before it has many. A member that hears nothing must not make the others keep more.
 #[test]
 fn a_history_is_full_as_well_when_its_bytes_are() {
