@@ -205,6 +205,29 @@ fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
     assert_eq!(net.delivered(1), 17);
 }
 
+// Room comes for one message at a time. If each time the same sender were asked first, the other would never have a turn.
+#[test]
+fn senders_take_turns_however_little_room_there_is() {
+    let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.asleep[2] = true;
+    (0..16).for_each(|_| _ = net.send(0, b"x").unwrap());
+    net.run(100 * MS);
+    for _ in 0..20 {
+        net.send(0, b"of m0").unwrap();
+        net.send(1, b"of m1").unwrap();
+    }
+    net.run(100 * MS);
+    let numbered = |net: &Net, index: usize| net.outcomes[index].len();
+    let before = (numbered(&net, 0), numbered(&net, 1));
+    for _ in 0..12 {
+        assert!(net.group_mut(2).poll_event().is_some());
+        net.drain(2);
+        net.run(20 * MS);
+    }
+    assert_eq!((numbered(&net, 0), numbered(&net, 1)), (before.0 + 6, before.1 + 6));
+}
+
 // The tail of a stream that goes on and on is never lost, since something always follows; but its sequencer has more to say:
 // what is accepted, and what all hold. If each number put the next heartbeat off, it would never say it.
 #[test]
