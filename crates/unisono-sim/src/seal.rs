@@ -82,7 +82,14 @@ const CHUNK: usize = 32;
 fn fold_chunk(sum: u64, chunk: &[u8; CHUNK]) -> u64 {
     let (words, _) = chunk.as_chunks::<8>();
     let [a, b, c, d] = [0, 1, 2, 3].map(|place| u64::from_le_bytes(words[place]));
-    mix(sum ^ a ^ b.rotate_left(23), c ^ d.rotate_left(41))
+    mix(sum ^ product(a, b), product(c, d).rotate_left(41))
+}
+
+/// Of two words: what turns in one is not undone by what turns in the other, as in their sum.
+#[inline]
+fn product(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
+    (product as u64) ^ ((product >> 64) as u64)
 }
 
 impl Protection for Seal {
@@ -120,6 +127,23 @@ mod tests {
         let forger = CheapProof { forges: true };
         assert_eq!(forger.public(&PrivatePort(port.0)), port);
         assert!(!honest.verify(port, b"mine", &forger.prove(&PrivatePort(port.0), b"mine")));
+    }
+
+    #[test]
+    fn any_two_bits_that_turn_are_found() {
+        let context = KeyContext { instance: Default::default(), sender: Uid(1) };
+        let mut sealed = vec![7; HEADER_BYTES + 40];
+        *parts(&mut sealed).unwrap().tag = [0; TAG_BYTES];
+        Seal.seal(&context, 1, &mut sealed);
+        let turn = |datagram: &mut Vec<u8>, bit: usize| datagram[bit / 8] ^= 1 << (bit % 8);
+        for first in 0..8 * sealed.len() {
+            for second in first + 1..8 * sealed.len() {
+                let mut turned = sealed.clone();
+                turn(&mut turned, first);
+                turn(&mut turned, second);
+                assert!(!Seal.open(&context, 1, &mut turned), "bits {first} and {second}");
+            }
+        }
     }
 
     #[test]
