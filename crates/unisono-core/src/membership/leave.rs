@@ -132,8 +132,9 @@ impl Group {
             }
             return;
         }
-        let silence = now.since(self.last_heard().max(leaving.since));
-        if silence >= LINGER {
+        let (since, silence) = (leaving.since, now.since(self.last_heard().max(leaving.since)));
+        let unserved = self.orderer_heard().map_or(silence, |at| now.since(at.max(since)));
+        if unserved >= LINGER {
             self.go_without_leave();
             return;
         }
@@ -176,6 +177,13 @@ impl Group {
             && now.since(leaving.since) >= self.patience(now)
             && view.iter().any(|member| is_suspected(member.uid))
             && self.is_quorum(view, |member| !is_suspected(member.uid))
+    }
+
+    /// When this member last heard who could number its leave; no time where it could itself, or a reset is under way. Others
+    /// who leave, and cannot either, may be heard for ever.
+    fn orderer_heard(&self) -> Option<Time> {
+        let another = !self.order.is_acting() && !self.recovery.has_promised();
+        another.then(|| self.peers.get(self.named()).map_or(Time::ZERO, |peer| peer.last_heard))
     }
 
     /// When this member last heard any of those who stay, as far as it knows: leavers hear each other for long.

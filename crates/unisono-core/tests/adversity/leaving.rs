@@ -808,3 +808,18 @@ fn what_a_leaver_sent_again_gets_no_second_place_after_its_leave() {
     net.run(1_000 * MS);
     assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "once more after its leave");
 }
+
+// Two leave whose last messages nobody has numbered: so they do not ask to leave yet, and each takes the other for one that stays.
+#[test]
+fn leavers_that_hear_only_each_other_go_after_a_minute() {
+    let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.crash(0);
+    for leaver in [1, 2] {
+        net.send(leaver, b"my last words").unwrap();
+        net.leave(leaver);
+    }
+    net.run(58_000 * MS);
+    assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Leaving), "the case was not reached");
+    net.run(4_000 * MS);
+    assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Gone), "they wait for each other");
+}
