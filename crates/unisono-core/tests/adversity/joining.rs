@@ -427,9 +427,8 @@ fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
-// The same, and it holds its JOIN, which it does not know accepted.
-#[test]
-fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
+/// Three members and a joiner that holds its JOIN and does not know it accepted.
+fn joiner_with_a_number() -> (Net, usize) {
     let mut net = group_of(3, 0);
     let joiner = net.members.len();
     net.filter(move |seen| {
@@ -439,6 +438,13 @@ fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
     net.add(Entry::Join, unicast());
     assert!(net.run_until(MS / 20, 1000 * MS, |net| net.size(joiner) == 4), "the case was not reached");
     assert_eq!(net.phase(joiner), Phase::Joining, "the case was not reached");
+    (net, joiner)
+}
+
+// The same, and it holds its JOIN, which it does not know accepted.
+#[test]
+fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
+    let (mut net, joiner) = joiner_with_a_number();
     (0..3).for_each(|member| net.crash(member));
     net.run(50_000 * MS);
     assert_ne!(net.phase(joiner), Phase::Gone, "somebody may only be away");
@@ -665,14 +671,7 @@ fn a_joiner_hears_an_orderer_that_its_log_does_not_name_yet() {
 // It holds its JOIN and does not know it accepted, and the role moves on: that ends the joins of those who have no number only.
 #[test]
 fn a_joiner_with_a_number_outlasts_a_hand_over() {
-    let mut net = group_of(3, 0);
-    let joiner = net.members.len();
-    net.filter(move |seen| {
-        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= 3));
-        if seen.to == joiner && accepts { LOST } else { PROMPT }
-    });
-    net.add(Entry::Join, unicast());
-    assert!(net.run_until(MS / 20, 1000 * MS, |net| net.size(joiner) == 4), "the case was not reached");
+    let (mut net, joiner) = joiner_with_a_number();
     net.run(10 * MS);
     net.hand_over(0, 1);
     net.run(10 * MS);

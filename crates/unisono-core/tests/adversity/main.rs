@@ -15,5 +15,6 @@ mod leaving;
 mod lists_and_policies;
 mod migration;
 mod network;
+mod parting;
 mod repair_and_flow;
 mod resets;

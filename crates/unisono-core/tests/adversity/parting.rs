@@ -1,0 +1,558 @@
+//! Leavers on their way out, whose words are lost or who are cut off: they must get away, be told the truth, and not go as
+//! long as those who stay may need them.
+
+use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+// A leaver that misses its farewell, or its own LEAVE, while it is cut off asks for ever a group that has forgotten it.
+#[test]
+fn a_leaver_cut_off_for_seconds_gets_away() {
+    for holds in [true, false] {
+        let mut net = group_of(3, 1);
+        net.filter(move |seen| {
+            let asks = seen.has(|frame| matches!(frame, Frame::LeaveRequest { .. }));
+            let deaf = seen.to == 2 && !(holds && seen.has_change());
+            let mute = seen.from == 2 && !asks && !holds;
+            if deaf || mute { LOST } else { PROMPT }
+        });
+        net.leave(2);
+        net.run(20 * MS);
+        net.cut_off(2);
+        net.run(5_000 * MS);
+        net.calm();
+        net.run(60_000 * MS);
+        net.show("cut off for five seconds, and a calm minute later");
+        assert_eq!(net.phase(2), Phase::Gone, "it holds its LEAVE: {holds}");
+    }
+}
+
+// A leaver that is cut off while the role goes to one who has come since asks those it knows, who do not order, and is
+// answered by none of them, as only the orderer says farewell.
+#[test]
+fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
+    // Cut off for long, it is forgotten by those who stay; if not, one that it asks again and again remembers it.
+    for (members, cut_ms) in [(2, 0), (3, 0), (3, 2_000)] {
+        let leaver = members - 1;
+        let mut net = group_of(members, 0);
+        net.run(50 * MS);
+        net.leave(leaver);
+        net.run_until(MS / 10, 100 * MS, |net| net.size(0) == leaver);
+        net.cut_off(leaver);
+        let newcomer = net.add(Entry::Join, unicast());
+        net.run_until(MS, 2_000 * MS, |net| net.size(0) == members && net.phase(newcomer) == Phase::Member);
+        net.hand_over(0, newcomer);
+        net.run((50 + cut_ms) * MS);
+        assert_eq!(net.group(0).info().orderer, uid(newcomer));
+        assert_eq!(net.phase(leaver), Phase::Leaving);
+        net.calm();
+        net.run(2_000 * MS);
+        net.show("cut off while the role moved, and two calm seconds later");
+        assert_eq!(net.phase(leaver), Phase::Gone, "of {members}, cut off for {cut_ms} ms");
+    }
+}
+
+// A leaver that is cut off before anybody has ordered its leave never asks again.
+#[test]
+fn a_leaver_cut_off_for_less_than_a_second_gets_away() {
+    let mut net = group_of(3, 1);
+    net.leave(2);
+    net.cut_off(2);
+    net.run(700 * MS);
+    net.calm();
+    net.run(60_000 * MS);
+    net.show("cut off for 0.7 s, and a calm minute later");
+    assert_eq!(net.phase(2), Phase::Gone);
+}
+
+// A farewell says that all before the leave is accepted. A leaver that does not conclude so never tells its
+// application what became of its last messages (hazard S8).
+#[test]
+fn a_farewell_resolves_the_leavers_last_messages() {
+    let mut net = group_of(3, 2);
+    // The leaver hears numbers and the farewell, never that anything is accepted.
+    net.filter(|seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
+        let orders = |frame: &Frame| {
+            matches!(frame, Frame::Ordered(_) | Frame::Change { .. } | Frame::Farewell { .. })
+        };
+        if seen.to == 2 && accepts && !seen.has(orders) { LOST } else { PROMPT }
+    });
+    let number = net.send(2, b"my last words").unwrap();
+    net.leave(2);
+    net.run(1000 * MS);
+    assert_eq!(net.phase(2), Phase::Gone);
+    let is_told =
+        |(sent, outcome): &(MessageNumber, Outcome)| *sent == number && matches!(outcome, Outcome::Ok { .. });
+    assert!(net.outcomes[2].iter().any(is_told), "its sender is told {:?}", net.outcomes[2]);
+}
+
+// An orderer that goes as soon as the other of two holds its leave, but before that one knows it accepted, leaves it
+// without a quorum (hazard H19).
+#[test]
+fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
+    let mut net = group_of(2, 1);
+    let told = Rc::new(Cell::new(false));
+    net.filter(move |seen| {
+        if seen.from == 0 && told.get() {
+            return LOST;
+        }
+        if seen.from == 0 && seen.has_change() {
+            told.set(true);
+        }
+        PROMPT
+    });
+    net.leave(0);
+    net.run(5_000 * MS);
+    net.calm();
+    net.run(20_000 * MS);
+    net.show("m0 left");
+    assert_eq!(net.phase(1), Phase::Member);
+}
+
+// A leaver that goes before a quorum of those who stay knows its leave accepted takes along the vote they need, when
+// the one who knows crashes next (hazard H19).
+#[test]
+fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
+    let mut net = group_of(4, 1);
+    // The LEAVE of m0 (which orders, and breaks ties) reaches m1, who orders next, and m2. m3 hears nothing of it, and
+    // nobody but m1 learns that it is accepted. Then m0 is cut off from m1 and m2 for a tenth of a second.
+    let begin = net.now;
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(heartbeat) if heartbeat.end >= 4));
+        if seen.to == 3 && (accepts || seen.has_change()) || seen.from == 1 && seen.to == 2 && accepts {
+            return LOST;
+        }
+        let cut = seen.now > begin + MS / 2 && seen.now < begin + 600 * MS;
+        if cut && (seen.from == 0 && seen.to != 3 || seen.to == 0 && seen.from != 3) { LOST } else { PROMPT }
+    });
+    net.leave(0);
+    net.run_until(MS / 20, 4_000 * MS, |net| net.phase(0) == Phase::Gone);
+    net.show("m0 was told to go, or never");
+    net.crash(1);
+    net.calm();
+    net.run(20_000 * MS);
+    net.show("m1 crashed, twenty calm seconds ago");
+    assert_eq!(net.epoch(2), 1, "m2 and m3 are two of m0, m1, m2 and m3, and stuck");
+}
+
+// A leaver has a message without a place, is cut off, and those who stay go on twice. It does not ask to leave before its
+// message has a place, and whoever gave places in its epoch may be dead: it must ask anybody what became of the epoch.
+#[test]
+fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
+    for dead in [0, 2] {
+        let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+        net.run(50 * MS);
+        net.cut_off(3);
+        net.send(3, b"without a place").unwrap();
+        net.leave(3);
+        let reset_to = |net: &mut Net, epoch: u64| {
+            net.run(1_000 * MS);
+            let now = Time::from_nanos(net.now);
+            for index in 0..3 {
+                if let Some(group) = &mut net.members[index] {
+                    group.reset(now, 1).unwrap();
+                    net.drain(index);
+                }
+            }
+            assert!(net.run_until(MS, 1_000 * MS, |net| net.epoch(1) == epoch), "the case was not reached");
+        };
+        reset_to(&mut net, 1);
+        net.crash(dead);
+        reset_to(&mut net, 2);
+        // Nor does a question to everybody arrive.
+        net.filter(
+            |seen| if seen.has(|frame| matches!(frame, Frame::Locate { .. })) { LOST } else { PROMPT },
+        );
+        net.run(5_000 * MS);
+        net.show("five seconds");
+        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 is never told");
+    }
+}
+
+// Whoever wants to leave, and hears nobody for a minute, goes: there is nobody to leave.
+#[test]
+fn a_leaver_that_hears_nobody_goes_after_a_minute() {
+    let mut net = group_of(2, 1);
+    net.crash(0);
+    net.leave(1);
+    net.run(50_000 * MS);
+    assert_ne!(net.phase(1), Phase::Gone, "somebody may only be away");
+    net.run(15_000 * MS);
+    net.show("a minute alone");
+    assert_eq!(net.phase(1), Phase::Gone);
+    assert_eq!(net.events[1].last(), Some(&Event::Excluded { epoch: None }));
+}
+
+// The orderer knows a leave accepted, nobody hears it say so, and it gives its role away. The leaver, which stores nothing past
+// its leave, goes on telling the old orderer that it holds it, and the new one can never count it. Whoever knows that something
+// is accepted says so.
+#[test]
+fn a_leave_that_the_old_orderer_knows_accepted_does_not_hold_up_the_new_one() {
+    let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    net.run(50 * MS);
+    net.leave(3);
+    net.run(LATENCY);
+    net.filter(|seen| {
+        let beats = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
+        if seen.from == 0 && beats && !seen.has_change() { LOST } else { PROMPT }
+    });
+    let place = net.group(1).marks().received + 1;
+    let accepted = |net: &Net| net.group(0).marks().accepted == place;
+    assert!(net.run_until(MS / 50, 1_000 * MS, accepted), "the case was not reached");
+    net.hand_over(0, 1);
+    net.run(2_000 * MS);
+    net.show("two seconds after the leave and the hand-over");
+    assert!(net.group(1).marks().acting, "the case was not reached");
+    assert_eq!(net.phase(3), Phase::Gone, "nobody tells m3 that it may go");
+}
+
+// A leaver that does not know its leave accepted coordinates a reset, and all who stay must vote: one of them, which has not heard
+// it for a while, has forgotten it by then.
+#[test]
+fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
+    let names = (0..5).map(|n| name(&format!("m{n}"))).collect();
+    let config = GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() };
+    // Long enough for a leaver to be forgotten before others are suspected.
+    let second = Duration::from_secs(1);
+    let mut net = group_with(4, config, Settings { silence: second, patience: second, ..unicast() });
+    // The others hear it, and it hears nothing.
+    net.filter(|seen| if seen.to == 3 { LOST } else { PROMPT });
+    net.leave(3);
+    assert!(
+        net.run_until(MS, 5000 * MS, |net| net.group(3).marks().promised.is_some()),
+        "the case was not reached"
+    );
+    assert!((0..3).all(|stays| net.size(stays) == 3), "the case was not reached");
+    // It is heard by m0 and m1 and does not hear that it may go; m2 is cut off.
+    net.filter(|seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if seen.concerns(2) || seen.concerns(3) && farewell { LOST } else { PROMPT }
+    });
+    let promised = |net: &Net| (0..2).all(|votes| net.group(votes).marks().promised.is_some());
+    assert!(net.run_until(MS, 5000 * MS, promised), "the case was not reached");
+    net.run(700 * MS);
+    // Only m3 reaches m2, which wants to know whether it is heard before it votes.
+    let asked = Rc::new(Cell::new(false));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        let probes = seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+        asks.set(asks.get() || (seen.from == 2 && seen.to == 3 && probes));
+        if seen.to == 2 && seen.from == 3 { PROMPT } else { LOST }
+    });
+    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "it is not heard");
+    net.calm();
+    let over =
+        |net: &Net| net.phase(3) == Phase::Gone && (0..3).all(|stays| net.phase(stays) == Phase::Member);
+    assert!(net.run_until(MS, 10_000 * MS, over), "they wait for each other");
+    assert!((0..3).all(|stays| net.size(stays) == 3 && net.epoch(stays) == 1));
+}
+
+// The orderer wants to leave and numbers its own leave; whoever stays has missed it for long and resets, which keeps the leave.
+// It is served and serves as whoever is excluded, but has left.
+#[test]
+fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
+    let mut net = group_of(2, 1);
+    net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
+    assert!(!net.group(0).has_left(), "its leave is in the order before it was kept");
+    net.filter(|seen| {
+        let dismisses = seen.has(|frame| matches!(frame, Frame::Decided { entered: true, .. }));
+        if dismisses { LOST } else { PROMPT }
+    });
+    let out = |net: &Net| net.phase(0) == Phase::Excluded;
+    assert!(net.run_until(MS, 2_000 * MS, out), "the case was not reached");
+    assert!(net.group(0).has_left());
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(0) == Phase::Gone));
+    assert!(left_last(&net, 0), "{:?}", net.events[0]);
+}
+
+// A leaver that has its own leave is cut off while the group goes on. Whoever tells it later that the epoch is long over excludes
+// nobody: it has left.
+#[test]
+fn whoever_has_left_is_not_excluded() {
+    let mut net = group_of(3, 1);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Farewell { .. })) { LOST } else { PROMPT });
+    net.leave(2);
+    let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(2));
+    assert!(net.run_until(MS, 100 * MS, |net| net.events[2].iter().any(own)), "the case was not reached");
+    let (tag, epoch, info) = (net.group(2).tag(), net.group(2).marks().epoch, net.group(2).info());
+    let later = EpochId { counter: info.epoch.counter + 2, ..info.epoch };
+    let told = Frame::Excluded { uid: uid(2), instance: info.instance, epoch: later };
+    net.inject(2, address(1), &forge(tag, epoch, uid(1), 1_000_000, &[told]));
+    net.drain(2);
+    assert_eq!(net.phase(2), Phase::Gone, "the case was not reached");
+    assert!(left_last(&net, 2), "{:?}", net.events[2]);
+}
+
+/// The last that this member's application was told of is its own leave.
+fn left_last(net: &Net, index: usize) -> bool {
+    let last = net.events[index].last_chunk();
+    matches!(last, Some([Event::Left { member, .. }, Event::Gone]) if member.uid == uid(index))
+}
+
+// Its leave was ordered while it heard nothing, all whom it knew left after it, and those who came since know nothing of it.
+// They are in the same epoch: whoever answers when it asks where the group is names one who can say that it may go.
+#[test]
+fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
+    [true, false].into_iter().for_each(finds_those_who_came_after_it);
+}
+
+fn finds_those_who_came_after_it(automatic: bool) {
+    let mut net = group_with(3, GroupConfig { automatic, ..GroupConfig::default() }, unicast());
+    net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
+    net.leave(2);
+    assert!(
+        net.run_until(MS, 1000 * MS, |net| net.size(0) == 2 && net.size(1) == 2),
+        "the case was not reached"
+    );
+    let stays = [net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast())];
+    assert!(net.run_until(MS, 3000 * MS, |net| stays.iter().all(|&index| net.size(index) == 4)));
+    for leaver in [0, 1] {
+        net.leave(leaver);
+        assert!(
+            net.run_until(MS, 3000 * MS, |net| net.phase(leaver) == Phase::Gone),
+            "the case was not reached"
+        );
+    }
+    assert_eq!(net.phase(2), Phase::Leaving, "the case was not reached");
+    net.calm();
+    assert!(
+        net.run_until(MS, 3000 * MS, |net| net.phase(2) == Phase::Gone),
+        "it waits for those who have gone"
+    );
+    assert!(net.group(2).has_left(), "its leave was ordered, though it never had it");
+    assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
+}
+
+// The sequencer has numbered every JOIN of its epoch, so a stranger that invites it has left, whatever it knows of that.
+#[test]
+fn an_orderer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
+    let mut net = group_of(2, 0);
+    let (stranger, place) = (Uid(999), 5);
+    let told = Rc::new(Cell::new(false));
+    let seen_told = told.clone();
+    net.filter(move |seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { uid, .. } if *uid == stranger));
+        seen_told.set(seen_told.get() || (seen.from == 0 && seen.to == place && farewell));
+        PROMPT
+    });
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let invite = Frame::Invite { ballot: Ballot { round: 7, coordinator: stranger } };
+    net.inject(0, address(place), &forge(group, epoch, stranger, 1, &[invite, Frame::Inquiry]));
+    net.run(100 * MS);
+    assert!(told.get() && net.group(0).marks().promised.is_none());
+}
+
+// A leaver that hears nothing is heard all the while, and coordinates; the other has gone on without it and has purged what it
+// would have to bring. Would it vote as soon as they hear each other, both would wait for what nobody has any more.
+#[test]
+fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
+    let mut net = group_of(2, 0);
+    net.filter(|seen| if seen.to == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    assert!(net.run_until(MS, 100 * MS, |net| net.size(1) == 1), "the case was not reached");
+    (0..10).for_each(|_| {
+        net.send(1, b"after the leave").unwrap();
+        net.run(20 * MS);
+    });
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
+    // It shows that it hears before it is told by the other, which does that from time to time.
+    net.filter(|seen| {
+        let probes = seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+        if seen.to == 0 && !probes { LOST } else { PROMPT }
+    });
+    net.run(20 * MS);
+    net.calm();
+    let over = |net: &Net| net.phase(0) == Phase::Gone && net.phase(1) == Phase::Member;
+    assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
+    assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
+}
+
+// It knows its leave accepted, has promised a ballot, and hears nobody for as long as other leavers wait: the coordinator may wait
+// for its vote all the while, for nobody else who lives knows so much.
+#[test]
+fn a_leaver_that_promised_stays_while_its_vote_may_be_needed() {
+    let mut net = group_of(4, 1);
+    let place = net.group(0).marks().received + 1;
+    let begin = net.now;
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.end >= place));
+        let untold =
+            seen.to == 3 && (accepts || seen.has_change()) || seen.from == 1 && seen.to == 2 && accepts;
+        let cut = seen.now > begin + MS / 2 && (seen.from == 0 || seen.to == 0);
+        if untold || cut { LOST } else { PROMPT }
+    });
+    net.leave(0);
+    let accepted = |net: &Net| net.group(0).marks().accepted == place && net.now > begin + MS;
+    assert!(net.run_until(MS / 20, 100 * MS, accepted), "the case was not reached");
+    net.crash(1);
+    // It hears an invitation, and its vote is lost.
+    net.filter(|seen| {
+        let shows = seen.has(|frame| matches!(frame, Frame::Probe { .. } | Frame::Alive { .. }));
+        if seen.from == 0 && !shows || seen.to == 3 && seen.has_change() { LOST } else { PROMPT }
+    });
+    let promised = |net: &Net| net.group(0).marks().promised.is_some();
+    assert!(net.run_until(MS / 20, 2_000 * MS, promised), "the case was not reached");
+    net.cut_off(0);
+    net.run(5_000 * MS);
+    assert_eq!((net.phase(0), net.epoch(2)), (Phase::Leaving, 0));
+    net.calm();
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(2) == 1 && net.epoch(3) == 1), "they are stuck");
+}
+
+// One leaver knows its leave accepted and was not told farewell, the next does not, and all who stay have died. They hear each
+// other, and cannot help each other: the first is needed by nobody.
+#[test]
+fn a_leaver_that_hears_only_another_one_goes_soon() {
+    let mut net = group_of(5, 0);
+    let dismisses = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+    net.filter(move |seen| if dismisses(seen) { LOST } else { PROMPT });
+    net.leave(3);
+    net.run(20 * MS);
+    let next = net.group(0).marks().received + 1;
+    assert!(net.group(3).has_left(), "the case was not reached");
+    net.filter(move |seen| {
+        let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= next));
+        if dismisses(seen) || seen.to == 4 && accepts { LOST } else { PROMPT }
+    });
+    net.leave(4);
+    assert!(net.run_until(MS / 20, 100 * MS, |net| net.size(4) == 3), "the case was not reached");
+    (0..3).for_each(|stays| net.crash(stays));
+    net.run(4_000 * MS);
+    assert_eq!((net.phase(3), net.phase(4)), (Phase::Gone, Phase::Leaving));
+}
+
+// Whoever is asked knows that the leave is in the order, and not that a quorum of those who stay knows it accepted.
+#[test]
+fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
+    let mut net = group_of(4, 0);
+    net.filter(|seen| {
+        let dismisses = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if seen.from == 0 && dismisses { LOST } else { PROMPT }
+    });
+    net.leave(3);
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(3), net.group(3).has_left(), net.size(1)), (Phase::Leaving, true, 3));
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(3) == Phase::Gone));
+}
+
+// The orderer numbers its own leave, which nobody hears of, and the others go on without it: that leave is in no log they keep.
+#[test]
+fn a_leave_that_a_reset_does_not_keep_is_an_exclusion() {
+    let mut net = group_of(3, 0);
+    net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
+    net.leave(0);
+    assert!(
+        net.run_until(MS, 2_000 * MS, |net| net.epoch(1) == 1 && net.size(1) == 2),
+        "the case was not reached"
+    );
+    net.calm();
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(0) == Phase::Gone));
+    assert!(!net.group(0).has_left());
+    assert!(matches!(net.events[0].last(), Some(Event::Excluded { epoch: Some(_) })), "{:?}", net.events[0]);
+}
+
+// A leaver was forgotten, for all know its leave accepted; then the group lost its quorum and stands still in a reset. That need
+// not keep the leaver waiting.
+#[test]
+fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
+    let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.filter(|seen| if seen.to == 3 { LOST } else { PROMPT });
+    net.leave(3);
+    net.run(50 * MS);
+    net.cut_off(3);
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(3), net.size(0)), (Phase::Leaving, 3), "the case was not reached");
+    net.crash(1);
+    net.crash(2);
+    net.run(1_000 * MS);
+    let now = Time::from_nanos(net.now);
+    net.group_mut(0).reset(now, 1).unwrap();
+    net.drain(0);
+    net.calm();
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it is not told");
+    assert!(net.group(0).marks().promised.is_some() && net.group(3).has_left());
+}
+
+// A member forgets a leaver that it does not hear for a while, and decides a reset. The leaver learns of it before the others
+// do: they may need its vote if the one who decided dies.
+#[test]
+fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch() {
+    // Long enough for the one that does not follow not to be suspected meanwhile.
+    let second = Duration::from_secs(1);
+    let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings { silence: second, patience: second, ..unicast() });
+    net.filter(|seen| {
+        let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+        if farewell || (seen.from == 4 && seen.to == 1) { LOST } else { PROMPT }
+    });
+    net.leave(4);
+    let own = |event: &Event| matches!(event, Event::Left { member, .. } if member.uid == uid(4));
+    assert!(net.run_until(MS, 100 * MS, |net| net.events[4].iter().any(own)), "the case was not reached");
+    net.run(600 * MS);
+    net.crash(0);
+    net.filter(|seen| {
+        let decides = seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        let unheard = [2, 3].contains(&seen.to) && (decides || seen.from == 4);
+        if unheard { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 10_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    net.run(500 * MS);
+    assert_eq!((net.epoch(2), net.epoch(3)), (0, 0), "the case was not reached");
+    assert_ne!(net.phase(4), Phase::Gone, "only one has entered");
+    net.calm();
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(4) == Phase::Gone && net.epoch(2) == 1));
+}
+
+// The same, and what it is told by the one that is there first is the decision, with which it serves on.
+#[test]
+fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
+    let mut net = group_of(5, 0);
+    let dismisses = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
+    net.filter(move |seen| if dismisses(seen) { LOST } else { PROMPT });
+    net.leave(4);
+    net.run(20 * MS);
+    assert!(net.group(4).has_left(), "the case was not reached");
+    net.cut_off(4);
+    net.run(500 * MS);
+    net.crash(0);
+    // Of those who go on m1 alone learns what was decided, and it alone hears the leaver.
+    net.filter(move |seen| {
+        let tells = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
+        let with_the_leaver = seen.concerns(4) && !seen.concerns(1);
+        if dismisses(seen) || with_the_leaver || matches!(seen.to, 2 | 3) && tells { LOST } else { PROMPT }
+    });
+    let is_first = |net: &Net| net.epoch(1) == 1 && net.epoch(2) == 0 && net.epoch(3) == 0;
+    assert!(net.run_until(MS / 20, 1_000 * MS, is_first), "the case was not reached");
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(4), net.group(4).has_left(), is_first(&net)), (Phase::Excluded, true, true));
+    net.calm();
+    let over = |net: &Net| net.phase(4) == Phase::Gone && (2..4).all(|index| net.epoch(index) > 0);
+    assert!(net.run_until(MS, 4_000 * MS, over));
+    assert!(left_last(&net, 4), "{:?}", net.events[4]);
+}
+
+// Two leave whose last messages nobody has numbered: so they do not ask to leave yet, and each takes the other for one that stays.
+#[test]
+fn leavers_that_hear_only_each_other_go_after_a_minute() {
+    let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.crash(0);
+    for leaver in [1, 2] {
+        net.send(leaver, b"my last words").unwrap();
+        net.leave(leaver);
+    }
+    net.run(58_000 * MS);
+    assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Leaving), "the case was not reached");
+    net.run(4_000 * MS);
+    assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Gone), "they wait for each other");
+}
