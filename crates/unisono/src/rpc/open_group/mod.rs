@@ -518,3 +518,21 @@ impl<S: Service> State<S> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::{EpochId, Name, View};
+
+    #[test]
+    fn of_resets_only_the_degraded_are_told_with_who_was_lost() {
+        let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
+        let reset = |degraded| {
+            let (epoch, members) = (EpochId::default(), Vec::new());
+            let view = View { epoch, members, orderer: Uid(1), resilience: 0, resilience_founded: 1 };
+            Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
+        };
+        assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));
+        assert_eq!(notice(&reset(false)), None);
+    }
+}
