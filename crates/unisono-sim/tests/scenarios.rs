@@ -11,6 +11,9 @@ fn every_scenario_goes_as_it_says() {
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("the folder is there") {
         let path = entry.expect("it can be listed").path();
+        if path.extension().is_none_or(|extension| extension != "scenario") {
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("it can be read");
         let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let course = scenario.run(None);

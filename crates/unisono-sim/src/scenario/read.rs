@@ -5,10 +5,16 @@ use crate::draw::{MILLISECOND, SECOND};
 use crate::plan::name;
 use crate::trap::{Deed, Trap};
 use bytes::Bytes;
+use std::fmt::Display;
 use std::str::FromStr;
 use thiserror::Error;
 use unisono_core::wire::FrameKind;
 use unisono_core::{GroupConfig, Migration, Quorum, Transport};
+
+/// As many as a group has members by default.
+const PLACES_MAX: usize = 256;
+/// Nothing is done more often.
+const TIMES_MAX: u64 = 100_000;
 
 /// A script that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,13 +66,15 @@ impl Scenario {
             return Ok(());
         }
         match words.next()? {
-            "members" => self.members = words.number()?,
-            "places" => self.places = words.number()?,
+            "members" => self.members = words.up_to(PLACES_MAX)?,
+            "places" => self.places = words.up_to(PLACES_MAX)?,
             "servers" => {
-                let servers = self.servers.insert(Vec::new());
+                let mut servers = Vec::new();
                 while !words.is_done() {
                     servers.push(words.number()?);
                 }
+                self.servers = Some(servers.clone());
+                self.check_processes(servers)?;
             }
             "resilience" => self.config.resilience = words.number()?,
             "policy" => {
@@ -76,7 +84,8 @@ impl Scenario {
                     "list" => Quorum::MajorityOf((0..self.members).map(|place| name(place, false)).collect()),
                     "at-least" => Quorum::AtLeast(words.number()?),
                     other => return Err(format!("no policy is called {other}")),
-                }
+                };
+                self.config.check().map_err(|error| error.to_string())?;
             }
             "resets" => {
                 self.config.automatic = match words.next()? {
@@ -112,7 +121,8 @@ impl Scenario {
             "at" => {
                 let at = words.time()?;
                 let mut action = read_action(&mut words)?;
-                let mut count = if words.skip("times") { words.number()? } else { 1 };
+                self.check_processes(action.processes())?;
+                let mut count = if words.skip("times") { words.up_to(TIMES_MAX)? } else { 1 };
                 let every = if words.skip("every") { words.time()? } else { 0 };
                 if let Action::Send { times, .. } = &mut action
                     && every > 0
@@ -123,7 +133,8 @@ impl Scenario {
                     return Err("what is done several `times` is done `every` so often".into());
                 }
                 for index in 0..count {
-                    self.steps.push(Step { line: number, at: at + index * every, action: action.clone() });
+                    let at = at.saturating_add(index.saturating_mul(every));
+                    self.steps.push(Step { line: number, at, action: action.clone() });
                 }
             }
             "expect" => {
@@ -131,11 +142,46 @@ impl Scenario {
                 while !words.is_done() {
                     processes.push(parse(words.next()?.trim_end_matches(':'))?);
                 }
+                self.check_processes(processes.clone())?;
                 self.expected.push((processes, Vec::new()));
             }
             other => return Err(format!("no command is called {other}")),
         }
         words.end()
+    }
+
+    /// Refuses a process that there is not.
+    fn check_processes(&self, processes: Vec<usize>) -> Result<(), String> {
+        let places = if self.servers.is_none() { self.places.max(self.members) } else { self.places };
+        match processes.into_iter().find(|process| *process >= places) {
+            Some(process) => Err(format!(
+                "there is no process {process}: with {places} of them they count from 0; say `members` or `places` \
+                 first"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Action {
+    /// The processes that it names.
+    fn processes(&self) -> Vec<usize> {
+        match self {
+            Action::Send { process, .. }
+            | Action::Leave { process }
+            | Action::HandOver { to: process }
+            | Action::Reset { process, .. }
+            | Action::Call { process, .. }
+            | Action::Withdraw { process }
+            | Action::Crash { process }
+            | Action::Start { process, .. }
+            | Action::Pause { process, .. }
+            | Action::Doze { process, .. } => vec![*process],
+            Action::PassNext { from, to } | Action::Cut { from, to } => vec![*from, *to],
+            Action::Partition { sides } => sides.concat(),
+            Action::Trap(trap) => [trap.from, trap.to].into_iter().flatten().collect(),
+            Action::Heal | Action::Count | Action::ExpectDatagrams(_) => Vec::new(),
+        }
     }
 }
 
@@ -146,12 +192,12 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
             let payload = match words.text() {
                 Some(text) => Bytes::copy_from_slice(text.as_bytes()),
                 None => {
-                    let bytes = words.number()?;
+                    let bytes = words.up_to(GroupConfig::default().message_bytes_max as usize)?;
                     words.expect("bytes")?;
                     Bytes::from(vec![b'.'; bytes])
                 }
             };
-            let times = if words.skip("times") { words.number()? } else { 1 };
+            let times = if words.skip("times") { words.up_to(TIMES_MAX)? } else { 1 };
             Action::Send { process, payload, times }
         }
         "leave" => Action::Leave { process: words.number()? },
@@ -287,6 +333,11 @@ impl<'a> Words<'a> {
         parse(self.next()?)
     }
 
+    fn up_to<T: FromStr + PartialOrd + Display>(&mut self, most: T) -> Result<T, String> {
+        let number = self.number()?;
+        if number <= most { Ok(number) } else { Err(format!("{number} is too many: at most {most}")) }
+    }
+
     fn duration(&mut self) -> Result<u64, String> {
         self.expect("for")?;
         self.time()
@@ -299,7 +350,7 @@ impl<'a> Words<'a> {
             .iter()
             .find_map(|(suffix, unit)| word.strip_suffix(suffix).map(|digits| (digits, unit)))
             .ok_or_else(|| format!("{word} is no time; write 10us, 10ms or 10s"))?;
-        Ok(parse::<u64>(digits)? * unit)
+        parse::<u64>(digits)?.checked_mul(*unit).ok_or_else(|| format!("{word} is too long"))
     }
 
     fn end(&self) -> Result<(), String> {
@@ -334,6 +385,18 @@ mod tests {
             ("\nat 5ms drop frame Nonsense", 2),
             ("  1 left 1", 1),
             ("at 5ms crash 1 2", 1),
+            ("members 3\nat 5ms crash 3", 2),
+            ("members 3\nat 5ms cut 0 3", 2),
+            ("members 3\nat 5ms partition 0 1 | 2 3", 2),
+            ("members 3\nat 5ms drop frame Data from 3", 2),
+            ("members 3\nexpect 0 3:", 2),
+            ("places 2\nservers 2", 2),
+            ("members 257", 1),
+            ("policy at-least 0", 1),
+            ("at 5ms send 0 16777217 bytes", 1),
+            ("at 5ms crash 0 times 100001 every 1ms", 1),
+            ("until 99999999999999999999s", 1),
+            ("until 18446744073709551615s", 1),
         ] {
             let error = text.parse::<Scenario>().expect_err(text);
             assert_eq!(error.line, line, "{text}: {error}");
