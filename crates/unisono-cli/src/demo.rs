@@ -102,10 +102,12 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
             Victim::Any => usize::try_from(trial::lot(command.members)?).unwrap_or(0),
             _ => orderer.unwrap_or(0),
         };
+        let struck_orderer = orderer == Some(victim);
         let struck_ns = trial.strike(victim, Blow::Kill)?;
-        let whom = if orderer == Some(victim) { "the sequencer, " } else { "" };
+        let victim = name(victim);
+        let whom = if struck_orderer { format!("the sequencer, {victim},") } else { victim };
         bar.suspend(|| {
-            let news = format!("Half-way: {whom}{} is killed (SIGKILL).", name(victim));
+            let news = format!("Half-way: {whom} is killed (SIGKILL).");
             output.say(output.tone(Tone::Bad, news))
         })?;
         trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
@@ -150,6 +152,7 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     let (group, view) = (output.tone(Tone::Strong, trial.group()), output.tone(Tone::Strong, trial.view()));
     output.say(format_args!("{} processes on this machine form the group {group}.", trial.members()))?;
     output.say(format_args!("  view {view}"))?;
+    output.say("  (who orders, and in which epoch; how many members there are; who they are)")?;
     let orderer = name(trial.orderer().unwrap_or(0));
     output.say(format_args!(
         "{orderer} is the sequencer: it gives every message its place in the one order."

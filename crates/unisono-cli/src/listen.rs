@@ -23,10 +23,21 @@ const SHORT_LEAVE: Duration = Duration::from_millis(500);
 /// Whoever leaves holds this until it has said how that went: the stream of events ends before.
 static LEAVING: Mutex<()> = Mutex::new(());
 
+const HELP: &str = "\
+Each line is one event, its place in the order before it. A view is written
+  [ann|2.1f3a90bc] (3) [ann, bob, cy]
+who orders, and in which epoch (counted by resets); how many members there are; who they are, in the
+order in which they came in.
+
+Examples:
+  unisono listen news
+  unisono listen news --count 10 --json
+
+Ends on ctrl-c, after --count messages, or with exit status 3 if the group goes on without it.";
+
 /// Join a group, or found it, and print every event in order
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  unisono listen news\n  unisono listen news --count 10 --json\n\n\
-                        Ends on ctrl-c, after --count messages, or with exit status 3 if the group goes on without it.")]
+#[command(after_help = HELP)]
 pub(crate) struct Listen {
     /// Name of the group
     #[arg(value_parser = NonEmptyStringValueParser::new())]

@@ -36,9 +36,21 @@ pub(crate) struct Look {
     pub(crate) common: Common,
 }
 
+const MEMBERS_HELP: &str = "\
+What is shown:
+  [ann|2.1f3a90bc] (3) […]  who orders, and in which epoch (counted by resets); how many members; who they are
+  rank                      counted from 0, in the order in which they came in
+  received                  the member holds everything up to this place
+  delivered                 its application has taken everything up to this place
+  orders                    it gives the messages their places
+  suspected                 it does not answer, or holds everybody up
+
+Example:
+  unisono members news --watch 1";
+
 /// List the members of a group: who is where, and how far
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono members news --watch 1")]
+#[command(after_help = MEMBERS_HELP)]
 pub(crate) struct Members {
     #[command(flatten)]
     pub(crate) look: Look,
@@ -51,6 +63,7 @@ Exit status:
   3  a member answered, and its group is not primary
 
 What the words mean:
+  [ann|2.1f3a90bc]    who orders, and in which epoch (counted by resets); then how many members, and who they are
   primary             this part of the group has its quorum and is in no reset: what is sent here gets its place
   accepted through    up to this place all is safe: no loss of as many members as the resilience says takes it back
   held by everybody   up to this place nobody lacks anything, as far as the orderer knows
@@ -72,9 +85,20 @@ pub(crate) struct Status {
     pub(crate) look: Look,
 }
 
+const WHY_HELP: &str = "\
+What members wait for, in words and with --json:
+  room in the history     window  senders wait until this member's application has taken older messages
+  an acknowledgement      ack     the message is accepted once this member says that it holds it
+  missing messages        flush   they were lost on the way, and are asked for again
+  the role to be taken    token   this member has been named to order, and was not heard to do so
+  the end of a reset      reset   the group goes on when enough of its members have agreed who goes on
+
+Example:
+  unisono why news";
+
 /// Name the member and the place that anyone waits for, and since when
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono why news")]
+#[command(after_help = WHY_HELP)]
 pub(crate) struct Why {
     #[command(flatten)]
     pub(crate) look: Look,
@@ -106,9 +130,16 @@ pub(crate) struct Stats {
     pub(crate) look: Look,
 }
 
+const LINKS_HELP: &str = "\
+A line for each member and each other one: by multicast if the other is seen to hear it, by unicast
+if it gets a datagram of its own.
+
+Example:
+  unisono links news";
+
 /// Show how each member reaches each other one, and when it last heard it
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono links news")]
+#[command(after_help = LINKS_HELP)]
 pub(crate) struct Links {
     #[command(flatten)]
     pub(crate) look: Look,

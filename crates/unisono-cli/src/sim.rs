@@ -20,6 +20,9 @@ use unisono_sim::growth::{self, Cost, Growth, GrowthOptions};
 use unisono_sim::run::{Progress, Summary};
 use unisono_sim::{Profile, RunOptions, Scenario};
 
+/// More would only get into each other's way.
+const THREADS_MAX: usize = 1024;
+
 /// Try to break the protocols in a simulated world
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
@@ -53,9 +56,22 @@ enum What {
     Growth(Sizes),
 }
 
+const RUN_HELP: &str = "\
+A seed is 30 simulated seconds. What kind of world it is says the profile:
+  swarm      any faults, in any combination
+  lossy      a network that loses, delays, repeats and damages; members that live
+  partition  a network that falls apart, again and again
+  crash      members that crash, at every step of the protocol
+  reset      resets without need, several at a time, whose votes and proposals get lost or late
+  perf       no faults: five members, 500 messages a second
+  calls      clients and servers instead of a group, any faults
+
+Example:
+  unisono sim run --seeds 1..1000 --profile swarm";
+
 /// Run many seeds, with faults on and every checker awake: exit status 1 if one fails
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
+#[command(after_help = RUN_HELP)]
 struct Run {
     /// Which seeds, from the first to the last
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
@@ -70,7 +86,7 @@ struct Run {
     minutes: Option<u64>,
 
     /// On so many threads [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=THREADS_MAX))]
     threads: Option<usize>,
 }
 
@@ -79,6 +95,7 @@ struct Run {
 #[command(after_help = "Example:\n  unisono sim replay 17 --profile swarm")]
 struct Replay {
     /// Which seed
+    #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls
@@ -94,9 +111,25 @@ struct Replay {
     planted: Option<Planted>,
 }
 
+const SCENARIO_HELP: &str = "\
+A script says what the group is, what happens to it when, and what its processes must have been told
+in the end:
+
+  members 3
+  resilience 1
+  at 10ms crash 0
+  until 2s
+  expect 1 2:
+    3 reset [1 2] orderer 1 without [0]
+
+All that a script may say is in crates/unisono-sim/scenarios/README.md.
+
+Example:
+  unisono sim scenario crates/unisono-sim/scenarios/*.scenario";
+
 /// Run scripts with an expected course: exit status 1 if one differs
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono sim scenario crates/unisono-sim/scenarios/*.scenario")]
+#[command(after_help = SCENARIO_HELP)]
 struct Scenarios {
     /// Script files
     #[arg(required = true, value_name = "FILE")]
@@ -112,7 +145,7 @@ struct Scenarios {
 #[command(after_help = "Example:\n  unisono sim mutants")]
 struct Mutants {
     /// On so many threads [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=THREADS_MAX))]
     threads: Option<usize>,
 }
 

@@ -145,6 +145,15 @@ fn bad_usage_and_bad_configuration_are_status_2() {
 }
 
 #[test]
+fn views_are_explained_where_they_are_shown() {
+    for command in ["listen", "members", "status"] {
+        let output = unisono([command, "--help"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("[ann|2.1f3a90bc]") && text.contains("in which epoch"), "{command}: {text}");
+    }
+}
+
+#[test]
 fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
     for (arguments, option, taken) in [
         (["listen", "x", "--resilience", "-1"], "--resilience", "from 0 to 255"),
@@ -155,6 +164,10 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
         (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
         (["bench", "latency", "--members", "many"], "--members", "from 2 to 64"),
         (["bench", "latency", "--bytes", "65536"], "--bytes", "from 0 to"),
+        (["sim", "run", "--threads", "0"], "--threads", "from 1 to"),
+        (["sim", "replay", "--profile=perf", "x"], "SEED", "from 0 to"),
+        (["lab", "exec", "0", "--"], "HOST", "from 1 to"),
+        (["lab", "cut", "1", "x"], "TO", "from 1 to"),
     ] {
         let output = unisono(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

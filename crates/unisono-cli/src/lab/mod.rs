@@ -68,6 +68,7 @@ struct Up {
 #[command(after_help = "Example:\n  unisono lab exec 1 -- unisono listen news --insecure")]
 struct Exec {
     /// The host, counted from 1
+    #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     host: u16,
 
     /// The command and its arguments
@@ -83,9 +84,11 @@ struct Exec {
 #[command(after_help = "Example:\n  unisono lab cut 1 3")]
 struct Cut {
     /// The host that is not heard
+    #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     from: u16,
 
     /// The host that does not hear it
+    #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     to: u16,
 
     #[command(flatten)]
@@ -97,9 +100,11 @@ struct Cut {
 #[command(after_help = "Example:\n  unisono lab mend 1 3")]
 struct Mend {
     /// The host that was not heard
+    #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     from: u16,
 
     /// The host that did not hear it
+    #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     to: u16,
 
     #[command(flatten)]
