@@ -1,6 +1,7 @@
 //! `unisono doctor`: what stops people, checked one by one. Each line says good, or what to type.
 
 use crate::arguments::Common;
+use crate::connection;
 use crate::output::{Output, Tone, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -12,7 +13,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
-use unisono::{DEFAULT_PORT, Key, OpenError};
+use unisono::{DEFAULT_PORT, OpenError};
 
 /// A datagram to oneself that takes longer is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,7 +24,7 @@ const DATAGRAM_BYTES: usize = 1472;
 /// A member that is woken so late will be suspected without reason before long.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Check what stops people: multicast, buffers, datagram size, clock, port, key
+/// Check what stops people: key, address, port, seeds, multicast, buffers, datagram size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -41,9 +42,12 @@ enum Finding {
 use Finding::{Bad, Good};
 
 pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let address = address(settings);
-    let checks: [(&str, &dyn Fn() -> Finding); 7] = [
+    let found = address(settings)?;
+    let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
+    let address = *found.as_ref().unwrap_or(&bound);
+    let checks: [(&str, &dyn Fn() -> Finding); 8] = [
         ("key", &|| key(settings)),
+        ("address", &|| reach(&found)),
         ("port", &|| port(settings, address)),
         ("seeds", &|| seeds(settings)),
         ("multicast", &|| multicast(address)),
@@ -73,21 +77,24 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     }
 }
 
-/// The address whose interface the group would use: the one given, loopback without a key, otherwise the one that
-/// leads out.
-fn address(settings: &Settings) -> IpAddr {
-    if let Some(bind) = settings.bind {
-        return bind.ip();
+/// The address that a member with these settings would have. Seeds without an address are told of by themselves.
+fn address(settings: &Settings) -> Result<Result<IpAddr, OpenError>, Problem> {
+    let mut options = connection::options(&Settings { key: None, ..settings.clone() }, None)?;
+    options.insecure |= settings.key.is_some();
+    options.seeds.retain(|seed| unisono::seed_addresses(seed).is_ok());
+    Ok(options.address())
+}
+
+fn reach(address: &Result<IpAddr, OpenError>) -> Finding {
+    match address {
+        Ok(address) if address.is_loopback() => Good(format!("{address}, which nobody reaches from elsewhere")),
+        Ok(address) => Good(format!("members elsewhere are told {address}")),
+        Err(OpenError::Unprotected { address }) => Bad(
+            format!("{} is not on this machine's loopback, and there is no key: nothing is sent", address.ip()),
+            "make a key with `unisono keygen FILE` and give it to every member (--key), or allow it with --insecure".into(),
+        ),
+        Err(error) => Bad("none to be reached at".into(), error.to_string()),
     }
-    let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
-    if settings.key.is_none() && !settings.insecure {
-        return loopback;
-    }
-    // Connecting a datagram socket sends nothing; it only asks for the route.
-    let toward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
-        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).and_then(|()| socket.local_addr())
-    });
-    toward.map_or(loopback, |address| address.ip())
 }
 
 fn key(settings: &Settings) -> Finding {
@@ -99,9 +106,9 @@ fn key(settings: &Settings) -> Finding {
         None => Good(
             "none: everything stays on this machine, apart from members with a key (`unisono keygen FILE` makes one)".into(),
         ),
-        Some(path) => match Key::load(path) {
+        Some(path) => match connection::load_key(path) {
             Ok(_) => Good(format!("{} can be read, and by nobody else", path.display())),
-            Err(error) => Bad("the key cannot be used".into(), error.to_string()),
+            Err(problem) => Bad("the key cannot be used".into(), problem.into_error().to_string()),
         },
     }
 }

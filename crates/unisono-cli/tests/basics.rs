@@ -354,6 +354,14 @@ fn the_doctor_says_good_or_what_to_do() {
     let seeds = unisono(["doctor", "--seeds", "127.0.0.1:9"]);
     let seeds = String::from_utf8_lossy(&seeds.stdout).into_owned();
     assert!(seeds.contains("resolves to 127.0.0.1:9; nobody was asked"), "{seeds}");
+    // With the flags with which a member would be refused there is something to mend.
+    for flags in [["--seeds", "192.0.2.7:7195"], ["--bind", "192.0.2.7"], ["--key", "no.key"]] {
+        let output = unisono_in(folder.path(), [&["doctor"], &flags[..]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{flags:?}: {said}");
+        assert!(said.contains("`unisono keygen "), "{flags:?}: {said}");
+    }
+    assert_eq!(unisono(["doctor", "--patience", "1"]).status.code(), Some(2));
     assert_eq!(check("datagrams")["good"], true, "{text}");
     assert!(["seeds", "multicast", "buffers", "clock"].iter().all(|name| check(name)["good"].is_boolean()));
     assert!(json(&output)["bad"].as_u64().unwrap() >= 2);

@@ -76,6 +76,18 @@ impl Place {
     }
 }
 
+impl Options {
+    /// The address at which others would reach a process with these options: the one that is bound, or the one chosen where
+    /// none is named. Looks seeds up, which may block for seconds.
+    ///
+    /// # Errors
+    /// What would keep such a process from entering a group, as far as addresses go. Nothing is sent.
+    pub fn address(&self) -> Result<IpAddr, OpenError> {
+        let seeds = Seeds::new(&self.seeds)?.resolve()?;
+        Ok(Place::choose(self, &seeds)?.advertised)
+    }
+}
+
 /// The address at which members elsewhere reach this machine: the one from which a seed on another machine is
 /// reached, or else the one that the default route uses; without a route, the only one that leads anywhere.
 /// Loopback only if there is no other and nobody elsewhere is asked.
@@ -256,6 +268,16 @@ mod tests {
         assert!(!refused(&Options { insecure: true, ..options(Some("192.0.2.7:0")) }, &[abroad]));
         let key = Some(Key::from_bytes([1; 32]));
         assert!(!refused(&Options { key, ..options(Some("192.0.2.7:0")) }, &[abroad]));
+    }
+
+    #[test]
+    fn the_address_of_options_is_the_one_that_members_use() {
+        let mine = Options { bind: "127.0.0.2:7000".parse().ok(), ..Options::default() };
+        assert_eq!(mine.address().unwrap(), Ipv4Addr::new(127, 0, 0, 2));
+        let abroad = Options { seeds: vec!["192.0.2.7".into()], ..Options::default() };
+        assert!(matches!(abroad.address(), Err(OpenError::Unprotected { .. })));
+        let open = Options { insecure: true, ..Options::default() };
+        assert_eq!(open.address().ok(), Place::choose(&open, &[]).ok().map(|place| place.advertised));
     }
 
     #[test]
