@@ -4,6 +4,7 @@ use crate::arguments::{Common, seconds};
 use crate::connection;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
+use crate::progress;
 use crate::roster;
 use crate::seeds;
 use crate::settings::Settings;
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The same where another one's word will do.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
+/// Nobody is told of a look that takes no longer.
+const SHORT_LOOK: Duration = Duration::from_secs(1);
 /// Senders that wait for room so long are worth a word.
 const STALL: Duration = Duration::from_secs(1);
 
@@ -159,6 +162,7 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
     let options = connection::options(settings, None)?;
     seeds::warn_of_unresolved(&settings.seeds);
     let Some(interval) = look.watch else {
+        let _asking = progress::tell_if_long(SHORT_LOOK, format!("asking {} …", visible(&look.group)));
         return once(view, &look.group, settings, &options, output);
     };
     loop {

@@ -2,14 +2,19 @@
 //! results only; everything else goes to standard error.
 
 use crate::settings::Settings;
+use indicatif::MultiProgress;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// As much as a pipe holds: who reads at all takes that soon.
 const PIECE_BYTES_MAX: usize = 64 << 10;
+
+/// What is drawn on standard error where a person looks.
+pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -98,9 +103,12 @@ fn write(text: &str) -> io::Result<()> {
     })
 }
 
-/// Tells people something beside the results. If nobody reads it, that is no reason to stop.
+/// Tells people something beside the results, and beside the bars that they see. If nobody reads it, that is no reason to
+/// stop.
 pub(crate) fn tell(words: impl Display) {
-    let _ = writeln!(io::stderr(), "unisono: {words}");
+    BARS.suspend(|| {
+        let _ = writeln!(io::stderr(), "unisono: {words}");
+    });
 }
 
 /// A number of milliseconds or microseconds as people and scripts like to read it: three digits after the point.

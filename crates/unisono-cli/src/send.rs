@@ -8,11 +8,13 @@ use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::{Output, tell};
 use crate::problem::Problem;
+use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -74,12 +76,16 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     group.ignore_events();
     signals::end_on_interrupt(&group)?;
-    if command.text.is_empty() && std::io::stdin().is_terminal() {
+    let typed = command.text.is_empty() && std::io::stdin().is_terminal();
+    if typed {
         tell("each line is a message; ctrl-d ends");
     }
     let lines = lines::read(command.text)?;
     let mut outbox = Outbox::new(group.clone());
-    let done = send_all(&mut outbox, &lines);
+    // Who types sees how far it is.
+    let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
+    let done = send_all(&mut outbox, &lines, &bar);
+    bar.finish_and_clear();
     leave(&group);
     let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
     output.say(match accepted {
@@ -123,9 +129,10 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
 }
 
 /// Sends lines until there are no more, and sees each to its place.
-fn send_all(outbox: &mut Outbox, lines: &Lines) -> Result<(), Problem> {
+fn send_all(outbox: &mut Outbox, lines: &Lines, bar: &ProgressBar) -> Result<(), Problem> {
     let end = loop {
         outbox.advance()?;
+        bar.set_position(outbox.accepted());
         if outbox.waiting() == 0 {
             let patience = if outbox.under_way() > 0 { PULSE } else { Duration::MAX };
             if let Some(end) = lines.take(patience, |line| outbox.push(line)) {

@@ -70,18 +70,13 @@ fn lines(from: usize, to: usize) -> Vec<String> {
 
 /// A command in the background, and what it prints on standard error.
 fn told(arguments: &[&str]) -> (Killed, Receiver<String>) {
-    told_beside(arguments, Stdio::null())
+    told_beside(arguments, Stdio::null(), Stdio::null())
 }
 
-/// The same; results go there.
-fn told_beside(arguments: &[&str], results: Stdio) -> (Killed, Receiver<String>) {
-    let mut process = command()
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(results)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// The same; what it reads comes from there, and results go there.
+fn told_beside(arguments: &[&str], lines: Stdio, results: Stdio) -> (Killed, Receiver<String>) {
+    let mut process =
+        command().args(arguments).stdin(lines).stdout(results).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
     let (to, told) = mpsc::channel();
     std::thread::spawn(move || lines.try_for_each(|line| to.send(line)));
@@ -297,14 +292,9 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     std::fs::write(&path, lines(0, 100_000).join("\n")).unwrap();
-    let sender = command()
-        .args(["send", &name, "--name", "carl"])
-        .args(LOOKS_LONG)
-        .stdin(std::fs::File::open(&path).unwrap())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _sender = Killed(sender.unwrap());
+    let send = [&["send", &name, "--name", "carl"], &LOOKS_LONG[..]].concat();
+    let many = std::fs::File::open(&path).unwrap();
+    let (_sender, of_sender) = told_beside(&send, many.into(), Stdio::null());
     let deadline = Instant::now() + PATIENCE;
     loop {
         let output = asked(["status", &name, "--json"]);
@@ -319,6 +309,7 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let told = String::from_utf8(asked(["status", &name]).stdout).unwrap();
     assert!(told.contains("senders wait for room because of bob, for "), "{told}");
     assert!(told.contains(&format!("see `unisono why {name}`")), "{told}");
+    assert!(hears(&of_sender, &format!("takes nothing at present; `unisono why {name}` names")));
 }
 
 #[test]
@@ -465,7 +456,7 @@ fn whoever_is_read_no_more_leaves() {
 fn whoever_prints_into_a_full_pipe_ends_when_asked_to() {
     let _alone = alone();
     let name = group("full");
-    let (mut listener, told) = told_beside(&["listen", &name, "--json"], Stdio::piped());
+    let (mut listener, told) = told_beside(&["listen", &name, "--json"], Stdio::null(), Stdio::piped());
     assert!(hears(&told, "founded it"));
     // More than a pipe holds, and nobody reads it.
     let texts: Vec<_> = (0..50).map(|_| "x".repeat(4_000)).collect();

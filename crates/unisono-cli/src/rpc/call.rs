@@ -5,6 +5,7 @@ use crate::arguments::{Common, seconds};
 use crate::connection;
 use crate::output::{Output, hex, rounded};
 use crate::problem::Problem;
+use crate::progress;
 use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
@@ -12,6 +13,9 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::{CallFailure, Client, Port};
+
+/// Nobody is told of a call that takes no longer.
+const SHORT_CALL: Duration = Duration::from_secs(1);
 
 /// Call a service: the answer goes to standard output
 ///
@@ -41,8 +45,13 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
         None => read_request()?,
     };
     let client = Client::new(&connection::options(settings, None)?)?;
+    let calling = progress::tell_if_long(
+        SHORT_CALL,
+        format!("waiting for the answer, at most {:?} …", command.deadline),
+    );
     let begin = Instant::now();
     let answer = client.call_within(command.port, request, command.deadline);
+    drop(calling);
     let took_us = rounded(begin.elapsed().as_secs_f64() * 1e6);
     match answer {
         Ok(reply) => {
