@@ -8,11 +8,10 @@
 
 use super::keeping::{Hold, Keeping};
 use super::quorum::Rule;
-use super::streams::{Epochs, Lineage, MarkTable, Messages, Streams, Unaided, VIEW_CHANGES, Views};
+use super::streams::{MarkTable, Messages, Stream, Unaided, Views};
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken};
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
-use std::ops::Range;
 use unisono_core::{Ballot, Outcome, Seqno, Time};
 
 /// A message reported *ok*, for which too few holders were found so far.
@@ -34,11 +33,7 @@ pub(super) struct AcknowledgedDurable {
     /// Where each message was reported or delivered; zero for nowhere.
     places: Messages<Seqno>,
     keeping: Keeping,
-    streams: Streams,
-    lineage: Lineage,
-    views: Views,
     marks: MarkTable,
-    epochs: Epochs,
     unaided: Unaided,
     rule: Rule,
     /// By the epoch that is to begin, who prepared it, under which ballot, and when.
@@ -62,11 +57,7 @@ impl AcknowledgedDurable {
             asked: Messages::default(),
             places: Messages::default(),
             keeping: Keeping::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
-            views: Views::default(),
             marks: MarkTable::default(),
-            epochs: Epochs::default(),
             unaided: Unaided::default(),
             rule: Rule::new(terms.config.quorum.clone()),
             prepared: Table::default(),
@@ -80,14 +71,26 @@ impl AcknowledgedDurable {
     }
 
     /// Whether so many members of the view below the place are among the holders.
-    fn enough(&self, epoch: Epoch, seqno: Seqno, resilience: u8, held: impl Fn(Life) -> bool) -> bool {
-        let Some(view) = self.views.at(epoch, seqno.saturating_sub(1)) else { return true };
+    fn enough(
+        views: &Views,
+        epoch: Epoch,
+        seqno: Seqno,
+        resilience: u8,
+        held: impl Fn(Life) -> bool,
+    ) -> bool {
+        let Some(view) = views.at(epoch, seqno.saturating_sub(1)) else { return true };
         let needed = (usize::from(resilience) + 1).min(view.len());
         view.iter().filter(|member| held(**member)).take(needed).count() == needed
     }
 
-    fn report(&mut self, record: &Record, epoch: Epoch, seqno: Seqno) -> Result<(), Violation> {
-        let Some(start) = self.lineage.start(epoch) else {
+    fn report(
+        &mut self,
+        record: &Record,
+        epoch: Epoch,
+        seqno: Seqno,
+        facts: &Facts,
+    ) -> Result<(), Violation> {
+        let Some(start) = facts.lineage.start(epoch) else {
             self.early.push((epoch, seqno, record.clone()));
             return Ok(());
         };
@@ -97,16 +100,15 @@ impl AcknowledgedDurable {
         }
         let asked = self.asked.get(record.life, number).copied().unwrap_or_default();
         let resilience = asked.max(self.resilience);
-        if !self.enough(epoch, seqno, resilience, |m| self.marks.held(m, epoch, seqno, &self.lineage)) {
-            let holders = (0..self.lives).map(Life);
-            let holders =
-                holders.filter(|life| self.marks.held(*life, epoch, seqno, &self.lineage)).collect();
+        let held = |life| self.marks.held(life, epoch, seqno, &facts.lineage);
+        if !Self::enough(&facts.views, epoch, seqno, resilience, held) {
+            let holders = (0..self.lives).map(Life).filter(|life| held(*life)).collect();
             self.doubts.push(Doubt { record: record.clone(), epoch, seqno, resilience, holders });
         }
         if !self.rule.intersects() && !self.unaided.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        let members = self.views.at(epoch, seqno).map_or(1, <[Life]>::len);
+        let members = facts.views.at(epoch, seqno).map_or(1, <[Life]>::len);
         let hold = Hold::Resilience(resilience.min(members.saturating_sub(1) as u8));
         match self.keeping.seen(epoch, seqno, hold) {
             Some(start) => broken(self, record, || format!("a reset at {start} lost it")),
@@ -115,21 +117,21 @@ impl AcknowledgedDurable {
     }
 
     /// An epoch may have been decided.
-    fn expect(&mut self, epoch: Epoch) {
-        if self.lineage.start(epoch).is_none() && !self.unplaced.contains(&epoch) {
+    fn expect(&mut self, epoch: Epoch, facts: &Facts) {
+        if facts.lineage.start(epoch).is_none() && !self.unplaced.contains(&epoch) {
             self.unplaced.push(epoch);
         }
     }
 
     /// An epoch that goes on with this place had been decided by then.
-    fn decreed(&self, epoch: Epoch, seqno: Seqno, record: &Record) -> bool {
-        let keep = |next: &&Epoch| self.lineage.keeps(**next, epoch, seqno);
-        self.lineage.children(epoch).iter().filter(keep).any(|next| {
+    fn decreed(&self, epoch: Epoch, seqno: Seqno, record: &Record, facts: &Facts) -> bool {
+        let keep = |next: &&Epoch| facts.lineage.keeps(**next, epoch, seqno);
+        facts.lineage.children(epoch).iter().filter(keep).any(|next| {
             if self.begun.get(*next).copied().flatten().is_some_and(|at| at <= record.at) {
                 return true;
             }
-            let start = self.lineage.start(*next).unwrap_or(0);
-            let Some(view) = self.views.at(epoch, start.saturating_sub(1)) else { return true };
+            let start = facts.lineage.start(*next).unwrap_or(0);
+            let Some(view) = facts.views.at(epoch, start.saturating_sub(1)) else { return true };
             let prepared = self.prepared.get(*next).map_or(&[][..], Vec::as_slice);
             let by_then = |ballot| {
                 let same = prepared.iter().filter(move |(b, _, at)| *b == ballot && *at <= record.at);
@@ -140,19 +142,16 @@ impl AcknowledgedDurable {
         })
     }
 
-    /// Asks the doubts again of which one of these lives knows the view: its events came from below and have passed.
-    fn settle(&mut self, lives: Range<u32>) -> Result<(), Violation> {
+    /// Asks the doubts again about places that somebody's stream has passed, so that the view there is known.
+    fn settle(&mut self, has_passed: impl Fn(Epoch, Seqno) -> bool, facts: &Facts) -> Result<(), Violation> {
         let doubts = std::mem::take(&mut self.doubts);
         for doubt in doubts {
             let Doubt { record, epoch, seqno, resilience, holders } = &doubt;
-            let known = lives.clone().map(Life).any(|life| {
-                let stream = self.streams.of(life);
-                stream.epoch == Some(*epoch) && (stream.entered + 1..=stream.last + 1).contains(seqno)
-            });
-            if !known {
+            if !has_passed(*epoch, *seqno) {
                 self.doubts.push(doubt);
-            } else if !self.enough(*epoch, *seqno, *resilience, |member| holders.contains(&member))
-                && !self.decreed(*epoch, *seqno, record)
+            } else if !Self::enough(&facts.views, *epoch, *seqno, *resilience, |member| {
+                holders.contains(&member)
+            }) && !self.decreed(*epoch, *seqno, record, facts)
             {
                 return broken(self, record, || {
                     format!("place {seqno} was held by {holders:?} alone, with resilience {resilience}")
@@ -163,13 +162,19 @@ impl AcknowledgedDurable {
     }
 }
 
+/// Whether a stream that has come to `last` came from below a place of an epoch, and has passed it.
+fn has_passed(stream: &Stream, last: Seqno, epoch: Epoch, seqno: Seqno) -> bool {
+    stream.epoch == Some(epoch) && (stream.entered + 1..=last + 1).contains(&seqno)
+}
+
 impl Property for AcknowledgedDurable {
     fn name(&self) -> &'static str {
         "acknowledged_durable"
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES
+        Kind::Entered.bit()
+            | Kind::Reset.bit()
             | Kind::Sent.bit()
             | Kind::SendResult.bit()
             | Kind::Delivered.bit()
@@ -181,7 +186,7 @@ impl Property for AcknowledgedDurable {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Sent { number, resilience, .. } => {
                 if *resilience > 0
@@ -198,12 +203,11 @@ impl Property for AcknowledgedDurable {
                         return broken(self, record, || format!("it was delivered at {known}"));
                     }
                 }
-                let epoch = self.epochs.of(record.life);
-                return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno));
+                let epoch = facts.epoch(record.life);
+                return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno, facts));
             }
             What::SendResult { .. } => {}
             What::Delivered { seqno, sender, number, .. } => {
-                self.streams.follow(record);
                 // The sender's own delivery is enough to compare with: others' are total_order's business.
                 if *sender == record.life
                     && let Some(place) = self.places.at(*sender, *number)
@@ -214,7 +218,8 @@ impl Property for AcknowledgedDurable {
                     }
                 }
                 if !self.doubts.is_empty() && self.unplaced.is_empty() {
-                    return self.settle(record.life.0..record.life.0 + 1);
+                    let stream = facts.stream(record.life);
+                    return self.settle(|epoch, place| has_passed(stream, *seqno, epoch, place), facts);
                 }
             }
             What::Started { .. } => {
@@ -225,21 +230,17 @@ impl Property for AcknowledgedDurable {
             What::Prepared { preparation, .. } => {
                 let prepared = self.prepared.at(preparation.next);
                 prepared.push((preparation.ballot, record.life, record.at));
-                self.expect(preparation.next);
+                self.expect(preparation.next, facts);
             }
             What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::EpochBegun { epoch } => {
-                self.epochs.follow(record);
                 self.begun.at(*epoch).get_or_insert(record.at);
-                self.expect(*epoch);
+                self.expect(*epoch, facts);
             }
             What::Reset(reset) => {
-                let stream = self.streams.of(record.life);
+                let stream = facts.before();
                 let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
                 let (parent, missing) = (stream.epoch, missing.count());
-                self.lineage.follow(record, &mut self.streams);
-                self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
                 let child = reset.view.epoch;
                 let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
                 if let Some(lost) = lost {
@@ -250,24 +251,24 @@ impl Property for AcknowledgedDurable {
                 self.unplaced.retain(|epoch| *epoch != child);
                 let early = std::mem::take(&mut self.early);
                 for (epoch, seqno, report) in early {
-                    self.report(&report, epoch, seqno)?;
+                    self.report(&report, epoch, seqno, facts)?;
                 }
             }
-            _ => {
-                self.lineage.follow(record, &mut self.streams);
-                if let What::Entered { seqno: 0, view } = &record.what {
-                    self.unplaced.retain(|epoch| *epoch != view.epoch);
-                }
-                self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
-            }
+            What::Entered { seqno: 0, view } => self.unplaced.retain(|epoch| *epoch != view.epoch),
+            _ => {}
         }
         Ok(())
     }
 
-    fn finish(&mut self, _end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
         // What nobody's application was told of may have decided them.
-        if self.unplaced.is_empty() { self.settle(0..self.lives) } else { Ok(()) }
+        if !self.unplaced.is_empty() {
+            return Ok(());
+        }
+        let streams: Vec<_> = (0..self.lives).map(|life| facts.stream(Life(life))).collect();
+        let any_passed =
+            |epoch, place| streams.iter().any(|stream| has_passed(stream, stream.last, epoch, place));
+        self.settle(any_passed, facts)
     }
 
     fn checked(&self) -> u64 {

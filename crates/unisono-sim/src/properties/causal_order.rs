@@ -1,7 +1,8 @@
 //! G8, causal order: who delivers a message and then sends another sends it to a later place.
 
-use super::streams::{Messages, PLACED, Streams};
-use super::{Property, Violation, broken};
+use super::streams::{Messages, PLACED, placed_at};
+use super::tables::Table;
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Seqno;
 
@@ -10,7 +11,8 @@ use unisono_core::Seqno;
 pub(super) struct CausalOrder {
     /// The place that its sender had seen when it sent each message, plus one; zero for none.
     after: Messages<Seqno>,
-    streams: Streams,
+    /// The place of each life's last event.
+    last: Table<Seqno>,
     checked: u64,
 }
 
@@ -24,15 +26,17 @@ impl Property for CausalOrder {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         if let What::Sent { number, .. } = record.what {
-            let last = self.streams.of(record.life).last;
+            let last = *self.last.at(record.life);
             if let Some(after) = self.after.at(record.life, number) {
                 *after = last + 1;
             }
             return Ok(());
         }
-        self.streams.follow(record);
+        if let Some(seqno) = placed_at(&record.what) {
+            *self.last.at(record.life) = seqno;
+        }
         if let What::Delivered { seqno, sender, number, .. } = record.what {
             self.checked += 1;
             let after = self.after.get(sender, number).copied().unwrap_or_default();

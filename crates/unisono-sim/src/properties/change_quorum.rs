@@ -5,9 +5,9 @@
 //! Under *at least n* quorums need not meet, and only the second half is checked.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
+use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken};
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -30,9 +30,8 @@ struct Changes {
 pub(super) struct ChangeQuorum {
     rule: Rule,
     epochs: Table<Changes>,
-    streams: Streams,
-    lineage: Lineage,
-    marks: MarkTable,
+    /// What each life knows to be accepted.
+    accepted: Table<Seqno>,
     checked: u64,
 }
 
@@ -41,9 +40,7 @@ impl ChangeQuorum {
         ChangeQuorum {
             rule: Rule::new(terms.config.quorum.clone()),
             epochs: Table::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
-            marks: MarkTable::default(),
+            accepted: Table::default(),
             checked: 0,
         }
     }
@@ -55,8 +52,9 @@ impl ChangeQuorum {
         seqno: Seqno,
         joiner: Option<Life>,
         sides: [&[Life]; 2],
+        facts: &Facts,
     ) -> Option<String> {
-        let holds = |life: Life| self.marks.held(life, epoch, seqno, &self.lineage);
+        let holds = |life: Life| facts.marks.held(life, epoch, seqno, &facts.lineage);
         if let Some(joiner) = joiner.filter(|joiner| !holds(*joiner)) {
             return Some(format!("{joiner:?} does not hold its own join"));
         }
@@ -86,46 +84,42 @@ impl Property for ChangeQuorum {
     fn interests(&self) -> u64 {
         VIEW_CHANGES
             | Kind::HandedOver.bit()
-            | Kind::Stored.bit()
             | Kind::Accepted.bit()
             | Kind::Numbered.bit()
             | Kind::Started.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Started { .. } => self.rule.follow(record),
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
+            What::Accepted { through, .. } => *self.accepted.at(record.life) = through,
             What::Numbered { epoch, to, .. } => {
-                let accepted = self.marks.of(record.life).accepted;
+                let accepted = *self.accepted.at(record.life);
                 self.epochs.at(epoch).runs.push(Run { to, accepted });
             }
             What::HandedOver { seqno, .. } => {
-                self.streams.follow(record);
-                let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+                let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
                 self.checked += 1;
                 if let Some(fault) = self.too_early(epoch, seqno) {
                     return broken(self, record, || fault);
                 }
             }
             _ => {
-                self.lineage.follow(record, &mut self.streams);
                 // Nobody else may have been told yet of what lies just below a joiner's join.
                 let before = match &record.what {
                     What::Entered { view, .. } => {
                         view.members.iter().copied().filter(|member| *member != record.life).collect()
                     }
-                    _ => self.streams.of(record.life).view.clone(),
+                    _ => facts.before().view.clone(),
                 };
-                self.streams.follow(record);
                 let joiner = match record.what {
                     What::Joined { member, .. } => Some(member),
                     What::Entered { seqno, .. } if seqno > 0 => Some(record.life),
                     What::Left { .. } => None,
                     _ => return Ok(()),
                 };
-                let stream = self.streams.of(record.life).clone();
+                let stream = facts.stream(record.life);
                 let (Some(epoch), seqno) = (stream.epoch, stream.last) else { return Ok(()) };
                 let places = &mut self.epochs.at(epoch).places;
                 if places.contains(&seqno) {
@@ -134,11 +128,11 @@ impl Property for ChangeQuorum {
                 places.push(seqno);
                 self.checked += 1;
                 // Who has gone on got it from the reset, which a quorum holds.
-                let decided = self.marks.of(record.life).epoch != Some(epoch);
+                let decided = facts.marks.of(record.life).epoch != Some(epoch);
                 let few = if decided || !self.rule.intersects() {
                     None
                 } else {
-                    self.too_few(epoch, seqno, joiner, [&before, &stream.view])
+                    self.too_few(epoch, seqno, joiner, [&before, &stream.view], facts)
                 };
                 if let Some(fault) = few.or_else(|| self.too_early(epoch, seqno)) {
                     return broken(self, record, || fault);

@@ -3,17 +3,15 @@
 //! applications here want one group, and leave the one that is to give way, there is one group in the end.
 
 use super::ground::Ground;
-use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::streams::Lineage;
 use super::tables::Lives;
-use super::{Property, Violation, broken, found_in_the_end};
+use super::{Facts, Property, Violation, broken, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Record, Standing, What};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ConflictsEnd {
     ground: Ground,
-    streams: Streams,
-    lineage: Lineage,
     /// The epochs with which groups were founded.
     founded: Vec<Epoch>,
     /// Who was told of another group.
@@ -23,11 +21,9 @@ pub(super) struct ConflictsEnd {
     checked: u64,
 }
 
-impl ConflictsEnd {
-    /// The epoch with which a member's group was founded.
-    fn root(&self, standing: &Standing) -> Option<Epoch> {
-        standing.epoch.and_then(|epoch| self.lineage.line(epoch).last())
-    }
+/// The epoch with which a member's group was founded.
+fn root(standing: &Standing, lineage: &Lineage) -> Option<Epoch> {
+    standing.epoch.and_then(|epoch| lineage.line(epoch).last())
 }
 
 impl Property for ConflictsEnd {
@@ -36,14 +32,12 @@ impl Property for ConflictsEnd {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::Conflict.bit() | Kind::Healed.bit()
+        Kind::Entered.bit() | Kind::Conflict.bit() | Kind::Healed.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         self.ground.follow(record);
-        self.lineage.follow(record, &mut self.streams);
-        self.streams.follow(record);
         match &record.what {
             What::Entered { seqno: 0, view } if !self.founded.contains(&view.epoch) => {
                 self.founded.push(view.epoch);
@@ -55,7 +49,7 @@ impl Property for ConflictsEnd {
                 }
                 self.told.insert(record.life);
                 if self.ground.has(record.life) {
-                    self.streams.of(record.life).view.iter().for_each(|member| self.owed.insert(*member));
+                    facts.stream(record.life).view.iter().for_each(|member| self.owed.insert(*member));
                 }
             }
             _ => {}
@@ -63,13 +57,13 @@ impl Property for ConflictsEnd {
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         let members: Vec<_> = self.ground.members(end).collect();
         self.checked += members.len() as u64;
         let untold = |life| self.owed.contains(life) && !self.told.contains(life);
         let first = members.first();
-        let elsewhere =
-            first.and_then(|first| members.iter().find(|other| self.root(other) != self.root(first)));
+        let root = |standing| root(standing, &facts.lineage);
+        let elsewhere = first.and_then(|first| members.iter().find(|other| root(other) != root(first)));
         let fault = match (members.iter().find(|member| untold(member.life)), elsewhere) {
             (Some(member), _) => Some(format!("{:?} was not told of another group", member.life)),
             (None, Some(member)) => Some(format!("{:?} is in a second group of the name", member.life)),

@@ -8,9 +8,8 @@
 //! its leave.
 
 use super::quorum::Rule;
-use super::streams::{Epochs, MarkTable, Streams, VIEW_CHANGES, Views};
 use super::tables::Table;
-use super::{Property, Terms, Violation, found};
+use super::{Facts, Property, Terms, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
 use unisono_core::{Ballot, Seqno};
 
@@ -39,10 +38,8 @@ pub(super) struct Consensus {
     rule: Rule,
     promises: Table<Option<(Epoch, Ballot)>>,
     endings: Table<Ending>,
-    epochs: Epochs,
-    marks: MarkTable,
-    streams: Streams,
-    views: Views,
+    /// The epochs that the marks of lives are of.
+    epochs: Table<Option<Epoch>>,
     /// Who asked to leave, and where it was seen to.
     leavers: Table<Option<Option<(Epoch, Seqno)>>>,
     /// Leavers that prepared holding less than is kept.
@@ -56,10 +53,7 @@ impl Consensus {
             rule: Rule::new(terms.config.quorum.clone()),
             promises: Table::default(),
             endings: Table::default(),
-            epochs: Epochs::default(),
-            marks: MarkTable::default(),
-            streams: Streams::default(),
-            views: Views::default(),
+            epochs: Table::default(),
             leavers: Table::default(),
             short: Vec::new(),
             checked: 0,
@@ -72,12 +66,17 @@ impl Consensus {
         fell.then(|| format!("it had promised more: {last:?}"))
     }
 
-    fn prepare(&mut self, life: Life, epoch: Epoch, preparation: &Preparation) -> Option<String> {
+    fn prepare(
+        &mut self,
+        life: Life,
+        epoch: Epoch,
+        preparation: &Preparation,
+        stored: Seqno,
+    ) -> Option<String> {
         let Preparation { ballot, next, start } = *preparation;
         if *self.promises.at(life) != Some((epoch, ballot)) {
             return Some("it promised another ballot".into());
         }
-        let stored = self.marks.of(life).stored;
         if stored + 1 < start {
             if self.leavers.at(life).is_none() {
                 return Some(format!("it holds through {stored} only"));
@@ -148,26 +147,22 @@ impl Property for Consensus {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES
+        Kind::Reset.bit()
+            | Kind::Left.bit()
             | Kind::Started.bit()
             | Kind::LeaveAsked.bit()
-            | Kind::Stored.bit()
             | Kind::Promised.bit()
             | Kind::Prepared.bit()
             | Kind::EpochBegun.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let life = record.life;
         let fault = match &record.what {
             What::Started { .. } => {
                 self.rule.follow(record);
                 None
-            }
-            What::Stored { .. } => {
-                self.marks.follow(record);
-                return Ok(());
             }
             What::Promised { epoch, ballot } => {
                 self.checked += 1;
@@ -175,40 +170,35 @@ impl Property for Consensus {
             }
             What::Prepared { epoch, preparation } => {
                 self.checked += 1;
-                self.prepare(life, *epoch, preparation)
+                self.prepare(life, *epoch, preparation, facts.marks.of(life).stored)
             }
             What::EpochBegun { epoch } => {
-                let before = self.epochs.of(life);
-                self.epochs.follow(record);
+                let before = self.epochs.at(life).replace(*epoch);
                 // Who only listens goes where it is told.
-                let is_member = self.streams.of(life).epoch.is_some();
+                let is_member = facts.stream(life).epoch.is_some();
                 let before = before.filter(|before| is_member && before != epoch);
                 before.and_then(|before| self.enter(life, before, *epoch))
             }
             What::Reset(reset) => {
-                let stream = self.streams.of(life).clone();
-                self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
+                let stream = facts.before();
                 stream.epoch.and_then(|epoch| self.tell(epoch, &stream.view, reset))
             }
             What::LeaveAsked => {
                 *self.leavers.at(life) = Some(None);
                 None
             }
-            what => {
-                self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
-                let stream = self.streams.of(life);
-                if let (What::Left { seqno, member, .. }, Some(epoch)) = (what, stream.epoch) {
+            What::Left { seqno, member, .. } => {
+                if let Some(epoch) = facts.stream(life).epoch {
                     *self.leavers.at(*member) = Some(Some((epoch, *seqno)));
                 }
                 None
             }
+            _ => None,
         };
         found(self, record, fault)
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         for (life, epoch, stored) in std::mem::take(&mut self.short) {
             let left = self.leavers.at(life).flatten();
             if !left.is_some_and(|(when, place)| when == epoch && place <= stored) {
@@ -224,7 +214,7 @@ impl Property for Consensus {
                 continue;
             }
             let chosen = |prepared: &&Prepared| {
-                let mut views = self.views.sides(epoch, prepared.start - 1).peekable();
+                let mut views = facts.views.sides(epoch, prepared.start - 1).peekable();
                 views.peek().is_some() && views.all(|view| self.rule.met(&prepared.by, view))
             };
             for prepared in ending.prepared.iter().filter(chosen) {

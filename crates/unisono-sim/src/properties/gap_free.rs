@@ -4,11 +4,11 @@
 //!
 //! That members leave out the same places is [`super::same_prefix`]'s business.
 
-use super::streams::{Messages, PLACED, Streams};
+use super::streams::{Messages, PLACED, placed_at};
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
-use unisono_core::MessageNumber;
+use unisono_core::{MessageNumber, Seqno};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,7 +21,8 @@ pub(super) struct GapFree {
     open_max: i64,
     /// The places that each life has left out, less the pieces of the messages that it delivered.
     open: Table<i64>,
-    streams: Streams,
+    /// The place of each life's last event.
+    last: Table<Seqno>,
     checked: u64,
 }
 
@@ -35,35 +36,25 @@ impl Property for GapFree {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        let seqno = match record.what {
-            What::Sent { number, .. } => {
-                let (last, most) = self.senders.at(record.life);
-                let pieces = number.saturating_sub(*last).saturating_sub(1) as i64;
-                *last = number;
-                self.open_max += (pieces - *most).max(0);
-                *most = (*most).max(pieces);
-                if pieces > 0
-                    && let Some(known) = self.pieces.at(record.life, number)
-                {
-                    *known = pieces as u32;
-                }
-                return Ok(());
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        if let What::Sent { number, .. } = record.what {
+            let (last, most) = self.senders.at(record.life);
+            let pieces = number.saturating_sub(*last).saturating_sub(1) as i64;
+            *last = number;
+            self.open_max += (pieces - *most).max(0);
+            *most = (*most).max(pieces);
+            if pieces > 0
+                && let Some(known) = self.pieces.at(record.life, number)
+            {
+                *known = pieces as u32;
             }
-            What::Entered { .. } => {
-                self.streams.follow(record);
-                return Ok(());
-            }
-            What::Delivered { seqno, .. }
-            | What::Joined { seqno, .. }
-            | What::Left { seqno, .. }
-            | What::HandedOver { seqno, .. } => seqno,
-            What::Reset(ref reset) => reset.seqno,
-            _ => return Ok(()),
-        };
+        }
+        let Some(seqno) = placed_at(&record.what) else { return Ok(()) };
+        let last = std::mem::replace(self.last.at(record.life), seqno);
+        if matches!(record.what, What::Entered { .. }) {
+            return Ok(());
+        }
         self.checked += 1;
-        let last = self.streams.of(record.life).last;
-        self.streams.follow(record);
         if seqno <= last {
             return broken(self, record, || format!("place {seqno} after place {last}"));
         }

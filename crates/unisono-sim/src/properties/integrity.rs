@@ -1,8 +1,8 @@
 //! G1, integrity: what is delivered was sent before, by whom it is said to come from, as it was sent, and its
 //! sender is a member of the view at that place.
 
-use super::streams::{Messages, Streams, VIEW_CHANGES};
-use super::{Property, Violation, broken};
+use super::streams::Messages;
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
 /// See the module.
@@ -10,7 +10,6 @@ use crate::record::{Kind, Record, What};
 pub(super) struct Integrity {
     /// The hash of each message; zero for none.
     sent: Messages<u64>,
-    streams: Streams,
     checked: u64,
 }
 
@@ -20,11 +19,11 @@ impl Property for Integrity {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES
+        Kind::Sent.bit() | Kind::Delivered.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, hash, .. } => match self.sent.at(record.life, number) {
                 Some(known) if *known == 0 => {
@@ -40,15 +39,12 @@ impl Property for Integrity {
                     None | Some(0) => return broken(self, record, || "nobody sent this".into()),
                     Some(_) => return broken(self, record, || "this is not what was sent".into()),
                 }
-                if !self.streams.of(record.life).members.contains(sender) {
+                if !facts.stream(record.life).members.contains(sender) {
                     return broken(self, record, || "its sender is no member there".into());
                 }
                 Ok(())
             }
-            _ => {
-                self.streams.follow(record);
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 

@@ -3,9 +3,9 @@
 //! entered, or when it has waited long for that. Who goes sooner may leave the others stuck, without a crash.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES};
+use super::streams::{Lineage, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Property, Terms, Violation};
+use super::{Facts, Property, Terms, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
@@ -44,9 +44,6 @@ pub(super) struct LeaverServes {
     /// The first view of each epoch that a reset brought about, and who entered it when.
     first: Table<Vec<Life>>,
     entered: Table<Vec<(Life, Time)>>,
-    lineage: Lineage,
-    streams: Streams,
-    marks: MarkTable,
     checked: u64,
 }
 
@@ -59,21 +56,18 @@ impl LeaverServes {
             changes: Table::default(),
             first: Table::default(),
             entered: Table::default(),
-            lineage: Lineage::default(),
-            streams: Streams::default(),
-            marks: MarkTable::default(),
             checked: 0,
         }
     }
 
-    fn go(&mut self, record: &Record) {
+    fn go(&mut self, record: &Record, facts: &Facts) {
         let Some(leave) = self.leaves.at(record.life).clone() else { return };
         self.checked += 1;
-        let knows = |life: &Life| self.marks.accepted(*life) >= leave.seqno;
+        let knows = |life: &Life| facts.marks.of(*life).accepted >= leave.seqno;
         let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
         let late = record.at >= leave.at + PATIENCE;
         if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
-            let marks = leave.staying.iter().map(|life| (*life, self.marks.of(*life)));
+            let marks = leave.staying.iter().map(|life| (*life, facts.marks.of(*life)));
             let there = marks.filter(|(_, mark)| mark.epoch == Some(leave.epoch));
             let held = there.map(|(life, mark)| (life, mark.stored)).collect();
             self.doubts.push(Doubt { life: record.life, gone: record.at, leave, knowing, held });
@@ -92,16 +86,13 @@ impl LeaverServes {
     }
 
     /// A quorum of a next view that keeps the leave had entered.
-    fn is_settled(&self, doubt: &Doubt) -> bool {
+    fn is_settled(&self, doubt: &Doubt, lineage: &Lineage) -> bool {
         let Leave { epoch, seqno, .. } = doubt.leave;
-        self.lineage.children(epoch).iter().filter(|next| self.lineage.keeps(**next, epoch, seqno)).any(
-            |next| {
-                let entered = self.entered.get(*next).into_iter().flatten();
-                let there: Vec<_> =
-                    entered.filter(|(_, at)| *at <= doubt.gone).map(|(life, _)| *life).collect();
-                self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
-            },
-        )
+        lineage.children(epoch).iter().filter(|next| lineage.keeps(**next, epoch, seqno)).any(|next| {
+            let entered = self.entered.get(*next).into_iter().flatten();
+            let there: Vec<_> = entered.filter(|(_, at)| *at <= doubt.gone).map(|(life, _)| *life).collect();
+            self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
+        })
     }
 }
 
@@ -111,25 +102,17 @@ impl Property for LeaverServes {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES
-            | Kind::Started.bit()
-            | Kind::Stored.bit()
-            | Kind::Accepted.bit()
-            | Kind::EpochBegun.bit()
-            | Kind::Gone.bit()
+        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | Kind::Gone.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Started { .. } => self.rule.follow(record),
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
             What::EpochBegun { epoch } => self.entered.at(*epoch).push((record.life, record.at)),
-            What::Gone => self.go(record),
+            What::Gone => self.go(record, facts),
             what => {
-                self.lineage.follow(record, &mut self.streams);
-                self.streams.follow(record);
-                let stream = self.streams.of(record.life);
+                let stream = facts.stream(record.life);
                 if let (What::Joined { seqno, .. } | What::Left { seqno, .. }, Some(epoch)) =
                     (what, stream.epoch)
                 {
@@ -148,8 +131,12 @@ impl Property for LeaverServes {
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        match self.doubts.iter().find(|doubt| !self.is_overtaken(doubt) && !self.is_settled(doubt)) {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
+        match self
+            .doubts
+            .iter()
+            .find(|doubt| !self.is_overtaken(doubt) && !self.is_settled(doubt, &facts.lineage))
+        {
             Some(Doubt { life, leave, knowing, gone, .. }) => {
                 let (gone, staying) = (gone.as_nanos(), &leave.staying);
                 let what = format!(

@@ -7,8 +7,8 @@
 
 use super::ground::Ground;
 use super::quorum::Rule;
-use super::streams::{Lineage, Streams, VIEW_CHANGES};
-use super::{Property, Terms, Violation, broken, found_in_the_end};
+use super::streams::Lineage;
+use super::{Facts, Property, Terms, Violation, broken, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use unisono_core::{Phase, Quorum};
 
@@ -23,8 +23,6 @@ pub(super) struct MembershipPrecision {
     is_single: bool,
     rule: Rule,
     ground: Ground,
-    streams: Streams,
-    lineage: Lineage,
     /// Epochs that began after the faults were over.
     late: Vec<Epoch>,
     checked: u64,
@@ -36,15 +34,13 @@ impl MembershipPrecision {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             rule: Rule::new(terms.config.quorum.clone()),
             ground: Ground::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
             late: Vec::new(),
             checked: 0,
         }
     }
 
     /// What is wrong with where a life of the core stands.
-    fn fault(&self, standing: &Standing, members: &[&Standing]) -> Option<String> {
+    fn fault(&self, standing: &Standing, members: &[&Standing], lineage: &Lineage) -> Option<String> {
         let life = standing.life;
         if standing.phase == Phase::Gone {
             return None;
@@ -62,7 +58,9 @@ impl MembershipPrecision {
         }
         let other = members.iter().find(|other| {
             other.epoch == standing.epoch && other.members != standing.members
-                || self.is_single && self.root(other) == self.root(standing) && other.epoch != standing.epoch
+                || self.is_single
+                    && root(other, lineage) == root(standing, lineage)
+                    && other.epoch != standing.epoch
         })?;
         Some(format!("{life:?} and {:?} have different views", other.life))
     }
@@ -77,11 +75,11 @@ impl MembershipPrecision {
             && !self.rule.could_be_met(&others);
         standing.phase == Phase::Member || has_to_stay
     }
+}
 
-    /// The epoch with which a member's group was founded.
-    fn root(&self, standing: &Standing) -> Option<Epoch> {
-        standing.epoch.and_then(|epoch| self.lineage.line(epoch).last())
-    }
+/// The epoch with which a member's group was founded.
+fn root(standing: &Standing, lineage: &Lineage) -> Option<Epoch> {
+    standing.epoch.and_then(|epoch| lineage.line(epoch).last())
 }
 
 impl Property for MembershipPrecision {
@@ -90,15 +88,13 @@ impl Property for MembershipPrecision {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::Healed.bit() | Kind::Started.bit()
+        Kind::Reset.bit() | Kind::Healed.bit() | Kind::Started.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         self.ground.follow(record);
         self.rule.follow(record);
-        self.lineage.follow(record, &mut self.streams);
-        self.streams.follow(record);
         if let What::Reset(reset) = &record.what
             && self.ground.has(record.life)
             && !self.late.contains(&reset.view.epoch)
@@ -112,11 +108,11 @@ impl Property for MembershipPrecision {
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         let members: Vec<_> = self.ground.core(end).filter(|standing| self.is_member(standing)).collect();
         let core: Vec<_> = self.ground.core(end).collect();
         self.checked += core.len() as u64;
-        let fault = core.iter().find_map(|standing| self.fault(standing, &members));
+        let fault = core.iter().find_map(|standing| self.fault(standing, &members, &facts.lineage));
         found_in_the_end(self, end, fault)
     }
 

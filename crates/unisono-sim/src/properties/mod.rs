@@ -5,8 +5,8 @@
 //! members showed, and what the world did. docs/guarantees.md says what each promise is and when it holds.
 //!
 //! Runs are long and there are many, so judging must be cheap: a [`Judge`] lets records pile up and shows each
-//! property a pile at a time, of which it looks at the kinds that it asked for; and properties keep what they know in
-//! vectors indexed by life, epoch, place or number.
+//! property a pile at a time, of which it looks at the kinds that it asked for; what many need to know of a run is
+//! followed once ([`Facts`]); and properties keep what else they know in vectors indexed by life, epoch, place or number.
 
 mod acknowledged_durable;
 mod calls;
@@ -14,6 +14,7 @@ mod causal_order;
 mod change_quorum;
 mod conflicts_end;
 mod consensus;
+mod facts;
 mod gap_free;
 mod ground;
 mod integrity;
@@ -50,11 +51,13 @@ mod virtual_synchrony;
 mod watermarks;
 
 use crate::record::{End, Kind, Record};
+use facts::USUAL;
 use std::fmt;
 use unisono_core::{GroupConfig, Time};
 
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
+pub use facts::Facts;
 
 /// A promise, and the means to see it broken.
 pub trait Property {
@@ -64,12 +67,12 @@ pub trait Property {
     /// The kinds of records it wants to see: [`Kind::bit`]s.
     fn interests(&self) -> u64;
 
-    /// A record of one of these kinds.
-    fn observe(&mut self, record: &Record) -> Result<(), Violation>;
+    /// A record of one of these kinds, and what is known by then.
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation>;
 
     /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
     /// its index.
-    fn observe_pile(&mut self, pile: &Pile, end: usize) -> Result<(), (usize, Violation)> {
+    fn observe_pile(&mut self, pile: &Pile, end: usize, facts: &Facts) -> Result<(), (usize, Violation)> {
         let records = &pile.records[..end.min(pile.records.len())];
         let wanted = pile.of_kinds(self.interests());
         for ((first, records), word) in (0..).step_by(64).zip(records.chunks(64)).zip(wanted) {
@@ -79,14 +82,14 @@ pub trait Property {
                 && let Some(record) = records.get(index)
             {
                 left &= left - 1;
-                self.observe(record).map_err(|violation| (first + index, violation))?;
+                self.observe(record, facts).map_err(|violation| (first + index, violation))?;
             }
         }
         Ok(())
     }
 
     /// The run is over.
-    fn finish(&mut self, _end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, _end: &End, _facts: &Facts) -> Result<(), Violation> {
         Ok(())
     }
 
@@ -170,7 +173,7 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
     fault.map_or(Ok(()), |what| Err(Violation { property: property.name(), at: end.at, what }))
 }
 
-/// Records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
+/// Usual records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
 pub struct Pile {
     records: Vec<Record>,
     places: Box<[Places; KINDS]>,
@@ -232,14 +235,17 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
 pub struct Judge {
     properties: Vec<Box<dyn Property>>,
     pile: Pile,
+    /// What came after the pile, to be judged by itself.
+    unusual: Option<Record>,
     /// So many records are judged in one go.
     pile_max: usize,
+    facts: Facts,
 }
 
 impl Judge {
     /// With these properties.
     pub fn new(properties: Vec<Box<dyn Property>>) -> Judge {
-        Judge { properties, pile: Pile::new(), pile_max: PILE }
+        Judge { properties, pile: Pile::new(), unusual: None, pile_max: PILE, facts: Facts::default() }
     }
 
     /// From now on each record is judged when it comes.
@@ -258,13 +264,18 @@ impl Judge {
     /// Takes the next record, to be judged by [`Judge::catch_up`]: at once, if this says so.
     #[inline(always)]
     pub(crate) fn pile_up(&mut self, record: Record) -> bool {
-        self.pile.push(record);
-        self.pile.records.len() >= self.pile_max
+        if record.what.kind().bit() & USUAL != 0 {
+            self.pile.push(record);
+            self.pile.records.len() >= self.pile_max
+        } else {
+            self.unusual = Some(record);
+            true
+        }
     }
 
     /// The record that came last, if it is not judged yet.
     pub(crate) fn last(&self) -> Option<&Record> {
-        self.pile.records.last()
+        self.unusual.as_ref().or(self.pile.records.last())
     }
 
     /// Judges whatever was recorded so far.
@@ -272,16 +283,31 @@ impl Judge {
     /// # Errors
     /// The first promise that is broken.
     pub fn catch_up(&mut self) -> Result<(), Violation> {
+        let judged = self.judge_pile();
+        self.pile.records.iter().for_each(|record| self.facts.follow(record));
+        self.pile.clear();
+        judged?;
+        self.unusual.take().map_or(Ok(()), |record| self.judge_unusual(&record))
+    }
+
+    fn judge_pile(&mut self) -> Result<(), Violation> {
         let mut first: Option<(usize, Violation)> = None;
         for property in &mut self.properties {
             if property.interests() & self.pile.kinds != 0 {
                 // Only what comes before a violation can show an earlier one.
                 let end = first.as_ref().map_or(PILE, |(index, _)| *index);
-                first = property.observe_pile(&self.pile, end).err().or(first);
+                first = property.observe_pile(&self.pile, end, &self.facts).err().or(first);
             }
         }
-        self.pile.clear();
         first.map_or(Ok(()), |(_, violation)| Err(violation))
+    }
+
+    #[cold]
+    fn judge_unusual(&mut self, record: &Record) -> Result<(), Violation> {
+        self.facts.follow(record);
+        let kind = record.what.kind().bit();
+        let mut interested = self.properties.iter_mut().filter(|property| property.interests() & kind != 0);
+        interested.try_for_each(|property| property.observe(record, &self.facts))
     }
 
     /// The run is over.
@@ -290,7 +316,7 @@ impl Judge {
     /// The first promise that is broken.
     pub fn finish(&mut self, end: &End) -> Result<(), Violation> {
         self.catch_up()?;
-        self.properties.iter_mut().try_for_each(|property| property.finish(end))
+        self.properties.iter_mut().try_for_each(|property| property.finish(end, &self.facts))
     }
 
     /// Each property's name, and how often it found its promise kept.
@@ -321,7 +347,7 @@ mod tests {
             self.kinds
         }
 
-        fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+        fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
             assert!(record.what.kind().bit() & self.kinds != 0, "not asked for");
             self.checked += 1;
             if record.at < self.from { Ok(()) } else { broken(self, record, String::new) }
@@ -336,13 +362,21 @@ mod tests {
         Box::new(Brittle { name, kinds, from: Time::from_nanos(from), checked: 0 })
     }
 
-    /// One record each nanosecond: a crash, a pause, a crash, and so on. What is wrong with them.
+    /// What happens at a nanosecond: two usual things by turns, and now and then something unusual.
+    fn what(at: u64) -> What {
+        match at {
+            _ if at % 101 == 100 => What::Gone,
+            _ if at.is_multiple_of(2) => What::HistoryUsed { entries: 0 },
+            _ => What::Executed { client: Life(0), call: 0 },
+        }
+    }
+
+    /// What is wrong with so many records, one each nanosecond.
     fn judge(properties: Vec<Box<dyn Property>>, records: u64) -> (Option<Violation>, Vec<u64>) {
         let mut judge = Judge::new(properties);
         let mut violation = None;
         for at in 0..records {
-            let what = if at % 2 == 0 { What::Crashed } else { What::Paused };
-            let record = Record { at: Time::from_nanos(at), process: 0, life: Life(0), what };
+            let record = Record { at: Time::from_nanos(at), process: 0, life: Life(0), what: what(at) };
             violation = violation.or(judge.observe(record).err());
         }
         violation = violation.or(judge.catch_up().err());
@@ -351,22 +385,19 @@ mod tests {
 
     #[test]
     fn each_property_sees_what_it_asked_for_and_all_of_it() {
-        let (crashes, pauses) = (Kind::Crashed.bit(), Kind::Paused.bit());
-        let properties = vec![
-            brittle("crashes", crashes, u64::MAX),
-            brittle("both", crashes | pauses | Kind::Gone.bit(), u64::MAX),
-            brittle("neither", Kind::Gone.bit(), 0),
-        ];
+        let (even, odd, unusual) = (Kind::HistoryUsed.bit(), Kind::Executed.bit(), Kind::Gone.bit());
+        let wanted = [even, even | odd, even | unusual, even | odd | unusual, Kind::Paused.bit()];
+        let properties = wanted.map(|kinds| brittle("any", kinds, u64::MAX));
         let records = 3 * PILE as u64 + 11;
-        assert_eq!(judge(properties, records), (None, vec![records.div_ceil(2), records, 0]));
+        let count = |kinds| (0..records).filter(|at| what(*at).kind().bit() & kinds != 0).count() as u64;
+        assert_eq!(judge(properties.into(), records), (None, wanted.map(count).to_vec()));
     }
 
     #[test]
     fn the_first_broken_promise_is_told_whoever_is_asked_first() {
-        let (crashes, pauses) = (Kind::Crashed.bit(), Kind::Paused.bit());
-        let properties = || {
-            vec![brittle("late", pauses, 700), brittle("early", crashes, 650), brittle("same", crashes, 649)]
-        };
+        let (even, odd) = (Kind::HistoryUsed.bit(), Kind::Executed.bit());
+        let properties =
+            || vec![brittle("late", odd, 700), brittle("early", even, 650), brittle("same", even, 649)];
         for records in [651, 700, 1_000] {
             let violation = judge(properties(), records).0.expect("promises are broken");
             assert_eq!((violation.property, violation.at), ("early", Time::from_nanos(650)));

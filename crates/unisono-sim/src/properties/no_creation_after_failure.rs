@@ -4,8 +4,8 @@
 //! With r = 0, or degraded, a member that does not go on may have delivered it before it was cut off: its place is
 //! in no log that anybody goes on with, and that is what counts here.
 
-use super::streams::{Epochs, Lineage, Messages, Streams, VIEW_CHANGES};
-use super::{Property, Violation, broken};
+use super::streams::{Lineage, Messages};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -22,17 +22,14 @@ struct Fate {
 pub(super) struct NoCreationAfterFailure {
     fates: Messages<Fate>,
     failed: Vec<(Life, MessageNumber)>,
-    streams: Streams,
-    lineage: Lineage,
-    epochs: Epochs,
     checked: u64,
 }
 
-impl NoCreationAfterFailure {
+impl Fate {
     /// Whether somebody delivers a failed message where its sender goes on.
-    fn lie(&self, fate: Fate) -> bool {
-        let (Some((epoch, seqno)), Some(failed)) = (fate.home, fate.failed) else { return false };
-        self.lineage.line(epoch).any(|earlier| earlier == failed) || self.lineage.keeps(failed, epoch, seqno)
+    fn is_lie(self, lineage: &Lineage) -> bool {
+        let (Some((epoch, seqno)), Some(failed)) = (self.home, self.failed) else { return false };
+        lineage.line(epoch).any(|earlier| earlier == failed) || lineage.keeps(failed, epoch, seqno)
     }
 }
 
@@ -42,47 +39,40 @@ impl Property for NoCreationAfterFailure {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Delivered.bit() | Kind::SendResult.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
+        Kind::Delivered.bit() | Kind::SendResult.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Delivered { seqno, sender, number, .. } => {
                 self.checked += 1;
-                let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+                let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
                 let Some(fate) = self.fates.at(sender, number) else { return Ok(()) };
                 // At its first place: a second one is a duplicate, and told as such.
                 fate.home.get_or_insert((epoch, seqno));
-                let fate = *fate;
-                if fate.failed.is_some() && self.lie(fate) {
+                if fate.failed.is_some() && fate.is_lie(&facts.lineage) {
                     return broken(self, record, || "its sender was told that it failed".into());
                 }
             }
             What::SendResult { number, outcome: Outcome::Failed } => {
-                let epoch = self.epochs.of(record.life);
                 if let Some(fate) = self.fates.at(record.life, number) {
-                    fate.failed = epoch;
+                    fate.failed = facts.epoch(record.life);
                     self.failed.push((record.life, number));
-                    let fate = *fate;
-                    if self.lie(fate) {
+                    if fate.is_lie(&facts.lineage) {
                         return broken(self, record, || format!("number {number} is delivered, not failed"));
                     }
                 }
             }
-            _ => {
-                self.lineage.follow(record, &mut self.streams);
-                self.streams.follow(record);
-                self.epochs.follow(record);
-            }
+            _ => {}
         }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         for (sender, number) in &self.failed {
             let fate = self.fates.get(*sender, *number).copied().unwrap_or_default();
-            if self.lie(fate) {
+            if fate.is_lie(&facts.lineage) {
                 let what =
                     format!("number {number} of {sender:?} failed, and was delivered at {:?}", fate.home);
                 return Err(Violation { property: self.name(), at: end.at, what });

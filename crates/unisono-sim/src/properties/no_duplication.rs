@@ -1,8 +1,9 @@
 //! G2, no duplication: a message has one place in the order, the same for everybody for ever, and nobody receives
 //! it twice.
 
-use super::streams::{Messages, Streams, VIEW_CHANGES};
-use super::{Property, Violation, broken};
+use super::streams::{Messages, VIEW_CHANGES, placed_at};
+use super::tables::Table;
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 use unisono_core::Seqno;
 
@@ -11,7 +12,8 @@ use unisono_core::Seqno;
 pub(super) struct NoDuplication {
     /// Where each message was first delivered.
     homes: Messages<Option<(Epoch, Seqno)>>,
-    streams: Streams,
+    /// The place of each life's last event.
+    last: Table<Seqno>,
     checked: u64,
 }
 
@@ -25,17 +27,14 @@ impl Property for NoDuplication {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        let What::Delivered { seqno, sender, number, .. } = record.what else {
-            self.streams.follow(record);
-            return Ok(());
-        };
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let Some(seqno) = placed_at(&record.what) else { return Ok(()) };
+        let last = std::mem::replace(self.last.at(record.life), seqno);
+        let What::Delivered { sender, number, .. } = record.what else { return Ok(()) };
         self.checked += 1;
-        let stream = self.streams.of(record.life);
-        let Some(epoch) = stream.epoch else { return Ok(()) };
+        let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
         // One place for each message, and each place once: so each message once.
-        let again = seqno <= stream.last;
-        stream.last = seqno;
+        let again = seqno <= last;
         let Some(home) = self.homes.at(sender, number) else {
             return broken(self, record, || "a number beyond all reason".into());
         };

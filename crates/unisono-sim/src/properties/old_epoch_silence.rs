@@ -4,9 +4,9 @@
 //! Who learns that an epoch was decided without it knows everything below the next one to be accepted. So a member
 //! may accept after its promise if all of that is kept, and its part in the group is over.
 
-use super::streams::{Lineage, PLACED, Streams, VIEW_CHANGES};
+use super::streams::PLACED;
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{Phase, Seqno};
 
@@ -27,8 +27,6 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct OldEpochSilence {
     states: Table<State>,
-    streams: Streams,
-    lineage: Lineage,
     checked: u64,
 }
 
@@ -52,7 +50,7 @@ impl Property for OldEpochSilence {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         self.checked += 1;
         let state = self.states.at(record.life);
         match record.what {
@@ -93,17 +91,13 @@ impl Property for OldEpochSilence {
             return broken(self, record, || "its stream had ended".into());
         }
         state.over |= record.what.kind().bit() & ENDS != 0;
-        self.lineage.follow(record, &mut self.streams);
-        if record.what.kind().bit() & VIEW_CHANGES != 0 {
-            self.streams.follow(record);
-        }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         let lost = |(epoch, through)| {
-            let children = self.lineage.children(epoch);
-            !children.is_empty() && children.iter().all(|next| !self.lineage.keeps(*next, epoch, through))
+            let children = facts.lineage.children(epoch);
+            !children.is_empty() && children.iter().all(|next| !facts.lineage.keeps(*next, epoch, through))
         };
         let goes_on = |life| {
             let phase = end.standings.iter().find(|standing| standing.life == life).map(|s| s.phase);

@@ -3,9 +3,9 @@
 //! does so at one place, for everybody. Under *at least n* lines part: who goes on without its own leave leaves again,
 //! once in each line.
 
-use super::streams::{Lineage, PLACED, Streams};
+use super::streams::{Lineage, PLACED, Stream};
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken, found};
+use super::{Facts, Property, Terms, Violation, broken, found};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::{Quorum, Seqno};
 
@@ -26,8 +26,6 @@ pub(super) struct OrderedChanges {
     /// There is one line of views.
     is_single: bool,
     states: Table<State>,
-    streams: Streams,
-    lineage: Lineage,
     checked: u64,
 }
 
@@ -36,16 +34,16 @@ impl OrderedChanges {
         OrderedChanges {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             states: Table::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
             checked: 0,
         }
     }
 
     /// What is wrong with an event of a stream that stands so.
-    fn out_of_turn(what: &What, state: &State, founded_alone: bool) -> Option<&'static str> {
+    fn out_of_turn(what: &What, state: &State, facts: &Facts) -> Option<&'static str> {
         match what {
-            What::Entered { .. } if state.entered && !founded_alone => Some("it had entered before"),
+            What::Entered { .. } if state.entered && !is_founded_alone(facts.before()) => {
+                Some("it had entered before")
+            }
             What::Entered { .. } => None,
             What::Gone if !state.has_left => Some("it is gone and never left"),
             What::Gone => None,
@@ -56,13 +54,19 @@ impl OrderedChanges {
     }
 
     /// A join or leave of `member` at a place.
-    fn change(&mut self, member: Life, place: (Epoch, Seqno), leave: bool) -> Option<String> {
+    fn change(
+        &mut self,
+        member: Life,
+        place: (Epoch, Seqno),
+        leave: bool,
+        lineage: &Lineage,
+    ) -> Option<String> {
         let state = self.states.at(member);
         let (begun, known) = if leave {
             let one_line = |&(epoch, seqno): &(Epoch, Seqno)| {
                 self.is_single
-                    || self.lineage.keeps(place.0, epoch, seqno)
-                    || self.lineage.keeps(epoch, place.0, place.1)
+                    || lineage.keeps(place.0, epoch, seqno)
+                    || lineage.keeps(epoch, place.0, place.1)
             };
             let known = state.left_at.iter().copied().find(one_line);
             if known.is_none() {
@@ -82,6 +86,11 @@ impl OrderedChanges {
     }
 }
 
+/// It founded a group, in which nothing has happened.
+fn is_founded_alone(stream: &Stream) -> bool {
+    stream.entered == 0 && stream.last == 0 && stream.view.len() == 1
+}
+
 impl Property for OrderedChanges {
     fn name(&self) -> &'static str {
         "ordered_changes"
@@ -92,7 +101,7 @@ impl Property for OrderedChanges {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let state = self.states.at(record.life);
         match record.what {
             What::Started { .. } => {
@@ -106,13 +115,10 @@ impl Property for OrderedChanges {
             _ => {}
         }
         self.checked += 1;
-        let stream = self.streams.of(record.life);
-        let founded_alone = stream.entered == 0 && stream.last == 0 && stream.view.len() == 1;
-        let epoch = stream.epoch;
-        if let Some(fault) = Self::out_of_turn(&record.what, state, founded_alone) {
+        if let Some(fault) = Self::out_of_turn(&record.what, state, facts) {
             return broken(self, record, || fault.into());
         }
-        let change = match (&record.what, epoch) {
+        let change = match (&record.what, facts.stream(record.life).epoch) {
             (What::Entered { seqno, view }, _) => {
                 self.states.at(record.life).entered = true;
                 (*seqno > 0).then_some((record.life, (view.epoch, *seqno), false))
@@ -124,9 +130,8 @@ impl Property for OrderedChanges {
             }
             _ => None,
         };
-        self.lineage.follow(record, &mut self.streams);
-        self.streams.follow(record);
-        let fault = change.and_then(|(member, place, leave)| self.change(member, place, leave));
+        let fault =
+            change.and_then(|(member, place, leave)| self.change(member, place, leave, &facts.lineage));
         found(self, record, fault)
     }
 

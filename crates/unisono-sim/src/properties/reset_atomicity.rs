@@ -2,9 +2,8 @@
 //! members of the view before, in their order; it says exactly who is left out; its epoch is the next in number;
 //! and a reset that an application asked for brings together at least as many members as it asked for.
 
-use super::streams::{Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Property, Terms, Violation, broken};
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Kind, Life, Record, Reset, What};
 
 /// See the module.
@@ -12,7 +11,6 @@ use crate::record::{Kind, Life, Record, Reset, What};
 pub(super) struct ResetAtomicity {
     /// Members reset by themselves, with no floor.
     automatic: bool,
-    streams: Streams,
     counters: Table<u64>,
     /// The lowest floor that each life's application asked for in its present epoch.
     floors: Table<Option<u32>>,
@@ -23,7 +21,6 @@ impl ResetAtomicity {
     pub(super) fn new(terms: &Terms) -> ResetAtomicity {
         ResetAtomicity {
             automatic: terms.config.automatic,
-            streams: Streams::default(),
             counters: Table::default(),
             floors: Table::default(),
             checked: 0,
@@ -58,11 +55,11 @@ impl Property for ResetAtomicity {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::ResetAsked.bit()
+        Kind::Entered.bit() | Kind::Reset.bit() | Kind::ResetAsked.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::ResetAsked { members_min } => {
                 let floor = self.floors.at(record.life);
@@ -70,16 +67,14 @@ impl Property for ResetAtomicity {
             }
             What::Reset(reset) => {
                 self.checked += 1;
-                let before = self.streams.of(record.life).view.clone();
                 let counter = std::mem::replace(self.counters.at(record.life), reset.view.counter);
-                if let Some(fault) = self.fault(reset, &before, counter) {
+                if let Some(fault) = self.fault(reset, &facts.before().view, counter) {
                     return broken(self, record, || fault);
                 }
             }
             What::Entered { view, .. } => *self.counters.at(record.life) = view.counter,
             _ => {}
         }
-        self.streams.follow(record);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! event waits, and the history has nothing that all hold.
 
 use super::ground::Ground;
-use super::{Property, Violation, found_in_the_end};
+use super::{Facts, Property, Violation, found_in_the_end};
 use crate::record::{End, Kind, Record, Standing};
 
 /// See the module.
@@ -38,12 +38,12 @@ impl Property for Resources {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         self.ground.follow(record);
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         self.checked += self.ground.members(end).count() as u64;
         let fault = self.ground.members(end).find_map(fault);
         found_in_the_end(self, end, fault)

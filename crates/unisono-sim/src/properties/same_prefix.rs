@@ -2,9 +2,9 @@
 //! receives what is at a place has received the same thing just before it, across resets too. So, by induction,
 //! everything before is the same back to where the later of the two began.
 
-use super::streams::{PLACED, Streams, placed};
+use super::streams::{PLACED, placed};
 use super::tables::{Places, Table};
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Record, What, mix};
 
 /// See the module.
@@ -14,7 +14,6 @@ pub(super) struct SamePrefix {
     links: Table<Places<u64>>,
     /// By life, a hash of its last event.
     last: Table<u64>,
-    streams: Streams,
     checked: u64,
 }
 
@@ -28,9 +27,8 @@ impl Property for SamePrefix {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        let here = placed(record, self.streams.of(record.life));
-        self.streams.follow(record);
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let here = placed(record, facts.stream(record.life));
         let last = self.last.at(record.life);
         let Some((epoch, seqno, value)) = here else {
             // A founder's stream begins at place 0, before anything that others can see.

@@ -2,9 +2,9 @@
 //! out but those that its sender was told have failed (and, by who joined, those numbered before its join). Its leave
 //! comes after all of them.
 
-use super::streams::{Messages, Streams, VIEW_CHANGES};
+use super::streams::Messages;
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -36,23 +36,22 @@ pub(super) struct SenderOrder {
     /// The last number of each sender that each life delivered.
     delivered: Table<Table<MessageNumber>>,
     earlier: Vec<Earlier>,
-    streams: Streams,
     checked: u64,
 }
 
 impl SenderOrder {
-    /// What is wrong when `life`, which has delivered the sender's messages through `last`, takes the one through
-    /// `previous` for delivered.
+    /// What is wrong when `life`, which entered at `entered` and has delivered the sender's messages through `last`,
+    /// takes the one through `previous` for delivered.
     fn left_out(
         &mut self,
         life: Life,
+        entered: Seqno,
         sender: Life,
         last: MessageNumber,
         mut previous: MessageNumber,
     ) -> Option<String> {
         while previous != last {
             let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
-            let entered = self.streams.of(life).entered;
             if previous < last {
                 return Some(format!("number {last} came before"));
             } else if missing.failed {
@@ -74,11 +73,11 @@ impl Property for SenderOrder {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | VIEW_CHANGES
+        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | Kind::Left.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {
                 let last = self.sent.at(record.life);
@@ -104,8 +103,9 @@ impl Property for SenderOrder {
                 }
                 message.seqno = seqno;
                 let previous = message.previous;
+                let entered = facts.stream(record.life).entered;
                 if previous != last
-                    && let Some(fault) = self.left_out(record.life, sender, last, previous)
+                    && let Some(fault) = self.left_out(record.life, entered, sender, last, previous)
                 {
                     return broken(self, record, || fault);
                 }
@@ -113,17 +113,17 @@ impl Property for SenderOrder {
             What::Left { member, .. } => {
                 let last = *self.delivered.at(record.life).at(member);
                 let sent = *self.sent.at(member);
-                if let Some(fault) = self.left_out(record.life, member, last, sent) {
+                let entered = facts.stream(record.life).entered;
+                if let Some(fault) = self.left_out(record.life, entered, member, last, sent) {
                     return broken(self, record, || fault);
                 }
-                self.streams.follow(record);
             }
-            _ => self.streams.follow(record),
+            _ => {}
         }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         for Earlier { joiner, entered, sender, number } in &self.earlier {
             let message = self.messages.get(*sender, *number).copied().unwrap_or_default();
             if message.seqno > *entered {

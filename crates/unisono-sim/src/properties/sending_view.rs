@@ -1,16 +1,14 @@
 //! G17, sending view: a message is delivered in the epoch in which it was sent, or not at all. The epoch of sending
 //! is the one that the sender's marks show, since its application may be behind.
 
-use super::streams::{Epochs, Messages, Streams, VIEW_CHANGES};
-use super::{Property, Violation, broken};
+use super::streams::Messages;
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct SendingView {
     sent: Messages<Option<Epoch>>,
-    streams: Streams,
-    epochs: Epochs,
     checked: u64,
 }
 
@@ -20,28 +18,26 @@ impl Property for SendingView {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Sent.bit() | Kind::Delivered.bit() | VIEW_CHANGES | Kind::EpochBegun.bit()
+        Kind::Sent.bit() | Kind::Delivered.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {
-                let epoch = self.epochs.of(record.life);
                 if let Some(sent) = self.sent.at(record.life, number) {
-                    *sent = epoch;
+                    *sent = facts.epoch(record.life);
                 }
             }
             What::Delivered { sender, number, .. } => {
                 self.checked += 1;
-                let here = self.streams.of(record.life).epoch;
+                let here = facts.stream(record.life).epoch;
                 let sent = self.sent.get(sender, number).copied().flatten();
                 if sent.is_some() && sent != here {
                     return broken(self, record, || format!("sent in {sent:?}, delivered in {here:?}"));
                 }
             }
-            What::EpochBegun { .. } => self.epochs.follow(record),
-            _ => self.streams.follow(record),
+            _ => {}
         }
         Ok(())
     }

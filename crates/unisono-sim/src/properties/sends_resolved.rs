@@ -4,7 +4,7 @@
 use super::ground::Ground;
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Property, Violation, broken, found_in_the_end};
+use super::{Facts, Property, Violation, broken, found_in_the_end};
 use crate::record::{End, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Phase};
 
@@ -55,7 +55,7 @@ impl Property for SendsResolved {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, .. } => {
                 if let Some(pending) = self.pending.at(record.life, number) {
@@ -84,7 +84,7 @@ impl Property for SendsResolved {
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         let fault = self.fault(end);
         found_in_the_end(self, end, fault)
     }

@@ -2,9 +2,9 @@
 //! follows one epoch; a life that went on in one line is in no other; nobody is excluded from an epoch whose first
 //! view has it, nor by one of another founding. Under a majority rule there is one line, and this holds all the same.
 
-use super::streams::{Streams, VIEW_CHANGES, Views};
-use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::streams::VIEW_CHANGES;
+use super::tables::{Lives, Table};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 
 /// See the module.
@@ -17,8 +17,8 @@ pub(super) struct SeparateLineages {
     founded: Vec<Epoch>,
     /// Who was told to be excluded, in which epoch, and from which.
     excluded: Vec<(Life, Option<Epoch>, Epoch)>,
-    streams: Streams,
-    views: Views,
+    /// By epoch, who was in any of its views.
+    members: Table<Lives>,
     checked: u64,
 }
 
@@ -42,17 +42,17 @@ impl Property for SeparateLineages {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Excluded { epoch: Some(epoch) } => {
                 self.checked += 1;
-                let left_behind = self.streams.of(record.life).epoch;
+                let left_behind = facts.stream(record.life).epoch;
                 self.excluded.push((record.life, left_behind, *epoch));
             }
             What::Entered { seqno: 0, view } => self.founded.push(view.epoch),
             What::Reset(reset) => {
                 self.checked += 1;
-                let before = self.streams.of(record.life).epoch;
+                let before = facts.before().epoch;
                 let parent = self.parents.at(reset.view.epoch);
                 if let (Some(known), Some(before)) = (*parent, before)
                     && known != before
@@ -67,24 +67,27 @@ impl Property for SeparateLineages {
             }
             What::Joined { member, .. } => {
                 self.checked += 1;
-                let here = self.streams.of(record.life).epoch;
-                let there = self.streams.of(*member);
+                let here = facts.stream(record.life).epoch;
+                let there = facts.stream(*member);
                 // A founder alone that has ordered nothing may give way and join.
                 let settled = there.epoch.filter(|_| there.last > 0);
                 if let (Some(here), Some(there)) = (here, settled)
-                    && !self.views.of(here).any(|view| view.contains(member))
+                    && !self.members.at(here).contains(*member)
                 {
                     return broken(self, record, || format!("{member:?} joins, and was in {there:?}"));
                 }
             }
             _ => {}
         }
-        self.streams.follow(record);
-        self.views.follow(record, &mut self.streams);
+        let stream = facts.stream(record.life);
+        if let Some(epoch) = stream.epoch {
+            let members = self.members.at(epoch);
+            stream.view.iter().for_each(|member| members.insert(*member));
+        }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         for (life, left_behind, epoch) in &self.excluded {
             let (here, there) = (left_behind.and_then(|epoch| self.founding(epoch)), self.founding(*epoch));
             let what = if self.first.get(*epoch).is_some_and(|first| first.contains(life)) {

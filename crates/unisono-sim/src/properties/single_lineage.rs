@@ -5,23 +5,20 @@
 //! Under *at least n* only the floor is checked here, and [`super::separate_lineages`] holds.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, Streams, VIEW_CHANGES};
-use super::{Property, Terms, Violation, broken};
+use super::streams::VIEW_CHANGES;
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SingleLineage {
     rule: Rule,
-    streams: Streams,
-    lineage: Lineage,
     checked: u64,
 }
 
 impl SingleLineage {
     pub(super) fn new(terms: &Terms) -> SingleLineage {
-        let rule = Rule::new(terms.config.quorum.clone());
-        SingleLineage { rule, streams: Streams::default(), lineage: Lineage::default(), checked: 0 }
+        SingleLineage { rule: Rule::new(terms.config.quorum.clone()), checked: 0 }
     }
 
     /// A name of the fixed list that two lives of a view have.
@@ -42,24 +39,21 @@ impl Property for SingleLineage {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         self.rule.follow(record);
-        let before = self.streams.of(record.life).clone();
-        self.lineage.follow(record, &mut self.streams);
-        self.streams.follow(record);
         if let What::Reset(reset) = &record.what {
             self.checked += 1;
+            let before = facts.before();
             let members = &reset.view.members;
             if !self.rule.met(members, &before.view) {
                 return broken(self, record, || format!("{members:?} are no quorum of {:?}", before.view));
             }
-            let children = before.epoch.map_or(0, |epoch| self.lineage.children(epoch).len());
+            let children = before.epoch.map_or(0, |epoch| facts.lineage.children(epoch).len());
             if self.rule.intersects() && children > 1 {
                 return broken(self, record, || format!("two epochs follow {:?}", before.epoch));
             }
         }
-        let view = self.streams.of(record.life).view.clone();
-        match self.twice(&view) {
+        match self.twice(&facts.stream(record.life).view) {
             Some(name) => broken(self, record, || format!("two lives of the name {name} are members")),
             None => Ok(()),
         }

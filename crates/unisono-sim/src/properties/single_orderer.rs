@@ -4,9 +4,9 @@
 //! Whoever takes the role, numbers and hands it on within one input is not seen to act, so that not every number has
 //! a giver here. That no place is left empty is [`super::gap_free`]'s business.
 
-use super::streams::{Streams, VIEW_CHANGES};
+use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Property, Violation, found};
+use super::{Facts, Property, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -28,7 +28,6 @@ struct Numbers {
 #[derive(Debug, Default)]
 pub(super) struct SingleOrderer {
     numbers: Table<Numbers>,
-    streams: Streams,
     checked: u64,
 }
 
@@ -73,14 +72,12 @@ impl Property for SingleOrderer {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let fault = if let What::Numbered { epoch, term, from, to } = record.what {
             self.checked += 1;
             self.number(record, epoch, term, from, to)
         } else {
-            let before = self.streams.of(record.life).orderer;
-            self.streams.follow(record);
-            let stream = self.streams.of(record.life);
+            let (before, stream) = (facts.before().orderer, facts.stream(record.life));
             let (place, orderer) = (stream.last, stream.orderer);
             let Some(epoch) = stream.epoch else { return Ok(()) };
             self.numbers.at(epoch).told.insert(record.life, stream.entered + 1..=place);
@@ -95,7 +92,7 @@ impl Property for SingleOrderer {
         found(self, record, fault)
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         for numbers in self.numbers.iter() {
             let unnamed = |(place, _): &(&Seqno, &Life)| {
                 numbers.told.values().any(|told| told.contains(place)) && !numbers.named.contains_key(place)

@@ -4,9 +4,9 @@
 //! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside,
 //! and one for each reset that came since anything was freed.
 
-use super::streams::{Lineage, MarkTable, Streams, VIEW_CHANGES, Views};
+use super::streams::MarkTable;
 use super::tables::{Lives, Table};
-use super::{Property, Terms, Violation, broken};
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Seqno;
 
@@ -16,9 +16,6 @@ pub(super) struct Stability {
     history_messages: u32,
     lives: u32,
     leavers: Lives,
-    streams: Streams,
-    lineage: Lineage,
-    views: Views,
     marks: MarkTable,
     /// By life, resets since it freed something.
     resets: Table<u32>,
@@ -33,9 +30,6 @@ impl Stability {
             history_messages: terms.config.history_messages,
             lives: 0,
             leavers: Lives::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
-            views: Views::default(),
             marks: MarkTable::default(),
             resets: Table::default(),
             stable: Table::default(),
@@ -50,8 +44,7 @@ impl Property for Stability {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES
-            | Kind::Stored.bit()
+        Kind::Stored.bit()
             | Kind::Purged.bit()
             | Kind::EpochBegun.bit()
             | Kind::HistoryUsed.bit()
@@ -60,7 +53,7 @@ impl Property for Stability {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Started { .. } => self.lives += 1,
             What::LeaveAsked => self.leavers.insert(record.life),
@@ -80,24 +73,20 @@ impl Property for Stability {
                     self.checked += 1;
                     return Ok(());
                 }
-                let Some(start) = self.lineage.start(epoch) else { return Ok(()) };
-                let Some(view) = self.views.at(epoch, through.max(start)) else { return Ok(()) };
+                let Some(start) = facts.lineage.start(epoch) else { return Ok(()) };
+                let Some(view) = facts.views.at(epoch, through.max(start)) else { return Ok(()) };
                 self.checked += 1;
                 // The reset event itself everybody makes for himself.
                 let needed = if through == start { through.saturating_sub(1) } else { through };
                 let lacks = |member| {
-                    !self.leavers.contains(member) && !self.marks.held(member, epoch, needed, &self.lineage)
+                    !self.leavers.contains(member) && !self.marks.held(member, epoch, needed, &facts.lineage)
                 };
                 if let Some(member) = view.iter().copied().find(|member| lacks(*member)) {
                     return broken(self, record, || format!("{member:?} does not hold place {through}"));
                 }
                 *self.stable.at(epoch) = through;
             }
-            _ => {
-                self.lineage.follow(record, &mut self.streams);
-                self.streams.follow(record);
-                self.views.follow(record, &mut self.streams);
-            }
+            _ => {}
         }
         Ok(())
     }

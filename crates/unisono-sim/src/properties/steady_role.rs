@@ -2,9 +2,8 @@
 //! flap: whoever got it keeps it for a tenth of a second at least, unless its application gives it away, or it leaves, or
 //! there is a reset.
 
-use super::streams::{Streams, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Property, Terms, Violation, found};
+use super::{Facts, Property, Terms, Violation, found};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Migration, Seqno, Time};
@@ -34,7 +33,6 @@ struct Roles {
 pub(super) struct SteadyRole {
     migration: Migration,
     epochs: Table<Roles>,
-    streams: Streams,
     /// Who asked that the role go to whom, and when, and it has not.
     asked: Vec<(Life, Life, Time)>,
     checked: u64,
@@ -45,7 +43,6 @@ impl SteadyRole {
         SteadyRole {
             migration: terms.config.migration,
             epochs: Table::default(),
-            streams: Streams::default(),
             asked: Vec::new(),
             checked: 0,
         }
@@ -85,20 +82,20 @@ impl Property for SteadyRole {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::HandOverAsked.bit() | Kind::Numbered.bit()
+        Kind::HandedOver.bit() | Kind::HandOverAsked.bit() | Kind::Numbered.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Numbered { epoch, term, from, to } => {
                 self.epochs.at(epoch).runs.push(Run { from, to, term, giver: record.life, at: record.at });
             }
             What::HandOverAsked { successor } => self.asked.push((record.life, successor, record.at)),
-            _ => self.streams.follow(record),
+            _ => {}
         }
         let What::HandedOver { seqno, orderer } = record.what else { return Ok(()) };
-        let Some(epoch) = self.streams.of(record.life).epoch else { return Ok(()) };
+        let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
         if self.epochs.at(epoch).places.contains(&seqno) {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! What follows from events alone: where each life's stream stands and which view it has there ([`Streams`]), how
-//! epochs follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
+//! What follows from events alone: where a life's stream stands and which view it has there ([`Stream`]), how epochs
+//! follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
 
 use super::tables::{Lives, Places, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
@@ -29,34 +29,13 @@ pub(super) struct Stream {
     pub(super) orderer: Life,
 }
 
-/// The streams of all lives.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Streams(Table<Stream>);
-
-impl Streams {
-    #[inline]
-    pub(super) fn of(&mut self, life: Life) -> &mut Stream {
-        self.0.at(life)
-    }
-
-    /// Takes note of an event; of other records, nothing.
-    #[inline(always)]
-    pub(super) fn follow(&mut self, record: &Record) {
-        match &record.what {
-            What::Delivered { seqno, .. } => self.0.at(record.life).last = *seqno,
-            what if what.kind().bit() & PLACED != 0 => self.follow_change(record),
-            _ => {}
-        }
-    }
-
+impl Stream {
     /// Takes note of an event that is no message.
-    #[cold]
-    fn follow_change(&mut self, record: &Record) {
-        let stream = self.0.at(record.life);
-        match &record.what {
-            What::HandedOver { seqno, orderer } => (stream.last, stream.orderer) = (*seqno, *orderer),
+    pub(super) fn change(&mut self, event: &What) {
+        match event {
+            What::HandedOver { seqno, orderer } => (self.last, self.orderer) = (*seqno, *orderer),
             What::Entered { seqno, view } => {
-                *stream = Stream {
+                *self = Stream {
                     epoch: Some(view.epoch),
                     entered: *seqno,
                     last: *seqno,
@@ -66,22 +45,22 @@ impl Streams {
                 }
             }
             What::Reset(reset) => {
-                stream.epoch = Some(reset.view.epoch);
-                stream.last = reset.seqno;
-                stream.view = reset.view.members.clone();
-                stream.members = stream.view.iter().copied().collect();
-                stream.orderer = reset.view.orderer;
+                self.epoch = Some(reset.view.epoch);
+                self.last = reset.seqno;
+                self.view = reset.view.members.clone();
+                self.members = self.view.iter().copied().collect();
+                self.orderer = reset.view.orderer;
             }
             What::Joined { seqno, member, .. } => {
-                stream.last = *seqno;
-                stream.view.push(*member);
-                stream.members.insert(*member);
+                self.last = *seqno;
+                self.view.push(*member);
+                self.members.insert(*member);
             }
             What::Left { seqno, member, successor, .. } => {
-                stream.last = *seqno;
-                stream.members.remove(*member);
-                stream.orderer = successor.unwrap_or(stream.orderer);
-                stream.view.retain(|other| other != member);
+                self.last = *seqno;
+                self.members.remove(*member);
+                self.orderer = successor.unwrap_or(self.orderer);
+                self.view.retain(|other| other != member);
             }
             _ => {}
         }
@@ -153,8 +132,7 @@ struct Branch {
 
 impl Lineage {
     /// `child` follows `parent` (nothing: a group was founded) and begins at `start`.
-    #[cold]
-    pub(super) fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
+    fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
         let branch = self.0.at(child);
         branch.start.get_or_insert(start);
         if let (None, Some(parent)) = (branch.parent, parent) {
@@ -163,15 +141,11 @@ impl Lineage {
         }
     }
 
-    /// Takes note of a founding or reset. To be called before [`Streams::follow`].
-    #[inline(always)]
-    pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
-        match &record.what {
+    /// Takes note of a founding, or of a reset told to a life in the epoch `parent`.
+    pub(super) fn follow(&mut self, event: &What, parent: Option<Epoch>) {
+        match event {
             What::Entered { seqno: 0, view } => self.link(None, view.epoch, 0),
-            What::Reset(reset) => {
-                let parent = streams.of(record.life).epoch;
-                self.link(parent, reset.view.epoch, reset.seqno);
-            }
+            What::Reset(reset) => self.link(parent, reset.view.epoch, reset.seqno),
             _ => {}
         }
     }
@@ -213,12 +187,8 @@ impl Lineage {
 pub(super) struct Views(Table<Vec<(Seqno, Vec<Life>)>>);
 
 impl Views {
-    /// Takes note of a view. To be called after [`Streams::follow`].
-    pub(super) fn follow(&mut self, record: &Record, streams: &mut Streams) {
-        if record.what.kind().bit() & VIEW_CHANGES == 0 {
-            return;
-        }
-        let stream = streams.of(record.life);
+    /// Takes note of where a stream has come to.
+    pub(super) fn follow(&mut self, stream: &Stream) {
         if let Some(epoch) = stream.epoch {
             let views = self.0.at(epoch);
             if let Err(rank) = views.binary_search_by_key(&stream.last, |(place, _)| *place) {
@@ -236,28 +206,6 @@ impl Views {
     pub(super) fn sides(&self, epoch: Epoch, seqno: Seqno) -> impl Iterator<Item = &[Life]> {
         let views = self.0.get(epoch).into_iter().flatten().rev();
         views.skip_while(move |(place, _)| *place > seqno).take(2).map(|(_, view)| view.as_slice())
-    }
-
-    /// All views of an epoch, the last first.
-    pub(super) fn of(&self, epoch: Epoch) -> impl Iterator<Item = &[Life]> {
-        self.0.get(epoch).into_iter().flatten().rev().map(|(_, view)| view.as_slice())
-    }
-}
-
-/// The epochs that the marks of lives are of: applications may be behind.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Epochs(Table<Option<Epoch>>);
-
-impl Epochs {
-    pub(super) fn of(&self, life: Life) -> Option<Epoch> {
-        self.0.get(life).copied().flatten()
-    }
-
-    /// Takes note of an epoch that began for a life; of other records, nothing.
-    pub(super) fn follow(&mut self, record: &Record) {
-        if let What::EpochBegun { epoch } = record.what {
-            *self.0.at(record.life) = Some(epoch);
-        }
     }
 }
 
@@ -312,13 +260,8 @@ pub(super) struct MarkTable {
 }
 
 impl MarkTable {
-    pub(super) fn of(&mut self, life: Life) -> Mark {
-        *self.now.at(life)
-    }
-
-    /// What a life knows to be accepted.
-    pub(super) fn accepted(&self, life: Life) -> Seqno {
-        self.now.get(life).map_or(0, |mark| mark.accepted)
+    pub(super) fn of(&self, life: Life) -> Mark {
+        self.now.get(life).copied().unwrap_or_default()
     }
 
     /// Takes note of a mark that moved; of other records, nothing.

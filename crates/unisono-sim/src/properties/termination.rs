@@ -2,9 +2,9 @@
 //! fell upon it), and what is ordered every member delivers, to the last.
 
 use super::ground::Ground;
-use super::streams::{Messages, PLACED, Streams};
+use super::streams::Messages;
 use super::tables::Table;
-use super::{Property, Violation, found_in_the_end};
+use super::{Facts, Property, Violation, found_in_the_end};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -16,18 +16,17 @@ pub(super) struct Termination {
     sent: Vec<(Life, MessageNumber, u32)>,
     outcomes: Messages<Option<Outcome>>,
     resets: Table<u32>,
-    streams: Streams,
     checked: u64,
 }
 
 impl Termination {
-    fn fault(&mut self, end: &End) -> Option<String> {
+    fn fault(&mut self, end: &End, facts: &Facts) -> Option<String> {
         let members: Vec<_> = self.ground.members(end).collect();
         let mut last: Vec<(Option<Epoch>, Life, Seqno)> = Vec::new();
         for member in &members {
             self.checked += 1;
             let life = member.life;
-            let here = self.streams.of(life).last;
+            let here = facts.stream(life).last;
             match last.iter().find(|(epoch, ..)| *epoch == member.epoch) {
                 Some((_, other, there)) if *there != here => {
                     return Some(format!("{life:?} has delivered through {here}, {other:?} through {there}"));
@@ -49,7 +48,7 @@ impl Termination {
             let failed_with_reset = self.resets.get(*life).is_some_and(|now| now > resets);
             match self.outcomes.get(*life, *number).copied().flatten() {
                 Some(Outcome::Ok { seqno }) => {
-                    if seqno > self.streams.of(*life).last {
+                    if seqno > facts.stream(*life).last {
                         return Some(format!("number {number} of {life:?} is at {seqno}, undelivered"));
                     }
                 }
@@ -72,17 +71,15 @@ impl Property for Termination {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
+        Kind::Reset.bit() | Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Healed { .. } => self.ground.follow(record),
-            What::Sent { number, .. } => {
-                if self.ground.has(record.life) {
-                    self.sent.push((record.life, number, *self.resets.at(record.life)));
-                }
+            What::Sent { number, .. } if self.ground.has(record.life) => {
+                self.sent.push((record.life, number, *self.resets.at(record.life)));
             }
             What::SendResult { number, outcome } => {
                 if self.ground.is_healed()
@@ -91,18 +88,14 @@ impl Property for Termination {
                     *known = Some(outcome);
                 }
             }
-            _ => {
-                if matches!(record.what, What::Reset(_)) {
-                    *self.resets.at(record.life) += 1;
-                }
-                self.streams.follow(record);
-            }
+            What::Reset(_) => *self.resets.at(record.life) += 1,
+            _ => {}
         }
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
-        let fault = self.fault(end);
+    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
+        let fault = self.fault(end, facts);
         found_in_the_end(self, end, fault)
     }
 

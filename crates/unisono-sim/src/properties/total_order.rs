@@ -1,9 +1,9 @@
 //! G5, total order: whoever receives anything at a place of an epoch receives the same there: the same message of
 //! the same sender, or the same join, leave, hand-over or reset.
 
-use super::streams::{PLACED, Streams, placed};
+use super::streams::{PLACED, placed};
 use super::tables::{Places, Table};
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::Record;
 
 /// See the module.
@@ -11,7 +11,6 @@ use crate::record::Record;
 pub(super) struct TotalOrder {
     /// By epoch and place, a hash of what is there; zero for nothing yet.
     places: Table<Places<u64>>,
-    streams: Streams,
     checked: u64,
 }
 
@@ -25,8 +24,8 @@ impl Property for TotalOrder {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
-        if let Some((epoch, seqno, value)) = placed(record, self.streams.of(record.life)) {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        if let Some((epoch, seqno, value)) = placed(record, facts.stream(record.life)) {
             self.checked += 1;
             match self.places.at(epoch).at(seqno) {
                 Some(known) if *known == 0 => *known = value,
@@ -35,7 +34,6 @@ impl Property for TotalOrder {
                 None => return broken(self, record, || "a place beyond all reason".into()),
             }
         }
-        self.streams.follow(record);
         Ok(())
     }
 

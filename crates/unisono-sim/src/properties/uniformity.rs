@@ -7,8 +7,8 @@
 //! the decision of one line, as one that goes on or as a leaver, binds no other.
 
 use super::keeping::{Hold, Keeping};
-use super::streams::{Messages, PLACED, Streams, Unaided};
-use super::{Property, Terms, Violation, broken};
+use super::streams::{Messages, PLACED, Unaided};
+use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Quorum;
 
@@ -23,7 +23,6 @@ pub(super) struct Uniformity {
     /// What each message asks for.
     asked: Messages<u8>,
     keeping: Keeping,
-    streams: Streams,
     checked: u64,
 }
 
@@ -41,23 +40,21 @@ impl Uniformity {
             unaided: Unaided::default(),
             asked: Messages::default(),
             keeping: Keeping::default(),
-            streams: Streams::default(),
             checked: 0,
         }
     }
 
-    fn see(&mut self, record: &Record) -> Result<(), Violation> {
-        let (seqno, hold) = match &record.what {
+    fn see(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let (seqno, hold, stream) = match &record.what {
             What::Delivered { seqno, sender, number, .. } => {
                 let asked = self.asked.get(*sender, *number).copied().unwrap_or_default();
-                (*seqno, Hold::Resilience(asked.max(self.resilience)))
+                (*seqno, Hold::Resilience(asked.max(self.resilience)), facts.stream(record.life))
             }
-            What::HandedOver { seqno, .. } => (*seqno, Hold::Resilience(self.resilience)),
-            What::Joined { seqno, .. } | What::Left { seqno, .. } => (*seqno, self.changes),
+            What::HandedOver { seqno, .. } => (*seqno, Hold::Resilience(self.resilience), facts.before()),
+            What::Joined { seqno, .. } | What::Left { seqno, .. } => (*seqno, self.changes, facts.before()),
             _ => return Ok(()),
         };
         self.checked += 1;
-        let stream = self.streams.of(record.life);
         let Some(epoch) = stream.epoch else { return Ok(()) };
         if !self.is_single && !self.unaided.accepted(record.life, epoch, seqno) {
             return Ok(());
@@ -86,7 +83,7 @@ impl Property for Uniformity {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::Sent { number, resilience, .. } => {
@@ -98,11 +95,10 @@ impl Property for Uniformity {
             }
             What::Reset(reset) => {
                 self.checked += 1;
-                let stream = self.streams.of(record.life);
+                let stream = facts.before();
                 let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
                 let missing = missing.count();
                 let parent = stream.epoch;
-                self.streams.follow(record);
                 let beyond = self.resilience > 0 && missing > usize::from(self.resilience);
                 if beyond != reset.degraded {
                     return broken(self, record, || {
@@ -117,10 +113,7 @@ impl Property for Uniformity {
                     });
                 }
             }
-            _ => {
-                self.see(record)?;
-                self.streams.follow(record);
-            }
+            _ => self.see(record, facts)?,
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! G13, views: a view that a member is told contains it, names no one twice, is led by one of its members, and is
 //! the same view for everybody who is told of that place. Epochs go up at each member.
 
-use super::streams::{Lineage, Streams, VIEW_CHANGES};
+use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Property, Terms, Violation, found};
+use super::{Facts, Property, Terms, Violation, found};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
 use unisono_core::Seqno;
@@ -17,8 +17,6 @@ pub(super) struct Views {
     /// By epoch, its counter, its coordinator, and the place where it begins.
     epochs: Table<Option<(u64, Life, Seqno)>>,
     counters: Table<u64>,
-    streams: Streams,
-    lineage: Lineage,
     checked: u64,
 }
 
@@ -29,8 +27,6 @@ impl Views {
             known: Table::default(),
             epochs: Table::default(),
             counters: Table::default(),
-            streams: Streams::default(),
-            lineage: Lineage::default(),
             checked: 0,
         }
     }
@@ -56,7 +52,6 @@ impl Views {
 
     /// What is wrong with an epoch's name.
     fn misnamed(&mut self, view: &View, start: Option<Seqno>) -> Option<String> {
-        let start = start.or_else(|| self.lineage.start(view.epoch));
         let here = (view.counter, view.coordinator, start?);
         let known = *self.epochs.at(view.epoch).get_or_insert(here);
         (known != here).then(|| format!("an epoch of two descriptions: {known:?} and {here:?}"))
@@ -73,17 +68,17 @@ impl Property for Views {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         self.checked += 1;
-        self.lineage.follow(record, &mut self.streams);
-        let stream = self.streams.of(record.life);
+        let stream = facts.before();
         let (before, mut fault) = (stream.view.len(), None);
         let mut members_told = None;
         match &record.what {
             What::Entered { seqno, view } => {
-                fault = self.fault(view, record.life).or_else(|| self.misnamed(view, None));
+                let start = facts.lineage.start(view.epoch);
+                fault = self.fault(view, record.life).or_else(|| self.misnamed(view, start));
                 *self.counters.at(record.life) = view.counter;
-                let start = self.lineage.start(view.epoch).unwrap_or(0);
+                let start = start.unwrap_or(0);
                 if *seqno < start {
                     fault = Some(format!("it entered at {seqno} an epoch that begins at {start}"));
                 } else if *seqno > 0 && view.members.last() != Some(&record.life) {
@@ -125,8 +120,7 @@ impl Property for Views {
         {
             fault = Some(format!("it is told of {told} members and was told of {counted}"));
         }
-        self.streams.follow(record);
-        let stream = self.streams.of(record.life);
+        let stream = facts.stream(record.life);
         if let (None, Some(epoch)) = (&fault, stream.epoch) {
             let members = stream.view.iter().fold(u64::from(stream.orderer.0), |h, m| mix(h, u64::from(m.0)));
             let known = *self.known.at(epoch).entry(stream.last).or_insert(members);

@@ -1,9 +1,8 @@
 //! G16, virtual synchrony: whoever goes from one epoch into the same next one has received the same in the first,
 //! through the same last place, and nothing from beyond the place where the next begins.
 
-use super::streams::{PLACED, Streams};
-use super::{Property, Violation, broken};
-use crate::record::{Epoch, Record, What};
+use super::{Facts, Property, Violation, broken};
+use crate::record::{Epoch, Kind, Record, What};
 use unisono_core::Seqno;
 
 /// See the module.
@@ -11,7 +10,6 @@ use unisono_core::Seqno;
 pub(super) struct VirtualSynchrony {
     /// For each passage from an epoch to the next, the last place received in the first.
     passages: Vec<(Epoch, Epoch, Seqno)>,
-    streams: Streams,
     checked: u64,
 }
 
@@ -21,13 +19,13 @@ impl Property for VirtualSynchrony {
     }
 
     fn interests(&self) -> u64 {
-        PLACED
+        Kind::Reset.bit()
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         if let What::Reset(reset) = &record.what {
-            let stream = self.streams.of(record.life);
+            let stream = facts.before();
             if let Some(epoch) = stream.epoch {
                 let (next, last) = (reset.view.epoch, stream.last);
                 self.checked += 1;
@@ -49,7 +47,6 @@ impl Property for VirtualSynchrony {
                 }
             }
         }
-        self.streams.follow(record);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 
 use super::streams::{PLACED, placed_at};
 use super::tables::Table;
-use super::{Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Record, What};
 use std::fmt;
 use unisono_core::{Phase, Seqno};
@@ -66,7 +66,7 @@ impl Property for Watermarks {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         self.checked += 1;
         let state = self.states.at(record.life);
         let fault = match record.what {
@@ -110,7 +110,7 @@ impl Property for Watermarks {
         }
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         let goes_on = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         for standing in end.standings.iter().filter(|standing| goes_on(standing.phase)) {
             if self.states.at(standing.life).cut {

@@ -1,7 +1,7 @@
 //! Amplification: an address from which datagrams seem to come, but where nobody has ever shown that it hears
 //! anything, is sent no more bytes than came from it.
 
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
 /// See the module.
@@ -19,7 +19,7 @@ impl Property for Amplification {
         Kind::Strayed.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         if let What::Strayed { came, left } = record.what {
             self.checked += 1;
             if left > came {

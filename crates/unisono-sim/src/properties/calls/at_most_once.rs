@@ -2,7 +2,7 @@
 //! it has passed it on. Where a service recognises repeats it may be handed again, but takes effect once.
 
 use super::{Calls, Repeating};
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ impl Property for AtMostOnce {
         Kind::Serving.bit() | Kind::Handed.bit() | Kind::PassedOn.bit() | Kind::Executed.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Handed { client, call, port, .. } => {
                 self.checked += 1;

@@ -1,6 +1,6 @@
 //! Bounds: whatever clients do, an endpoint holds no more than its named bounds allow.
 
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
 /// See the module.
@@ -18,7 +18,7 @@ impl Property for CallBounds {
         Kind::Held.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         if let What::Held { used, max, .. } = record.what {
             self.checked += 1;
             if used > max {

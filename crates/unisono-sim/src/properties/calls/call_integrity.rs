@@ -1,7 +1,7 @@
 //! What an application is handed was called: by that client, under that number, at that port, with these bytes.
 
 use super::Calls;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
 /// See the module.
@@ -21,7 +21,7 @@ impl Property for CallIntegrity {
         Kind::Called.bit() | Kind::Handed.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Called { call, port, hash, .. } => {
                 let before = self.made.at(record.life, call).replace((port, hash));

@@ -3,7 +3,7 @@
 
 use super::Calls;
 use crate::properties::tables::Table;
-use crate::properties::{Property, Violation, broken, found_in_the_end};
+use crate::properties::{Facts, Property, Violation, broken, found_in_the_end};
 use crate::record::{End, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::Time;
@@ -64,7 +64,7 @@ impl Property for CallsEnd {
         lives | Kind::Called.bit() | Kind::CallEnded.bit() | Kind::CallCancelled.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Paused => self.clients.at(record.life).is_paused = true,
             What::Resumed => {
@@ -96,7 +96,7 @@ impl Property for CallsEnd {
         Ok(())
     }
 
-    fn finish(&mut self, end: &End) -> Result<(), Violation> {
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         let fault = self.overdue(end.at);
         found_in_the_end(self, end, fault)
     }

@@ -2,7 +2,7 @@
 //! waits long enough.
 
 use crate::properties::ground::Ground;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Life, Record, What};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Property for CallsSucceed {
         Kind::Healed.bit() | servers | calls
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         let life = record.life;
         match record.what {
             What::Serving { port, owns: true, .. } => self.servers.push((life, port)),

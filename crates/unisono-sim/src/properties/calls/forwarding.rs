@@ -3,7 +3,7 @@
 //! again.)
 
 use super::{Calls, Repeating};
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 use unisono_core::wire::HOPS_MAX;
 
@@ -25,7 +25,7 @@ impl Property for Forwarding {
         Kind::Serving.bit() | Kind::Handed.bit() | Kind::PassedOn.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::PassedOn { client, call, hops } => {
                 self.checked += 1;

@@ -3,7 +3,7 @@
 
 use super::Calls;
 use crate::properties::ground::Ground;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use std::time::Duration;
 use unisono_core::Time;
@@ -28,7 +28,7 @@ impl Property for NoLateHanding {
         Kind::Healed.bit() | Kind::CallCancelled.bit() | Kind::Handed.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::CallCancelled { call } if self.ground.has(record.life) => {
                 *self.cancelled.at(record.life, call) = Some(record.at);

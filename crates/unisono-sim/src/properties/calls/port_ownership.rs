@@ -2,7 +2,7 @@
 //! and serve it at that moment.
 
 use crate::properties::tables::Table;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
 /// See the module.
@@ -22,7 +22,7 @@ impl Property for PortOwnership {
         Kind::Serving.bit() | Kind::Withdrawn.bit() | Kind::Handed.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Serving { port, owns, .. } => self.served.at(record.life).push((port, owns)),
             What::Withdrawn { port } => self.served.at(record.life).retain(|(one, _)| *one != port),

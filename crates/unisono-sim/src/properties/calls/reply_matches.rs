@@ -1,7 +1,7 @@
 //! A reply is what an application gave to this very call: none is invented, damaged or another call's.
 
 use super::Calls;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Record, What};
 
 /// See the module.
@@ -21,7 +21,7 @@ impl Property for ReplyMatches {
         Kind::Replied.bit() | Kind::CallEnded.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Replied { client, call, hash } => {
                 *self.given.at(client, call) = Some(hash);

@@ -2,7 +2,7 @@
 //! call was not executed, and never will be. *Refused* is told only where an application said so, for that reason.
 
 use super::Calls;
-use crate::properties::{Property, Violation, broken};
+use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Record, What};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ impl Property for TruthfulOutcome {
         Kind::Executed.bit() | Kind::RefusedCall.bit() | Kind::CallEnded.bit()
     }
 
-    fn observe(&mut self, record: &Record) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Executed { client, call } => {
                 let truth = self.truths.at(client, call);
