@@ -110,7 +110,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "MS", env = "UNISONO_LOCATE", value_parser = number)]
     pub(crate) locate: Option<u64>,
 
-    /// File of settings: the same names as these flags, in TOML
+    /// File of settings: the same names as these flags, in TOML, such as key = "group.key" and seeds = ["192.0.2.7"]
     #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 

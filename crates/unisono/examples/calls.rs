@@ -53,6 +53,7 @@ fn explain(failure: &CallFailure) {
         }
         // Counting words twice does no harm. Where something would, ask the service what became of the call.
         CallFailure::Unknown => println!("a server took the call and died; it may be made again"),
-        failure => println!("it did not happen: {failure}"),
+        // The others say themselves that it did not happen, and why.
+        failure => println!("{failure}"),
     }
 }

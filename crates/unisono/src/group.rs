@@ -233,7 +233,8 @@ impl Group {
     }
 
     /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is): the
-    /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`].
+    /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`]. While nobody is suspected there is
+    /// nothing to mend: none begins, and the answer is whether the group has so many members.
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
         self.shared().with(|member, now| member.group.reset(now, min_members))
     }

@@ -30,7 +30,7 @@
 //!
 //! The examples go on from here: `hello` (two processes greet each other), `chat` (names, and a thread for each
 //! direction), `counter` (a replicated number that survives `kill -9`), each run by
-//! `cargo run -p unisono --example NAME`.
+//! `cargo run -p unisono --example NAME`; and, with calls, `calls` and `open_counter`.
 //!
 //! # How it works
 //!
@@ -79,6 +79,13 @@
 //!
 //! A member that runs but does not receive is not a crash: the others wait for it, or exclude it after a time
 //! ([`GroupConfig::slow_member`]). `unisono why GROUP`, or [`Group::report`], names it.
+//!
+//! # Coming in late
+//!
+//! A member receives what comes after its own join, and nothing from before. What it has to know of the past the application
+//! tells it: when the first member of the view receives the join it sends the state as of that place, and the newcomer keeps
+//! what follows until it has that. The example `counter` does it by hand; [`rpc::OpenGroup`] does it for services, however
+//! large their state.
 //!
 //! # Two machines
 //!

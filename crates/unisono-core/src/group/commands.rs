@@ -101,7 +101,8 @@ impl Group {
     }
 
     /// Brings the group back together after a suspicion (ResetGroup), with at least `min_members`. Under the
-    /// automatic policy there is no need to call it.
+    /// automatic policy there is no need to call it. While nobody is suspected none begins, and the answer is whether the
+    /// group has so many members.
     ///
     /// # Errors
     /// See [`ResetError`]: nothing was begun.
