@@ -53,6 +53,7 @@ mod watermarks;
 use crate::record::{End, Kind, Record};
 use facts::USUAL;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use unisono_core::{GroupConfig, Time};
 
 pub(crate) use calls::ENOUGH;
@@ -175,7 +176,8 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
 
 /// Usual records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
 pub struct Pile {
-    records: Vec<Record>,
+    /// Usual records own nothing that would have to be dropped. Told so, the compiler makes them in place.
+    records: Vec<ManuallyDrop<Record>>,
     places: Box<[Places; KINDS]>,
     /// The kinds of which there are some.
     kinds: u64,
@@ -199,7 +201,7 @@ impl Pile {
         let (kind, index) = (record.what.kind(), self.records.len());
         self.kinds |= kind.bit();
         self.places[kind as usize][index / 64 % (PILE / 64)] |= 1 << (index % 64);
-        self.records.push(record);
+        self.records.push(ManuallyDrop::new(record));
     }
 
     fn clear(&mut self) {
@@ -275,7 +277,7 @@ impl Judge {
 
     /// The record that came last, if it is not judged yet.
     pub(crate) fn last(&self) -> Option<&Record> {
-        self.unusual.as_ref().or(self.pile.records.last())
+        self.unusual.as_ref().or(self.pile.records.last().map(|record| &**record))
     }
 
     /// Judges whatever was recorded so far.
