@@ -13,7 +13,7 @@ const HABIT_MAX: u32 = 4096;
 /// Out of so many datagrams one may come from elsewhere.
 const ELSEWHERE_PART: u32 = 16;
 /// After so many datagrams it is looked whether they still come alone; and if not, after each.
-const LOOK_EVERY: u32 = 16;
+const LOOK_EVERY: u32 = 64;
 /// After so many that did, they need not be put together. A look was among them.
 const APART_MIN: u32 = LOOK_EVERY;
 /// So many times in a row there was more: it is a burst.
@@ -173,7 +173,7 @@ mod tests {
     fn bursts_and_what_comes_from_elsewhere_end_it() {
         let mut focus = Focus::new();
         convinced(&mut focus, 1);
-        let looks = (0..160).filter(|_| focus.note_focused(1)).count();
+        let looks = (0..640).filter(|_| focus.note_focused(1)).count();
         assert_eq!(looks, 10);
         assert!(focus.note_focused(2));
         for more in [1, 0, 1, 1, 1, 1, 1, 1, 1] {

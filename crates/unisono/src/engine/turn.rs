@@ -9,8 +9,9 @@ use unisono_core::Time;
 use unisono_udp::Watch;
 
 /// How long the seat stays free before the background thread takes it.
-const VACANCY_MAX: Duration = Duration::from_nanos(VACANCY_MAX_NS);
-const VACANCY_MAX_NS: u64 = 2_000_000;
+const VACANCY_MAX: Duration = Duration::from_millis(2);
+/// The same where it was taken in time again and again: to look costs more than a message does.
+const VACANCY_USUAL_MAX: Duration = Duration::from_millis(8);
 /// The same while threads wait for what only the one who sits can bring.
 const VACANCY_AWAITED_MAX: Duration = Duration::from_micros(200);
 /// A seat that is usually free for less than this is not worth waking a thread for.
@@ -34,6 +35,8 @@ pub(crate) struct Turn {
     /// When the alarm calls the background thread.
     alarm: Option<Time>,
     left_at: Time,
+    /// How long it may stay free now.
+    vacancy_max: Duration,
     /// How long the seat is usually free: an average, in nanoseconds.
     usual_vacancy_ns: u64,
     /// Threads that wait for something, and would take the seat.
@@ -101,6 +104,7 @@ impl Turn {
             background_sits: false,
             alarm: None,
             left_at: Time::ZERO,
+            vacancy_max: VACANCY_MAX,
             usual_vacancy_ns: 0,
             claimants: VecDeque::new(),
             tasks_wait: false,
@@ -111,7 +115,7 @@ impl Turn {
     pub(crate) fn take(&mut self, now: Time, background: bool) -> Option<Box<Seat>> {
         let seat = self.seat.take()?;
         self.background_sits = background;
-        let vacancy_ns = now.as_nanos().saturating_sub(self.left_at.as_nanos()).min(VACANCY_MAX_NS);
+        let vacancy_ns = now.since(self.left_at).min(VACANCY_MAX).as_nanos() as u64;
         self.usual_vacancy_ns = (3 * self.usual_vacancy_ns + vacancy_ns) / 4;
         Some(seat)
     }
@@ -246,7 +250,9 @@ impl Turn {
     /// The alarm went off. Whether the background thread is to take the seat now.
     pub(crate) fn alarmed(&mut self, now: Time) -> bool {
         self.alarm = None;
-        self.seat.is_some() && self.due() <= now
+        let vacant = self.seat.is_some() && self.due() <= now;
+        self.vacancy_max = if vacant { VACANCY_MAX } else { VACANCY_USUAL_MAX.min(2 * self.vacancy_max) };
+        vacant
     }
 
     /// When the background thread is to take the seat if nobody else does.
@@ -256,7 +262,7 @@ impl Turn {
         } else if self.claimed() {
             self.left_at + VACANCY_AWAITED_MAX
         } else {
-            self.left_at + VACANCY_MAX
+            self.left_at + self.vacancy_max
         }
     }
 }
@@ -298,12 +304,32 @@ mod tests {
             sit(&mut turn, 1020 + round * 10, 1025 + round * 10);
             assert!(matches!(turn.next(at(1025 + round * 10), false), Next::Nothing));
         }
-        // It goes off too early, since the seat was taken meanwhile, and is set for the rest.
+        // It goes off too early, since the seat was taken meanwhile, and is set for the rest, and longer.
         assert!(!turn.alarmed(at(3010)));
         assert!(
-            matches!(turn.next(at(3010), false), Next::Alarm(after) if after == Duration::from_micros(505))
+            matches!(turn.next(at(3010), false), Next::Alarm(after) if after == Duration::from_micros(2505))
         );
-        assert!(turn.alarmed(at(3515)));
+        assert!(!turn.alarmed(at(5514)));
+        assert!(turn.alarmed(at(9515)));
+    }
+
+    #[test]
+    fn a_seat_that_is_always_taken_in_time_is_looked_at_less_often_until_it_is_not() {
+        let (mut turn, mut now) = (turn(), 1000);
+        for expected_ms in [2, 4, 8, 8] {
+            sit(&mut turn, now, now);
+            assert!(
+                matches!(turn.next(at(now), false), Next::Alarm(after) if after.as_millis() == expected_ms)
+            );
+            let seat = turn.take(at(now + 1), false).unwrap();
+            now += 10_000;
+            assert!(!turn.alarmed(at(now)));
+            turn.leave(at(now), seat);
+        }
+        turn.next(at(now), false);
+        assert!(turn.alarmed(at(now + 8000)));
+        sit(&mut turn, now + 9000, now + 9000);
+        assert!(matches!(turn.next(at(now + 9000), false), Next::Alarm(after) if after == VACANCY_MAX));
     }
 
     #[test]
@@ -315,7 +341,7 @@ mod tests {
         assert!(!turn.alarmed(at(3010)));
         assert!(matches!(turn.next(at(3010), false), Next::Nothing));
         turn.leave(at(5000), seat);
-        assert!(matches!(turn.next(at(5000), false), Next::Alarm(after) if after == VACANCY_MAX));
+        assert!(matches!(turn.next(at(5000), false), Next::Alarm(after) if after == 2 * VACANCY_MAX));
     }
 
     #[test]
