@@ -206,7 +206,7 @@ impl Group {
     /// The next event; blocks until there is one. Several threads may receive: each event goes to one of
     /// them.
     pub fn receive(&self) -> Result<Event, Ended> {
-        self.shared().block(None, |member, _| commands::receive(member)).unwrap_or(Err(Ended::Left))
+        self.shared().take(commands::receive).unwrap_or(Err(Ended::Left))
     }
 
     /// The next event, or nothing if there is none for so long.
@@ -222,7 +222,7 @@ impl Group {
     /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024.
     /// Returns how many.
     pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
-        let received = self.shared().block(None, |member, _| commands::receive_many(member, events));
+        let received = self.shared().take(|member| commands::receive_many(member, events));
         received.unwrap_or(Err(Ended::Left))
     }
 

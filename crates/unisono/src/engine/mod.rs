@@ -94,6 +94,12 @@ impl Engine {
             .unwrap_or_else(|| panic!("unisono's engine was stopped by a panic elsewhere"))
     }
 
+    /// Locks, and then looks at the clock: for those behind the lock time never goes back.
+    fn look(&self) -> (MutexGuard<'_, State>, Time) {
+        let state = self.lock();
+        (state, self.now())
+    }
+
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
         self.state.lock().ok()
     }

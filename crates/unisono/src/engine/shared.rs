@@ -7,7 +7,7 @@ use super::slot::Occupant;
 use super::state::State;
 use super::turn::Sleeper;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use unisono_core::{MessageNumber, Time};
@@ -54,12 +54,29 @@ impl<O: Occupant> Shared<O> {
     pub(crate) fn block<T>(
         &self,
         timeout: Option<Duration>,
+        attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Option<T> {
+        let (state, now) = self.engine.look();
+        let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
+        self.block_until(until, state, now, attempt)
+    }
+
+    /// As [`Shared::block`], for as long as it takes, for an attempt that only takes what there is. Mostly whoever comes
+    /// back finds all as it was left, and need not know yet what time it is.
+    pub(crate) fn take<T>(&self, mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>) -> Option<T> {
+        let state = self.engine.lock();
+        let now = state.undisturbed_since().unwrap_or_else(|| self.engine.now());
+        self.block_until(Time::NEVER, state, now, |occupant, _| attempt(occupant))
+    }
+
+    fn block_until<'a, T>(
+        &'a self,
+        until: Time,
+        mut state: MutexGuard<'a, State>,
+        mut now: Time,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
         let engine = &*self.engine;
-        let mut now = engine.now();
-        let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
-        let mut state = engine.lock();
         let mut seat = None;
         let result = loop {
             match engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt) {
@@ -73,7 +90,7 @@ impl<O: Occupant> Shared<O> {
                         }
                         None => engine.stand::<O>(state, self.index, interest, until),
                     };
-                    (state, now) = risen.unwrap_or_else(|| (engine.lock(), engine.now()));
+                    (state, now) = risen.unwrap_or_else(|| engine.look());
                 }
             }
         };
@@ -93,8 +110,7 @@ impl<O: Occupant> Shared<O> {
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
-        let now = engine.now();
-        let mut state = engine.lock();
+        let (mut state, now) = engine.look();
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
@@ -111,8 +127,7 @@ impl<O: Occupant> Shared<O> {
     /// Does something that needs no waiting.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
-        let now = engine.now();
-        let mut state = engine.lock();
+        let (mut state, now) = engine.look();
         let result = act(state.occupant(self.index), now);
         engine.finish(state, self.index, now);
         result

@@ -43,6 +43,8 @@ pub(crate) struct State {
     occupied: usize,
     /// The background thread has ended.
     pub(crate) closed: bool,
+    /// When everybody was last served.
+    settled_at: Time,
 }
 
 /// A slot, and what the engine notes of it.
@@ -79,6 +81,7 @@ impl State {
             rung: false,
             occupied: 0,
             closed: false,
+            settled_at: Time::ZERO,
         }
     }
 
@@ -215,8 +218,15 @@ impl State {
         }
     }
 
+    /// When everybody was last served, if nobody sits or wants to since, and nobody has to be served again.
+    pub(crate) fn undisturbed_since(&self) -> Option<Time> {
+        let undisturbed = self.dirty.is_empty() && self.turn.is_vacant() && !self.turn.claimed();
+        undisturbed.then_some(self.settled_at)
+    }
+
     /// Lets due timers run and serves everybody who was touched.
     pub(crate) fn settle(&mut self, now: Time) {
+        self.settled_at = now;
         if self.outbox.is_full() && self.outbox.send_on() {
             // Whoever it was that could not send.
             (0..self.slots.len()).for_each(|index| self.touch(index));

@@ -75,6 +75,34 @@ fn who_is_abandoned_and_alone_is_out_at_once() {
 }
 
 #[test]
+fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
+    let (group, engine) = alone("undisturbed");
+    let begin = Instant::now();
+    let (mut state, at) = loop {
+        group.try_receive().unwrap();
+        let state = engine.lock();
+        match state.undisturbed_since() {
+            Some(at) => break (state, at),
+            // The background thread was faster.
+            None => assert!(begin.elapsed() < PATIENCE),
+        }
+    };
+    assert!(at <= engine.now());
+    state.touch(0);
+    assert_eq!(state.undisturbed_since(), None);
+    let now = engine.now();
+    engine.settle(&mut state, now);
+    assert_eq!(state.undisturbed_since(), Some(now));
+    let (parker, _) = Parker::mine();
+    state.turn.claim(parker.clone());
+    assert_eq!(state.undisturbed_since(), None);
+    state.turn.unclaim(&parker);
+    let seat = state.turn.take(now, false).unwrap();
+    assert_eq!(state.undisturbed_since(), None);
+    state.turn.leave(now, seat);
+}
+
+#[test]
 fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
     let (group, engine) = alone("ending");
     let entrance = engines();
