@@ -138,7 +138,10 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "Watermarks {}/{}/{} ", marks.received, marks.accepted, marks.delivered)?;
                 write!(f, "stamp {}", marks.stamp)
             }
-            Frame::Invite { ballot } => write!(f, "Invite {}", self.ballot(ballot)),
+            Frame::Invite { ballot, members_min: 0 } => write!(f, "Invite {}", self.ballot(ballot)),
+            Frame::Invite { ballot, members_min } => {
+                write!(f, "Invite {} of {members_min} or more", self.ballot(ballot))
+            }
             Frame::Vote(vote) => {
                 write!(f, "Vote {} end {} accepted {}", self.ballot(&vote.ballot), vote.end, vote.accepted)?;
                 match &vote.prepared {

@@ -232,7 +232,8 @@ impl Group {
         self.shared().with(|member, _| member.ignoring = true);
     }
 
-    /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is): the
+    /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is), whoever else takes
+    /// part; until there are so many, or this is called with fewer, the group stands still. The
     /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`]. While nobody is suspected there is
     /// nothing to mend: none begins, and the answer is whether the group has so many members.
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {

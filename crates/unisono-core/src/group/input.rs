@@ -8,6 +8,7 @@
 use super::{Group, Phase};
 use crate::event::Suspicion;
 use crate::identity::{Ballot, EpochTag, Instance, Uid};
+use crate::membership::Invitation;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
@@ -257,8 +258,9 @@ impl Group {
         for frame in Decoder::new(payload).flatten() {
             match frame {
                 // An orderer has numbered every JOIN there is: nobody unknown coordinates.
-                Frame::Invite { ballot } if !self.order.is_acting() => {
-                    return self.handle_invitation_of_stranger(now, from, uid, leave, ballot);
+                Frame::Invite { ballot, members_min } if !self.order.is_acting() => {
+                    let invitation = Invitation { ballot, members_min };
+                    return self.handle_invitation_of_stranger(now, from, uid, leave, invitation);
                 }
                 // A leaver has nothing else to say to those who have forgotten it.
                 _ if leave.is_some() => {}
@@ -307,7 +309,9 @@ impl Group {
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
             Frame::HereIs(here) => self.note_conflict(here.orderer, here.instance),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
-            Frame::Invite { ballot } => self.handle_invite(now, from, ballot),
+            Frame::Invite { ballot, members_min } => {
+                self.handle_invite(now, from, Invitation { ballot, members_min });
+            }
             Frame::Vote(vote) => self.handle_vote(now, from, vote),
             Frame::Outbid { promised } => self.handle_outbid(now, promised),
             Frame::Pull { ballot, from: first, to } => {

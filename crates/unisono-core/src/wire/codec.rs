@@ -211,7 +211,9 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
 
-        FrameKind::Invite => Frame::Invite { ballot: read_ballot(from)? },
+        FrameKind::Invite => {
+            Frame::Invite { ballot: read_ballot(from)?, members_min: from.u16("members_min")? }
+        }
         FrameKind::Vote => Frame::Vote(Vote {
             ballot: read_ballot(from)?,
             end: from.mark("end")?,
@@ -399,9 +401,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*seqno);
         }
 
-        Frame::Invite { ballot } | Frame::Level { ballot } | Frame::Prepared { ballot } => {
+        Frame::Invite { ballot, members_min } => {
             write_ballot(out, ballot);
+            out.u16(*members_min);
         }
+        Frame::Level { ballot } | Frame::Prepared { ballot } => write_ballot(out, ballot),
         Frame::Vote(vote) => {
             write_ballot(out, &vote.ballot);
             out.u64(vote.end);

@@ -336,7 +336,13 @@ impl fmt::Display for Frame {
             Frame::LeaveRequest { goodbye } => write!(f, "I want to leave, saying {}", Shown(goodbye)),
             Frame::Farewell { uid, seqno } => write!(f, "nobody needs {uid} since place {seqno}"),
 
-            Frame::Invite { ballot } => write!(f, "promise {}", Attempt(ballot)),
+            Frame::Invite { ballot, members_min } => {
+                write!(f, "promise {}", Attempt(ballot))?;
+                match members_min {
+                    0 => Ok(()),
+                    min => write!(f, "; at least {min} are to go on"),
+                }
+            }
             Frame::Vote(vote) => {
                 write!(
                     f,

@@ -107,6 +107,8 @@ pub enum Frame {
     Invite {
         /// Its attempt.
         ballot: Ballot,
+        /// At least so many members, says the application that asked for this reset; 0 if none did.
+        members_min: u16,
     },
     /// A promise, and what the voter holds.
     Vote(Vote),

@@ -83,7 +83,7 @@ kinds! {
     LeaveRequest = 0x25, 2;
     Farewell = 0x26, 16;
     // reset
-    Invite = 0x30, 12;
+    Invite = 0x30, 14;
     Vote = 0x31, 29;
     Outbid = 0x32, 12;
     Pull = 0x33, 28;

@@ -266,7 +266,7 @@ impl Liar<'_> {
             10 => Frame::Alive { nonce: self.random.next_u64() },
             11 => Frame::LeaveRequest { goodbye: Bytes::new() },
             12 => Frame::Farewell { uid: self.who(), seqno: self.place() },
-            13 => Frame::Invite { ballot: self.ballot() },
+            13 => Frame::Invite { ballot: self.ballot(), members_min: self.below(4) as u16 },
             14 => self.vote(),
             15 => Frame::Outbid { promised: self.ballot() },
             16 => {

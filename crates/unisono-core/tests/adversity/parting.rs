@@ -345,7 +345,7 @@ fn an_orderer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
         PROMPT
     });
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
-    let invite = Frame::Invite { ballot: Ballot { round: 7, coordinator: stranger } };
+    let invite = Frame::Invite { ballot: Ballot { round: 7, coordinator: stranger }, members_min: 0 };
     net.inject(0, address(place), &forge(group, epoch, stranger, 1, &[invite, Frame::Inquiry]));
     net.run(100 * MS);
     assert!(told.get() && net.group(0).marks().promised.is_none());

@@ -344,7 +344,7 @@ fn a_coordinator_waits_once_for_whoever_does_not_vote() {
     net.filter(move |seen| {
         let is_lost = |frame: &Frame| match frame {
             Frame::Vote(vote) => vote.ballot.round == 1,
-            Frame::Invite { ballot } => {
+            Frame::Invite { ballot, .. } => {
                 if seen.from == 1 && ballot.round > ballot_of_m1.get().0 {
                     ballot_of_m1.set((ballot.round, seen.now));
                 }
@@ -500,7 +500,7 @@ fn as_many_strangers_are_heard_as_a_group_may_have_members() {
     });
     for place in [2, 3] {
         let stranger = Uid(900 + place as u64);
-        let invite = Frame::Invite { ballot: Ballot { round: 1, coordinator: stranger } };
+        let invite = Frame::Invite { ballot: Ballot { round: 1, coordinator: stranger }, members_min: 0 };
         net.inject(1, address(place), &forge(group, epoch, stranger, 1, &[invite]));
         net.drain(1);
         assert_eq!(asked.get(), place, "it is not asked whether it hears");

@@ -110,7 +110,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             (uid(), place()).prop_map(|(uid, seqno)| Frame::Farewell { uid, seqno }).boxed()
         }
 
-        FrameKind::Invite => ballot().prop_map(|ballot| Frame::Invite { ballot }).boxed(),
+        FrameKind::Invite => (ballot(), any::<u16>())
+            .prop_map(|(ballot, members_min)| Frame::Invite { ballot, members_min })
+            .boxed(),
         FrameKind::Vote => (ballot(), mark(), mark(), option::of((ballot(), proposal())))
             .prop_map(|(ballot, end, accepted, prepared)| {
                 Frame::Vote(Vote { ballot, end, accepted, prepared })

@@ -2,9 +2,10 @@
 //! members of the view before, in their order; it says exactly who is left out; its epoch is the next in number;
 //! and a reset that an application asked for brings together at least as many members as it asked for.
 
-use super::tables::Table;
+use super::tables::{Lives, Table};
 use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Kind, Life, Record, Reset, What};
+use std::collections::BTreeMap;
 
 /// See the module.
 #[derive(Debug)]
@@ -14,6 +15,11 @@ pub(super) struct ResetAtomicity {
     counters: Table<u64>,
     /// The lowest floor that each life's application asked for in its present epoch.
     floors: Table<Option<u32>>,
+    /// The lowest floor that any application asked for in an epoch, by its counter: it binds whoever coordinates in the
+    /// place of those who asked.
+    floors_of_epochs: BTreeMap<u64, u32>,
+    /// Who has asked to leave: it has no application any more, and may reset unasked.
+    leavers: Lives,
     checked: u64,
 }
 
@@ -23,6 +29,8 @@ impl ResetAtomicity {
             automatic: terms.config.automatic,
             counters: Table::default(),
             floors: Table::default(),
+            floors_of_epochs: BTreeMap::new(),
+            leavers: Lives::default(),
             checked: 0,
         }
     }
@@ -43,7 +51,10 @@ impl ResetAtomicity {
         if reset.view.counter != counter + 1 {
             return Some(format!("epoch {} follows epoch {counter}", reset.view.counter));
         }
-        let floor = self.floors.at(reset.view.coordinator).filter(|_| !self.automatic);
+        let begun_unasked = before.iter().any(|life| self.leavers.contains(*life));
+        let of_epoch = self.floors_of_epochs.get(&counter).filter(|_| !begun_unasked);
+        let own = *self.floors.at(reset.view.coordinator);
+        let floor = own.or(of_epoch.copied()).filter(|_| !self.automatic);
         let few = floor.filter(|floor| members.len() < *floor as usize);
         few.map(|floor| format!("{} members, where {floor} were asked for", members.len()))
     }
@@ -55,7 +66,7 @@ impl Property for ResetAtomicity {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Entered.bit() | Kind::Reset.bit() | Kind::ResetAsked.bit()
+        Kind::Entered.bit() | Kind::Reset.bit() | Kind::ResetAsked.bit() | Kind::LeaveAsked.bit()
     }
 
     #[inline(always)]
@@ -64,7 +75,11 @@ impl Property for ResetAtomicity {
             What::ResetAsked { members_min } => {
                 let floor = self.floors.at(record.life);
                 *floor = Some(floor.map_or(*members_min, |known| known.min(*members_min)));
+                let counter = *self.counters.at(record.life);
+                let lowest = self.floors_of_epochs.entry(counter).or_insert(*members_min);
+                *lowest = (*lowest).min(*members_min);
             }
+            What::LeaveAsked => self.leavers.insert(record.life),
             What::Reset(reset) => {
                 self.checked += 1;
                 let counter = std::mem::replace(self.counters.at(record.life), reset.view.counter);
@@ -150,5 +165,22 @@ mod tests {
             change_reset(few.last(reset_of(life)), |reset| reset.view.coordinator = Life(1));
         }
         assert!(judge(&few).is_err());
+    }
+
+    #[test]
+    fn rejects_fewer_members_than_another_one_asked_for() {
+        let mut story = Story::of(4, 1);
+        story.terms.config.automatic = false;
+        story.tell(Life(1), What::ResetAsked { members_min: 3 });
+        let of_two = |mut story: Story| {
+            story.reset(&[Life(0), Life(1)]);
+            for life in [Life(0), Life(1)] {
+                change_reset(story.last(reset_of(life)), |reset| reset.view.coordinator = Life(0));
+            }
+            judge(&story)
+        };
+        assert!(of_two(story.clone()).is_err());
+        story.tell(Life(0), What::LeaveAsked);
+        assert!(of_two(story).is_ok());
     }
 }

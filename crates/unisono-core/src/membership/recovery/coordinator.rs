@@ -193,8 +193,9 @@ impl Group {
                 let missing: Vec<Uid> =
                     own.invited.iter().copied().filter(|&uid| !own.votes.contains(uid)).collect();
                 let lost = self.recovery.attempts > 1;
+                let members_min = u16::try_from(self.recovery.floor()).unwrap_or(u16::MAX);
                 for uid in missing {
-                    self.post(uid, Frame::Invite { ballot });
+                    self.post(uid, Frame::Invite { ballot, members_min });
                     if lost {
                         // Perhaps they went on without us.
                         self.post(uid, Frame::Inquiry);
@@ -278,7 +279,7 @@ impl Group {
             .filter(|member| if without { wanted(member) } else { voted(member) })
             .map(|member| member.uid)
             .collect();
-        if !quorum || (adopted.is_none() && members.len() < self.recovery.floor.max(1)) {
+        if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
                 own.stage = Stage::Inviting;

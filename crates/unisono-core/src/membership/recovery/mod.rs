@@ -54,7 +54,7 @@ pub(crate) struct Recovery {
     /// Decided, but entries below it are lacking.
     decided: Option<Proposal>,
     /// An invitation whose sender has not shown yet that it hears us.
-    invitation: Option<(Uid, Ballot)>,
+    invitation: Option<(Uid, Invitation)>,
     pull: Option<Pull>,
     coordination: Option<Box<Coordination>>,
     /// Who left an invitation of this member's unanswered, and has not voted since.
@@ -68,8 +68,18 @@ pub(crate) struct Recovery {
     /// Under which nonce this member asked where the group is.
     search: Option<u64>,
     /// At least so many members, says the application.
-    floor: usize,
+    floor_asked: Option<usize>,
+    /// At least so many, said whoever this member promised last: it coordinates in that one's place if need be.
+    floor_told: u16,
     since: Option<Time>,
+}
+
+/// What a coordinator asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Invitation {
+    pub(crate) ballot: Ballot,
+    /// At least so many members are to go on.
+    pub(crate) members_min: u16,
 }
 
 impl Recovery {
@@ -89,6 +99,11 @@ impl Recovery {
     /// Those whom the proposal that was prepared last names.
     pub(crate) fn prepared_members(&self) -> &[Uid] {
         self.prepared.as_ref().map_or(&[], |(_, proposal)| &proposal.members)
+    }
+
+    /// The next view is to have at least so many members.
+    fn floor(&self) -> usize {
+        self.floor_asked.unwrap_or(self.floor_told.into())
     }
 
     pub(crate) fn since(&self) -> Option<Time> {
@@ -137,7 +152,7 @@ impl Group {
         if !suspects && !self.recovery.has_promised() {
             return if members >= min { Ok(()) } else { Err(ResetError::TooFew { members, min }) };
         }
-        self.recovery.floor = min;
+        self.recovery.floor_asked = Some(min);
         if !self.recovery.has_promised() {
             self.recovery.begin_at = Some(now);
         }
@@ -209,11 +224,12 @@ impl Group {
         from: SocketAddr,
         uid: Uid,
         leave: Option<Seqno>,
-        ballot: Ballot,
+        invitation: Invitation,
     ) {
         let counts = self.is_member() || self.phase == Phase::Joining;
-        if counts && ballot.coordinator == uid && self.take_for_member(now, from, uid, leave) {
-            self.handle_invite(now, uid, ballot);
+        let its_own = invitation.ballot.coordinator == uid;
+        if counts && its_own && self.take_for_member(now, from, uid, leave) {
+            self.handle_invite(now, uid, invitation);
         }
     }
 
@@ -236,7 +252,8 @@ impl Group {
         has_room
     }
 
-    pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, ballot: Ballot) {
+    pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, invitation: Invitation) {
+        let ballot = invitation.ballot;
         if self.dismiss(from) {
             // It missed that nobody needs it, and what it would have to bring all others may have purged.
             return;
@@ -270,7 +287,7 @@ impl Group {
             // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile. Who invites on and
             // on and is deaf is not waited for.
             self.probe(Probe::InvitationUnheard);
-            self.recovery.invitation = Some((from, ballot));
+            self.recovery.invitation = Some((from, invitation));
             self.probe_now(now, from);
             let asked_since = self.peers.get(from).and_then(|peer| peer.probing).map(|probing| probing.since);
             let may_answer = asked_since.is_some_and(|since| now.since(since) < self.patience(now));
@@ -281,6 +298,10 @@ impl Group {
         }
         if self.recovery.promised != Some(ballot) {
             self.promise(now, ballot);
+        }
+        if !self.config.automatic {
+            // Otherwise members reset unasked: an application's floor binds the ballots of its own member only.
+            self.recovery.floor_told = invitation.members_min;
         }
         if self.joining.is_some() || self.entered_at > self.accepted {
             self.probe(Probe::JoinerVoted);
@@ -294,11 +315,11 @@ impl Group {
 
     /// `from` has just shown that it hears us: its invitation, if it waits, is answered.
     pub(crate) fn answer_invitation(&mut self, now: Time, from: Uid) {
-        if let Some((inviter, ballot)) = self.recovery.invitation
+        if let Some((inviter, invitation)) = self.recovery.invitation
             && inviter == from
         {
             self.recovery.invitation = None;
-            self.handle_invite(now, from, ballot);
+            self.handle_invite(now, from, invitation);
         }
     }
 
