@@ -316,6 +316,12 @@ impl Outbox {
         self.waits_since
     }
 
+    /// Nothing came back of what was sent, and nothing has come back of what was sent since: perhaps only the multicast does
+    /// not come through, and the orderer alone does for that.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.again_span > AGAIN_SPAN_FIRST
+    }
+
     pub(crate) fn resend_at(&self) -> Option<Time> {
         self.resend_at
     }

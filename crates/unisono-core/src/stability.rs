@@ -30,6 +30,8 @@ pub(crate) struct Acknowledging {
     pub(crate) stamp: u32,
     /// When a multicast of the group was last heard.
     pub(crate) multicast_at: Option<Time>,
+    /// When a heartbeat of the orderer was last heard, or missed.
+    pub(crate) beat_at: Time,
     /// Looked at for acknowledgements through here.
     seen: Seqno,
     /// What the orderer said is accepted, and what it said all hold.
@@ -41,6 +43,11 @@ impl Acknowledging {
     /// What was acknowledged in this epoch.
     pub(crate) fn acknowledged(&self) -> Seqno {
         self.told.received
+    }
+
+    /// Perhaps only the multicast does not come through any more: copies will.
+    pub(crate) fn ask_for_copies(&mut self) {
+        (self.multicast_at, self.due) = (None, true);
     }
 }
 

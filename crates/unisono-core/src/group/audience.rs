@@ -38,7 +38,8 @@ impl Group {
     #[cold]
     pub(super) fn rebuild_audience(&mut self) {
         self.audience_is_stale = false;
-        let acting = self.order.is_acting();
+        // Acknowledgements still come to a predecessor that nobody else knows of.
+        let acting = self.order.is_acting() || self.is_predecessor();
         let all_hear = if acting { self.all_hear_multicast() } else { self.order.multicast_heard() };
         self.audience.addresses.clear();
         let hearers = self.peers.iter().filter(|peer| peer.hears_multicast).count();

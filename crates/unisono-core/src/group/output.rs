@@ -5,6 +5,7 @@
 //! acknowledgement, if it did not ride along.
 
 use super::{Destination, Group, Phase};
+use crate::flow::Outgoing;
 use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::time::Time;
@@ -341,7 +342,9 @@ impl Group {
         let orderer = self.named();
         let address = self.peers.address(orderer)?;
         let busy = self.spares_the_orderer();
-        let broadcast = head.broadcast || busy;
+        let overdue = self.outbox.is_overdue();
+        let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !overdue;
+        let broadcast = goes_by_bb(head);
         let (resilience, bytes) = (head.resilience, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
@@ -366,7 +369,7 @@ impl Group {
         let waited = self.outbox.waits_since().is_some();
         while let Some((number, outgoing)) = self.outbox.next_to_send(window)
             && number == next
-            && (outgoing.broadcast || busy, outgoing.resilience) == (broadcast, resilience)
+            && (goes_by_bb(outgoing), outgoing.resilience) == (broadcast, resilience)
             && writer.piece(outgoing.more, &outgoing.bytes)
         {
             self.outbox.note_sent(now, number);

@@ -18,6 +18,8 @@ use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// So many heartbeats besides an orderer may owe, as rare as they get, before copies are asked for.
+const HEARTBEATS_MISSED: u32 = 2;
 /// Probes in a burst.
 const PROBES: u32 = 12;
 /// An orderer that owes a number is probed after this part of the silence.
@@ -201,7 +203,14 @@ impl Group {
     /// Looks at one peer; returns when to look again.
     fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
         let nonce = self.random.next_u64() | 1;
-        let owes = if uid == self.named() { self.outbox.waits_since() } else { None };
+        let is_named = uid == self.named();
+        let owes = if is_named { self.outbox.waits_since() } else { None };
+        let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
+        if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
+            // It may answer whoever asks, and be heard by nobody when it speaks to all.
+            self.acknowledging.beat_at = now;
+            self.acknowledging.ask_for_copies();
+        }
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
         if peer.suspected.is_some() {
             self.probe_now(now, uid);
@@ -218,10 +227,8 @@ impl Group {
             return silent_at.min(heard_us + deaf_after);
         }
         // That a number is overdue says little of the way: what is under way may wait in a queue.
-        if peer.last_heard + silence <= now && uid == self.history.term().1 {
-            // Perhaps only the multicast does not come through any more: copies will.
-            self.acknowledging.multicast_at = None;
-            self.acknowledging.due = true;
+        if peer.last_heard + silence <= now && is_named {
+            self.acknowledging.ask_for_copies();
         }
         let spacing = self.settings.patience / PROBES;
         let probing = peer.probing.get_or_insert(Probing::new(now, nonce));

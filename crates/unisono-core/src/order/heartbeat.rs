@@ -106,13 +106,14 @@ impl Group {
             return;
         }
         self.repair.note_end(heartbeat.end, from);
+        if from == self.named() {
+            self.acknowledging.beat_at = now;
+        }
         if heartbeat.acting && Some(heartbeat.term) >= self.order.heard {
-            self.order.heard = Some(heartbeat.term);
+            let known = (self.order.heard, self.order.multicast);
+            (self.order.heard, self.order.multicast) = (Some(heartbeat.term), heartbeat.multicast);
             self.acknowledging.stamp = heartbeat.stamp;
-            if self.order.multicast != heartbeat.multicast {
-                self.order.multicast = heartbeat.multicast;
-                self.audience_is_stale = true;
-            }
+            self.audience_is_stale |= known != (self.order.heard, self.order.multicast);
         }
         if let Some(peer) = self.peers.get_mut(from) {
             peer.received = peer.received.max(heartbeat.end);

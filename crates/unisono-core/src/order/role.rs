@@ -62,6 +62,11 @@ impl Group {
         named != self.me.uid && Some(event) > self.order.heard && self.history.end() <= event
     }
 
+    /// The event that names somebody else is this member's own doing, and nobody shows that it is known.
+    pub(crate) fn is_predecessor(&self) -> bool {
+        self.successor_is_unheard() && self.order.numbered == self.term()
+    }
+
     /// Somebody else is named and not heard yet: arms the timer by which it is told.
     fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
         let unheard = named != self.me.uid

@@ -41,6 +41,64 @@ fn a_member_that_stops_hearing_the_multicast_is_reached_by_unicast() {
     assert_eq!(net.delivered(4), 200);
 }
 
+/// Five members by multicast, and what this one multicasts is heard by nobody.
+fn group_with_a_mute(mute: usize) -> Net {
+    let settings = Settings { transport: Transport::Auto, ..Settings::default() };
+    let mut net = group_with(5, GroupConfig::default(), settings);
+    net.run(3000 * MS);
+    assert!((0..5).all(|index| net.group(index).audience().multicast));
+    net.filter(move |seen| if seen.multicast && seen.from == mute { LOST } else { PROMPT });
+    net
+}
+
+// It hears the multicast, and so do all others: the sequencer says that what goes by BB reaches everybody.
+#[test]
+fn what_a_member_multicasts_in_vain_goes_to_the_sequencer() {
+    let mut net = group_with_a_mute(1);
+    for _ in 0..200 {
+        net.send(1, &[1; 1400]).ok();
+        net.run(2 * MS);
+    }
+    net.run(10_000 * MS);
+    net.show("ten seconds later");
+    assert!((0..5).all(|index| net.delivered(index) == 200));
+}
+
+// It answers whoever asks whether it lives, so nobody suspects it, and what it says to all nobody hears.
+#[test]
+fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
+    for (mute, pause) in [0, 1].into_iter().flat_map(|mute| [0, 20, 200, 1000].map(|pause| (mute, pause))) {
+        let mut net = group_with_a_mute(mute);
+        for round in 0..6 {
+            net.hand_over(round % 2, 1 - round % 2);
+            net.send(2, b"who orders?").unwrap();
+            net.run(pause * MS + 2000 * MS);
+        }
+        net.show("in the end");
+        assert!((0..5).all(|index| net.delivered(index) == 6), "m{mute}, {pause} ms");
+    }
+}
+
+// A sequencer that asks it early whether it lives is heard by that, though none of its heartbeats is.
+#[test]
+fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
+    let mut net = Net::new();
+    let early = Settings { silence: Duration::from_millis(60), ..Settings::default() };
+    net.add(Entry::Found(GroupConfig::default()), early);
+    for _ in 1..5 {
+        net.add(Entry::Join, Settings::default());
+        net.run(300 * MS);
+    }
+    net.run(3000 * MS);
+    assert_eq!(net.group(0).audience().addresses, []);
+    net.filter(|seen| if seen.multicast && seen.to == 4 { LOST } else { PROMPT });
+    net.run(1000 * MS);
+    net.send(1, b"for all").unwrap();
+    net.run(100 * MS);
+    net.show("a second later");
+    assert_eq!((net.group(0).audience().addresses.clone(), net.delivered(4)), (vec![address(4)], 1));
+}
+
 // All of these members are on one machine, where one multicast is cheaper than two copies, and not than one.
 #[test]
 fn on_one_machine_three_multicast_and_two_do_not() {
