@@ -67,14 +67,15 @@ pub struct LastReset {
 
 impl fmt::Display for LastReset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at place {}, without {}", self.seqno, self.excluded)?;
+        let members = if self.excluded == 1 { "member" } else { "members" };
+        write!(f, "at place {}, without {} {members}", self.seqno, self.excluded)?;
         f.write_str(match self.reason {
-            None => ", on the word of others",
-            Some(Suspicion::Silent) => ", silent",
-            Some(Suspicion::Deaf) => ", deaf",
-            Some(Suspicion::Replaced) => ", replaced by a new process",
-            Some(Suspicion::Crashed) => ", crashed",
-            Some(Suspicion::Slow) => ", slow",
+            None => ": on the word of others",
+            Some(Suspicion::Silent) => ": silent",
+            Some(Suspicion::Deaf) => ": deaf",
+            Some(Suspicion::Replaced) => ": replaced by a new process",
+            Some(Suspicion::Crashed) => ": crashed",
+            Some(Suspicion::Slow) => ": slow",
         })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
     }
@@ -159,4 +160,21 @@ pub struct Counters {
     pub resets: u64,
     /// Suspicions raised here.
     pub suspicions: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_last_reset_says_how_many_are_missing_and_why() {
+        let one = LastReset { seqno: 9, excluded: 1, degraded: false, reason: Some(Suspicion::Silent) };
+        assert_eq!(one.to_string(), "at place 9, without 1 member: silent");
+        let two = LastReset { excluded: 2, degraded: true, reason: None, ..one };
+        assert_eq!(
+            two.to_string(),
+            "at place 9, without 2 members: on the word of others; messages may have been lost"
+        );
+    }
 }
