@@ -1,7 +1,7 @@
 //! A member's handle for threads that may block.
 
 use crate::commands::{self, Message};
-use crate::engine::{Attempt, Shared};
+use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::{Lives, Opening, Owner};
 use crate::options::Options;
@@ -206,7 +206,7 @@ impl Group {
     /// The next event; blocks until there is one. Several threads may receive: each event goes to one of
     /// them.
     pub fn receive(&self) -> Result<Event, Ended> {
-        self.shared().take(commands::receive).unwrap_or(Err(Ended::Left))
+        self.shared().take(Membership::lacks_events, commands::receive).unwrap_or(Err(Ended::Left))
     }
 
     /// The next event, or nothing if there is none for so long.
@@ -222,7 +222,8 @@ impl Group {
     /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024.
     /// Returns how many.
     pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
-        let received = self.shared().take(|member| commands::receive_many(member, events));
+        let received =
+            self.shared().take(Membership::lacks_events, |member| commands::receive_many(member, events));
         received.unwrap_or(Err(Ended::Left))
     }
 

@@ -118,7 +118,7 @@ impl Receipt {
     fn wait(&mut self) -> BatchOutcome {
         let number = self.number;
         if self.known.is_none() {
-            self.known = self.shared.take(|member| outcome(member, number));
+            self.known = self.shared.take(|_| None, |member| outcome(member, number));
         }
         self.known.unwrap_or_default()
     }

@@ -16,11 +16,7 @@ use bytes::Bytes;
 impl Group {
     /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.notices.is_empty()
-            && self.closing.is_none()
-            && self.delivered >= self.accepted
-            && !self.broken(Planted::DeliverTentative)
-        {
+        if !self.may_have_events() {
             // Nothing has happened: asked after every input.
             if !matches!(self.phase, Phase::Locating | Phase::Joining) {
                 self.note_delivered();
@@ -31,6 +27,15 @@ impl Group {
         let event = self.next_event();
         self.took_events |= event.is_some() || self.delivered != before;
         event
+    }
+
+    /// False if nothing has happened that [`Group::poll_event`] could tell.
+    #[inline]
+    pub fn may_have_events(&self) -> bool {
+        self.delivered < self.accepted
+            || !self.notices.is_empty()
+            || self.closing.is_some()
+            || self.broken(Planted::DeliverTentative)
     }
 
     #[inline(never)]

@@ -102,6 +102,12 @@ impl Membership {
         Some(event)
     }
 
+    /// What whoever wants events waits for, if there is nothing to take, not even their end.
+    pub(crate) fn lacks_events(&self) -> Option<Interest> {
+        let lacks = self.peeked.is_empty() && !self.group.may_have_events() && self.end().is_none();
+        lacks.then_some(Interest::Event)
+    }
+
     /// Why there are no more events, if there are none.
     pub(crate) fn end(&self) -> Option<Ended> {
         self.ended.or((self.phase == Phase::Gone || self.overdue).then_some(Ended::Left))

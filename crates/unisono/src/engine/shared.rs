@@ -58,15 +58,23 @@ impl<O: Occupant> Shared<O> {
     ) -> Option<T> {
         let (state, now) = self.engine.look();
         let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
-        self.block_until(until, state, now, attempt)
+        self.block_until(until, state, now, None, attempt)
     }
 
-    /// As [`Shared::block`], for as long as it takes, for an attempt that only takes what there is. Mostly whoever comes
-    /// back finds all as it was left, and need not know yet what time it is.
-    pub(crate) fn take<T>(&self, mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>) -> Option<T> {
-        let state = self.engine.lock();
-        let now = state.undisturbed_since().unwrap_or_else(|| self.engine.now());
-        self.block_until(Time::NEVER, state, now, |occupant, _| attempt(occupant))
+    /// As [`Shared::block`], for as long as it takes, for an attempt that only takes what there is; `lacking` is what it
+    /// would wait for, if that can be told without it. Mostly whoever comes back finds all as it was left: it need not try
+    /// then, nor know what time it is.
+    pub(crate) fn take<T>(
+        &self,
+        lacking: impl FnOnce(&O) -> Option<O::Interest>,
+        mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>,
+    ) -> Option<T> {
+        let mut state = self.engine.lock();
+        let (now, lacking) = match state.undisturbed_since() {
+            Some(since) => (since, lacking(state.occupant(self.index))),
+            None => (self.engine.now(), None),
+        };
+        self.block_until(Time::NEVER, state, now, lacking, |occupant, _| attempt(occupant))
     }
 
     fn block_until<'a, T>(
@@ -74,12 +82,17 @@ impl<O: Occupant> Shared<O> {
         until: Time,
         mut state: MutexGuard<'a, State>,
         mut now: Time,
+        mut lacking: Option<O::Interest>,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
         let engine = &*self.engine;
         let mut seat = None;
         let result = loop {
-            match engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt) {
+            let tried = match lacking.take() {
+                None => engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt),
+                Some(interest) => Err(interest),
+            };
+            match tried {
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
                 Err(interest) => {

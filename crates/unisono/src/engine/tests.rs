@@ -103,6 +103,22 @@ fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
 }
 
 #[test]
+fn events_are_lacking_when_there_is_none_and_more_may_come() {
+    let (group, _engine) = alone("lacking");
+    let lacks = || group.shared().with(|member, _| member.lacks_events());
+    assert_eq!(lacks(), None, "it was looked whether it has entered");
+    group.receive().unwrap();
+    assert_eq!(lacks(), Some(Interest::Event));
+    group.send("in the core").unwrap();
+    assert_eq!(lacks(), None);
+    group.receive().unwrap();
+    assert_eq!(lacks(), Some(Interest::Event));
+    group.leave("").unwrap();
+    while group.receive().is_ok() {}
+    assert_eq!(lacks(), None, "that was the end of them");
+}
+
+#[test]
 fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
     let (group, engine) = alone("ending");
     let entrance = engines();

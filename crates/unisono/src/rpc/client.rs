@@ -122,7 +122,7 @@ impl Call {
     /// Blocks until the outcome is known: by the call's deadline.
     pub fn wait(mut self) -> Result<Bytes, CallFailure> {
         let number = self.number;
-        let known = self.shared.take(|calls| outcome(calls, number));
+        let known = self.shared.take(|_| None, |calls| outcome(calls, number));
         self.asked = true;
         known.unwrap_or(Err(CallFailure::Unknown))
     }
