@@ -62,7 +62,8 @@ impl SteadyRole {
         // What was numbered before it was asked for, and is told only now, is no answer.
         let is_answer =
             |&(giver, to, at): &(Life, Life, Time)| (giver, to) == (run.giver, successor) && at <= run.at;
-        if let Some(place) = self.asked.iter().position(is_answer) {
+        // The latest that can be meant: what was asked before is left for an event before, which may be told after this one.
+        if let Some(place) = self.asked.iter().rposition(is_answer) {
             self.asked.remove(place);
             return None;
         }
@@ -157,6 +158,25 @@ mod tests {
             record.at = story.records[last].at;
             story.records.insert(last + 1, record);
         }
+        story.good(judge(&story));
+    }
+
+    #[test]
+    fn takes_two_events_that_answer_the_same_wish_and_are_told_the_other_way_round() {
+        let mut story = Story::of(3, 1);
+        story.terms.config.migration = Migration::OnRequest;
+        story.hand_over(Life(1));
+        let place = story.end();
+        for to in [0, 1] {
+            story.wait(Duration::from_millis(1));
+            story.hand_over(Life(to));
+        }
+        let is_told =
+            |record: &Record| matches!(record.what, What::HandedOver { seqno, .. } if seqno == place);
+        let (late, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        let at = records.last().map(|record| record.at).unwrap_or_default();
+        records.extend(late.into_iter().map(|record| Record { at, ..record }));
+        story.records = records;
         story.good(judge(&story));
     }
 
