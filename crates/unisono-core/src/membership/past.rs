@@ -44,7 +44,7 @@ const PUSH_FOR: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     tag: EpochTag,
-    proposal: Proposal,
+    pub(super) proposal: Proposal,
     /// Bytes of a datagram that tells it.
     decision_bytes: usize,
     /// Everybody who may still show the old epoch.

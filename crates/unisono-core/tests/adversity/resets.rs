@@ -240,6 +240,31 @@ fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
     assert_eq!((net.phase(3), net.size(3)), (Phase::Member, 2), "m3 was excluded by the other half");
 }
 
+// With *at least two* of five, m3 and m4 part from the others, of whom m0 and m1 do not hear m2 and go on without it. m0 told m2,
+// and not m1 yet, when m2 hears that the other half has gone on: m1 may still need what only m2 could tell it if m0 died.
+#[test]
+fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
+    let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
+    let mut net = group_with(5, config, unicast());
+    let (out, told) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (is_out, is_told) = (out.clone(), told.clone());
+    net.filter(move |seen| {
+        let decides = seen.has(|frame| matches!(frame, Frame::Decided { .. }));
+        is_out.set(is_out.get() || (seen.from, seen.to) == (0, 2) && decides);
+        let has_gone_on = seen.has(|frame| matches!(frame, Frame::Decided { entered: true, .. }));
+        let tells = has_gone_on && seen.from > 2 && seen.to == 2 && is_out.get();
+        is_told.set(is_told.get() || tells);
+        let is_across = (seen.from > 2) != (seen.to > 2);
+        let is_kept_from_m1 = seen.to == 1 && decides;
+        if seen.from == 2 || is_across && !tells || is_kept_from_m1 { LOST } else { PROMPT }
+    });
+    assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
+    net.run(20 * MS);
+    net.show("twenty milliseconds after m2 was told");
+    assert!(out.get() && net.phase(1) == Phase::Resetting, "the case was not reached");
+    assert_eq!(net.phase(2), Phase::Excluded, "m2 is gone by what the other half decided");
+}
+
 // One member missed a leave and a join, and the sequencer crashed: whoever knows of both is a stranger to it, and needs
 // its vote (hazard H17).
 #[test]

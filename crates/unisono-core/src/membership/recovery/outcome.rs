@@ -21,7 +21,9 @@ impl Group {
         match self.phase {
             Phase::Locating | Phase::Gone => return,
             Phase::Excluded => {
-                if entered {
+                let of_others =
+                    self.past.as_ref().is_some_and(|past| self.is_of_others(&past.proposal, &proposal));
+                if entered && !of_others {
                     self.phase = Phase::Gone;
                 }
                 return;
@@ -44,14 +46,23 @@ impl Group {
     }
 
     /// Where quorums need not intersect, a member enters what it prepared last, and nothing else. Nor does it go out by
-    /// what another half decided; but if that names any with whom it was to go on, they went the other way.
+    /// what another half decided.
     fn waits_for_another(&self, decided: &Proposal) -> bool {
         let Some((_, prepared)) = &self.recovery.prepared else { return false };
-        if !matches!(self.config.quorum, Quorum::AtLeast(_)) || prepared.epoch == decided.epoch {
-            return false;
-        }
         let names_me = decided.members.contains(&self.me.uid);
-        names_me || !prepared.members.iter().any(|uid| decided.members.contains(uid))
+        self.is_of_others(prepared, decided) || (names_me && self.is_of_another_line(prepared, decided))
+    }
+
+    /// Decided by another half, which says nothing of those who go on, or went out, by the proposal known here. If it
+    /// names any of them, they went the other way.
+    fn is_of_others(&self, known: &Proposal, decided: &Proposal) -> bool {
+        let names_any = known.members.iter().any(|uid| decided.members.contains(uid));
+        self.is_of_another_line(known, decided) && !names_any
+    }
+
+    /// Where quorums intersect there is one line.
+    fn is_of_another_line(&self, known: &Proposal, decided: &Proposal) -> bool {
+        matches!(self.config.quorum, Quorum::AtLeast(_)) && known.epoch != decided.epoch
     }
 
     /// Decided, but entries below it are lacking: whoever told has them.
