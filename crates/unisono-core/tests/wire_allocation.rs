@@ -92,7 +92,7 @@ fn no_count_makes_a_reader_allocate_beyond_its_input() {
         (FrameKind::Ordered, 25),
         (FrameKind::Welcome, 8 + 16 + 24 + 8 + 38),
         (FrameKind::Welcome, 8 + 16 + 24 + 8 + 40 + 24),
-        (FrameKind::Prepare, 12 + 24 + 8 + 1),
+        (FrameKind::Prepare, 12 + 2 + 24 + 8 + 1),
         (FrameKind::Decided, 1 + 24 + 8 + 1),
         (FrameKind::Parcel, 6),
     ];

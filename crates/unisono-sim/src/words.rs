@@ -65,6 +65,18 @@ fn payload(payload: &Payload) -> String {
     }
 }
 
+/// At least so many members, if anybody asks for them.
+struct Floor(u16);
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            min => write!(f, " of {min} or more"),
+        }
+    }
+}
+
 struct Brief<'a> {
     frame: &'a Frame,
     names: &'a Names,
@@ -138,9 +150,8 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "Watermarks {}/{}/{} ", marks.received, marks.accepted, marks.delivered)?;
                 write!(f, "stamp {}", marks.stamp)
             }
-            Frame::Invite { ballot, members_min: 0 } => write!(f, "Invite {}", self.ballot(ballot)),
             Frame::Invite { ballot, members_min } => {
-                write!(f, "Invite {} of {members_min} or more", self.ballot(ballot))
+                write!(f, "Invite {}{}", self.ballot(ballot), Floor(*members_min))
             }
             Frame::Vote(vote) => {
                 write!(f, "Vote {} end {} accepted {}", self.ballot(&vote.ballot), vote.end, vote.accepted)?;
@@ -156,7 +167,8 @@ impl fmt::Display for Brief<'_> {
             Frame::Level { ballot } => write!(f, "Level {}", self.ballot(ballot)),
             Frame::Prepare(prepare) => {
                 write!(f, "Prepare {} {} ", self.ballot(&prepare.ballot), self.proposal(&prepare.proposal))?;
-                write!(f, "before {} after {}", self.lives(&prepare.before), self.lives(&prepare.after))
+                write!(f, "before {} after {}", self.lives(&prepare.before), self.lives(&prepare.after))?;
+                write!(f, "{}", Floor(prepare.members_min))
             }
             Frame::Prepared { ballot } => write!(f, "Prepared {}", self.ballot(ballot)),
             Frame::Decided { proposal, entered } => {

@@ -231,6 +231,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Level => Frame::Level { ballot: read_ballot(from)? },
         FrameKind::Prepare => Frame::Prepare(Box::new(Prepare {
             ballot: read_ballot(from)?,
+            members_min: from.u16("members_min")?,
             proposal: read_proposal(from)?,
             before: read_uids(from)?,
             after: read_uids(from)?,
@@ -424,6 +425,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         }
         Frame::Prepare(prepare) => {
             write_ballot(out, &prepare.ballot);
+            out.u16(prepare.members_min);
             write_proposal(out, &prepare.proposal);
             write_uids(out, &prepare.before);
             write_uids(out, &prepare.after);

@@ -337,11 +337,7 @@ impl fmt::Display for Frame {
             Frame::Farewell { uid, seqno } => write!(f, "nobody needs {uid} since place {seqno}"),
 
             Frame::Invite { ballot, members_min } => {
-                write!(f, "promise {}", Attempt(ballot))?;
-                match members_min {
-                    0 => Ok(()),
-                    min => write!(f, "; at least {min} are to go on"),
-                }
+                write!(f, "promise {}{}", Attempt(ballot), Floor(*members_min))
             }
             Frame::Vote(vote) => {
                 write!(
@@ -365,7 +361,8 @@ impl fmt::Display for Frame {
             Frame::Level { ballot } => write!(f, "what follows is taken under {}", Attempt(ballot)),
             Frame::Prepare(prepare) => {
                 write!(f, "under {}: {}; ", Attempt(&prepare.ballot), Next(&prepare.proposal))?;
-                write!(f, "view before {}, after {}", Uids(&prepare.before), Uids(&prepare.after))
+                write!(f, "view before {}, after {}", Uids(&prepare.before), Uids(&prepare.after))?;
+                write!(f, "{}", Floor(prepare.members_min))
             }
             Frame::Prepared { ballot } => write!(f, "under {}", Attempt(ballot)),
             Frame::Decided { proposal, entered } => {
@@ -642,6 +639,18 @@ struct Attempt<'a>(&'a Ballot);
 impl fmt::Display for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ballot {} of {}", self.0.round, self.0.coordinator)
+    }
+}
+
+/// At least so many are to go on, if anybody says so.
+struct Floor(u16);
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            min => write!(f, "; at least {min} are to go on"),
+        }
     }
 }
 

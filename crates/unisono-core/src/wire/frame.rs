@@ -539,6 +539,8 @@ pub struct Vote {
 pub struct Prepare {
     /// The attempt.
     pub ballot: Ballot,
+    /// At least so many members, as in [`Frame::Invite`]: who was not invited promises by this.
+    pub members_min: u16,
     /// What is proposed.
     pub proposal: Proposal,
     /// The view before the last join or leave that is not known to be accepted; the same as `after` if there is none.

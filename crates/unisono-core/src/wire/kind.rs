@@ -88,7 +88,7 @@ kinds! {
     Outbid = 0x32, 12;
     Pull = 0x33, 28;
     Level = 0x34, 12;
-    Prepare = 0x35, 75;
+    Prepare = 0x35, 77;
     Prepared = 0x36, 12;
     Decided = 0x37, 44;
     Inquiry = 0x38, QUESTION_BYTES_MIN;

@@ -275,9 +275,9 @@ impl Liar<'_> {
             }
             17 => Frame::Level { ballot: self.ballot() },
             18 => {
-                let (ballot, proposal) = (self.ballot(), self.proposal());
-                let (before, after) = (self.some_members(), self.some_members());
-                Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
+                let (ballot, members_min) = (self.ballot(), self.below(4) as u16);
+                let (proposal, before, after) = (self.proposal(), self.some_members(), self.some_members());
+                Frame::Prepare(Prepare { ballot, members_min, proposal, before, after }.into())
             }
             19 => Frame::Prepared { ballot: self.ballot() },
             20 => Frame::Decided { proposal: self.proposal(), entered: self.chance(0.2) },

@@ -354,6 +354,44 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
     assert_eq!((net.epoch(1), net.size(1)), (1, 3));
 }
 
+// Four of five are asked for. m4 hears nothing of that but what is to be prepared, and lacks an entry, so it cannot. Two of the
+// others, who promised all, are left. The three are a quorum, but too few, whoever of them coordinates.
+#[test]
+fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
+    let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(5, config, unicast());
+    net.run(50 * MS);
+    net.cut_off(4);
+    net.send(0, b"what m4 lacks").unwrap();
+    net.run(2_000 * MS);
+    net.filter(|seen| {
+        let prepares = seen.has(|frame| matches!(frame, Frame::Prepare(_)));
+        if seen.from != 4 && prepares == (seen.to == 4) { PROMPT } else { LOST }
+    });
+    let now = Time::from_nanos(net.now);
+    net.group_mut(0).reset(now, 4).unwrap();
+    net.drain(0);
+    let promised = |net: &Net| net.phase(4) == Phase::Resetting;
+    assert!(net.run_until(MS, 1_000 * MS, promised), "the case was not reached");
+    assert!(net.group(4).marks().prepared.is_none(), "the case was not reached");
+    net.crash(0);
+    net.crash(1);
+    // Only m4 is heard when it invites, and nobody is heard before.
+    let invites = Rc::new(Cell::new(false));
+    let has_invited = invites.clone();
+    net.filter(move |seen| {
+        let is_invitation = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
+        invites.set(invites.get() || is_invitation && seen.from == 4);
+        if invites.get() && (seen.from == 4 || !is_invitation) { PROMPT } else { LOST }
+    });
+    net.run(10_000 * MS);
+    net.show("ten seconds later");
+    assert!(has_invited.get(), "the case was not reached");
+    for index in 2..5 {
+        assert_eq!((net.epoch(index), net.phase(index)), (0, Phase::Resetting), "m{index} went on");
+    }
+}
+
 // A leaver that cannot win outbids a coordinator again and again, say: whoever did not vote in one ballot is not waited for in
 // the next, or none would last long enough.
 #[test]

@@ -136,7 +136,7 @@ fn values_out_of_range_are_refused() {
     };
     let prepare = |proposal, before: &[Uid], after: &[Uid]| {
         let (before, after) = (before.to_vec(), after.to_vec());
-        Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
+        Frame::Prepare(Prepare { ballot, members_min: 0, proposal, before, after }.into())
     };
     let nack = |ranges: &[(u64, u64)]| Frame::Nack { ranges: ranges.to_vec() };
     for (frame, field, value) in [

@@ -123,9 +123,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             (ballot(), range()).prop_map(|(ballot, (from, to))| Frame::Pull { ballot, from, to }).boxed()
         }
         FrameKind::Level => ballot().prop_map(|ballot| Frame::Level { ballot }).boxed(),
-        FrameKind::Prepare => (ballot(), proposal(), uids(), uids())
-            .prop_map(|(ballot, proposal, before, after)| {
-                Frame::Prepare(Prepare { ballot, proposal, before, after }.into())
+        FrameKind::Prepare => (ballot(), any::<u16>(), proposal(), uids(), uids())
+            .prop_map(|(ballot, members_min, proposal, before, after)| {
+                Frame::Prepare(Prepare { ballot, members_min, proposal, before, after }.into())
             })
             .boxed(),
         FrameKind::Prepared => ballot().prop_map(|ballot| Frame::Prepared { ballot }).boxed(),

@@ -193,7 +193,7 @@ impl Group {
                 let missing: Vec<Uid> =
                     own.invited.iter().copied().filter(|&uid| !own.votes.contains(uid)).collect();
                 let lost = self.recovery.attempts > 1;
-                let members_min = u16::try_from(self.recovery.floor()).unwrap_or(u16::MAX);
+                let members_min = self.recovery.floor_to_tell();
                 for uid in missing {
                     self.post(uid, Frame::Invite { ballot, members_min });
                     if lost {
@@ -296,7 +296,9 @@ impl Group {
             }
             _ => self.propose(&after, members, accepted),
         };
-        let prepare = Prepare { ballot, proposal, before: uids(&before), after: uids(&after) };
+        let members_min = self.recovery.floor_to_tell();
+        let (uids_before, uids_after) = (uids(&before), uids(&after));
+        let prepare = Prepare { ballot, members_min, proposal, before: uids_before, after: uids_after };
         let stage_until = self.stage_end(now);
         if let Some(own) = &mut self.recovery.coordination {
             own.stage_until = stage_until;

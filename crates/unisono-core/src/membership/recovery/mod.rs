@@ -106,6 +106,10 @@ impl Recovery {
         self.floor_asked.unwrap_or(self.floor_told.into())
     }
 
+    fn floor_to_tell(&self) -> u16 {
+        u16::try_from(self.floor()).unwrap_or(u16::MAX)
+    }
+
     pub(crate) fn since(&self) -> Option<Time> {
         self.since
     }
@@ -210,6 +214,14 @@ impl Group {
         self.recovery.begin_at = Some(now + self.patience(now) + TAKE_OVER + STAGGER * rank + jitter);
     }
 
+    /// Whoever is promised asks for so many members. Where members reset unasked, an application's floor binds the ballots
+    /// of its own member only.
+    fn heed_floor(&mut self, members_min: u16) {
+        if !self.config.automatic {
+            self.recovery.floor_told = members_min;
+        }
+    }
+
     fn own_vote(&self, ballot: Ballot) -> Vote {
         let end = self.history.received();
         Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
@@ -299,10 +311,7 @@ impl Group {
         if self.recovery.promised != Some(ballot) {
             self.promise(now, ballot);
         }
-        if !self.config.automatic {
-            // Otherwise members reset unasked: an application's floor binds the ballots of its own member only.
-            self.recovery.floor_told = invitation.members_min;
-        }
+        self.heed_floor(invitation.members_min);
         if self.joining.is_some() || self.entered_at > self.accepted {
             self.probe(Probe::JoinerVoted);
         }
@@ -347,6 +356,7 @@ impl Group {
         if self.recovery.promised != Some(prepare.ballot) {
             self.promise(now, prepare.ballot);
         }
+        self.heed_floor(prepare.members_min);
         let holds = self.history.received() + 1 >= prepare.proposal.start;
         if !holds && !self.broken(Planted::PrepareWithoutHolding) {
             self.probe(Probe::MemberPulled);
