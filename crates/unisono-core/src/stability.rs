@@ -262,7 +262,9 @@ impl Group {
         }
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
-        if due || unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART {
+        let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
+        // An orderer owes nobody.
+        if (due || is_much) && !self.order.is_acting() {
             self.acknowledging.due = true;
         }
     }
@@ -413,7 +415,8 @@ impl Group {
 
     /// The application took events: tells the orderer before its window shuts.
     pub(crate) fn note_delivered(&mut self) {
-        if self.delivered.saturating_sub(self.acknowledging.told.delivered) >= self.report_every() {
+        let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
+        if untold >= self.report_every() && !self.order.is_acting() {
             self.acknowledging.due = true;
         }
     }

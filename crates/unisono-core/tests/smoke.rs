@@ -41,6 +41,21 @@ fn members_agree_on_one_order() {
     }
 }
 
+// Nobody waits for an account of what the orderer took, and what may leave its history does so with the next input.
+#[test]
+fn the_events_that_an_orderer_takes_are_no_reason_to_drain_it_again() {
+    let mut net = group_of(1, 0);
+    let now = net.time();
+    let group = net.group(0);
+    let mut out = Vec::new();
+    for _ in 0..2 * GroupConfig::default().history_messages {
+        group.send(now, Bytes::from_static(b"x")).unwrap();
+        while group.poll_transmit(now, &mut out).is_some() {}
+        assert!(group.poll_event().is_some());
+        assert!(!group.events_matter(), "{:?}", group.info());
+    }
+}
+
 #[test]
 fn a_busy_group_lets_a_joiner_in() {
     for (members, pause) in [(1, MS / 2), (1, MS / 50), (3, MS / 50)] {

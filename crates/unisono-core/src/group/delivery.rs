@@ -175,16 +175,12 @@ impl Group {
         }
     }
 
-    /// Something may follow from the events that were taken: datagrams, or marks that move. Otherwise it is no use to
-    /// drain again before the next input.
+    /// Something follows from the events that were taken, for others: datagrams. Otherwise it is no use to drain again
+    /// before the next input; what may leave the history leaves it then.
     #[inline]
     pub fn events_matter(&self) -> bool {
-        let may_purge = || {
-            let base = self.history.base();
-            self.accepted.min(self.delivered) > base
-                && (self.order.is_acting() || self.acknowledging.stable_hint > base)
-        };
-        self.took_events && (self.acknowledging.due || self.audience_is_stale || may_purge())
+        let somebody_waits = || self.order.is_acting() && self.somebody_waits_for_room();
+        self.took_events && (self.acknowledging.due || self.audience_is_stale || somebody_waits())
     }
 
     /// What follows by itself from what the application took: places that it has may leave the history, and one that

@@ -67,7 +67,7 @@ impl Group {
 
     /// The history has room for messages through here.
     fn history_reach(&self) -> Seqno {
-        self.stable().min(self.history.base()) + u64::from(self.config.history_messages)
+        self.history.base() + u64::from(self.config.history_messages)
     }
 
     /// There is no room, because of this member; which cannot make any as long as it is not told.
