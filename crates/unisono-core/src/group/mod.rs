@@ -239,11 +239,13 @@ impl Group {
     /// What every input ends with: whatever follows from it by itself.
     pub(crate) fn settle(&mut self, now: Time) {
         (self.took_events, self.moved) = (false, true);
-        let careless = self.broken(Planted::AcceptAfterPromise)
-            || self.broken(Planted::NumberAfterPromise)
-            || self.broken(Planted::StoreAfterPromise);
+        let careless = || {
+            self.broken(Planted::AcceptAfterPromise)
+                || self.broken(Planted::NumberAfterPromise)
+                || self.broken(Planted::StoreAfterPromise)
+        };
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
-            || (careless && self.phase == Phase::Resetting)
+            || (self.phase == Phase::Resetting && careless())
         {
             self.history.advance();
             self.note_received(now);
