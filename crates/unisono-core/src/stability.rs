@@ -333,7 +333,9 @@ impl Group {
         // whom its log names, and no later ones.
         self.note_accept_hint(marks.accepted, 0);
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
-        if hears_us && self.order.is_acting() {
+        if !self.order.is_acting() {
+            self.show_successor(now, from, marks.received);
+        } else if hears_us {
             self.note_hears_us(now, from);
         }
         self.say_farewells(now);

@@ -104,6 +104,15 @@ impl Group {
         self.order.heartbeat_at = Some(now + after);
     }
 
+    /// Somebody acknowledges to this member and has not received the event that names another: who is named may speak to
+    /// all and not be heard there.
+    #[cold]
+    pub(crate) fn show_successor(&mut self, now: Time, to: Uid, received: Seqno) {
+        if received < self.term() && Some(self.term()) <= self.order.heard && !self.recovery.has_promised() {
+            self.repeat_to(now, to);
+        }
+    }
+
     /// The role goes to whom the application wants to have it, or to who sends.
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();

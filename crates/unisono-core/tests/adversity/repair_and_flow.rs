@@ -79,6 +79,26 @@ fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
     }
 }
 
+// m1 has ordered before, and all acknowledged by its multicasts that they hear such. Now m4 hears none of them, nor of the
+// hand-over: it goes on acknowledging to m0, which answers when it is asked whether it lives.
+#[test]
+fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
+    let settings = Settings { transport: Transport::Auto, ..Settings::default() };
+    let mut net = group_with(5, GroupConfig::default(), settings);
+    net.run(3000 * MS);
+    for (from, to) in [(0, 1), (1, 0)] {
+        net.hand_over(from, to);
+        net.run(3000 * MS);
+    }
+    net.filter(|seen| if seen.multicast && seen.to == 4 { LOST } else { PROMPT });
+    net.hand_over(0, 1);
+    net.run(50 * MS);
+    net.send(2, b"who orders?").unwrap();
+    net.run(5000 * MS);
+    net.show("in the end");
+    assert!((0..5).all(|index| net.delivered(index) == 1));
+}
+
 // A sequencer that asks it early whether it lives is heard by that, though none of its heartbeats is.
 #[test]
 fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
