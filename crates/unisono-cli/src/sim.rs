@@ -65,6 +65,7 @@ A seed is 30 simulated seconds. What kind of world it is says the profile:
   reset      resets without need, several at a time, whose votes and proposals get lost or late
   perf       no faults: five members, 500 messages a second
   calls      clients and servers instead of a group, any faults
+  reach      any faults, and members that can never send multicast, or never hear it
 
 Example:
   unisono sim run --seeds 1..1000 --profile swarm";
@@ -77,7 +78,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls
+    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls, reach
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -98,7 +99,7 @@ struct Replay {
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls
+    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 

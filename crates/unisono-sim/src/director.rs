@@ -75,7 +75,8 @@ impl Director {
         let plan = Plan::draw(seed, profile);
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
-        let network = Network::new(plan.places, plan.weather.clone(), fork());
+        let mut network = Network::new(plan.places, plan.weather.clone(), fork());
+        plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
         let judge = Judge::new(properties::all(&Terms { config: plan.config.clone() }));

@@ -268,7 +268,7 @@ impl Havoc {
             4 => Reach { unicast_out: false, ..Reach::FULL },
             _ => Reach { unicast_in: false, unicast_out: false, ..Reach::FULL },
         };
-        *world.network.reach_mut(process) = reach;
+        world.network.set_reach(process, reach);
         self.note_fault(world, "half dead", true);
         let duration = self.fates.millis(100, 10_000);
         self.keep(world, Ongoing::HalfDead { process }, duration);
@@ -319,7 +319,7 @@ impl Havoc {
                 world.cue(stop + awake, Cue::Fault(ONGOING + index as u32));
             }
             Some(Ongoing::HalfDead { process }) => {
-                *world.network.reach_mut(process) = Reach::FULL;
+                world.network.set_reach(process, Reach::FULL);
                 self.note_fault(world, "half dead", false);
             }
             Some(Ongoing::Storm { before }) => {
@@ -353,12 +353,12 @@ impl Havoc {
         world.recorder.note(world.now, 0, Life::NOBODY, what);
     }
 
-    /// Full reach for everybody, a quiet network, nothing in wait.
+    /// Full reach for everybody who can have it, a quiet network, nothing in wait.
     pub(crate) fn clear_the_air<S: Side>(&self, world: &mut World<S>) {
         world.traps.clear();
         world.network.clear_cuts(cut::PARTITION);
         for process in 0..self.places {
-            *world.network.reach_mut(process) = Reach::FULL;
+            world.network.set_reach(process, Reach::FULL);
             world.doom(process, None);
             (0..self.places).for_each(|to| world.network.unclog(process, to));
         }

@@ -127,6 +127,16 @@ pub(crate) struct Reach {
 impl Reach {
     pub(crate) const FULL: Reach =
         Reach { multicast_out: true, multicast_in: true, unicast_out: true, unicast_in: true };
+
+    /// What both allow.
+    fn within(self, limit: Reach) -> Reach {
+        Reach {
+            multicast_out: self.multicast_out && limit.multicast_out,
+            multicast_in: self.multicast_in && limit.multicast_in,
+            unicast_out: self.unicast_out && limit.unicast_out,
+            unicast_in: self.unicast_in && limit.unicast_in,
+        }
+    }
 }
 
 struct Recording {
@@ -156,6 +166,8 @@ pub(crate) struct Network {
     size: usize,
     links: Vec<Link>,
     reach: Vec<Reach>,
+    /// What each has at best.
+    limits: Vec<Reach>,
     datagrams: Vec<Datagram>,
     free: Vec<DatagramId>,
     recordings: Vec<Recording>,
@@ -172,6 +184,7 @@ impl Network {
             size,
             links: vec![Link::default(); size * size],
             reach: vec![Reach::FULL; size],
+            limits: vec![Reach::FULL; size],
             datagrams: Vec::new(),
             free: Vec::new(),
             recordings: Vec::new(),
@@ -199,8 +212,15 @@ impl Network {
         self.forger = process as u16;
     }
 
-    pub(crate) fn reach_mut(&mut self, process: usize) -> &mut Reach {
-        &mut self.reach[process]
+    /// A process has this reach until further notice, but no more than its limit.
+    pub(crate) fn set_reach(&mut self, process: usize, reach: Reach) {
+        self.reach[process] = reach.within(self.limits[process]);
+    }
+
+    /// A process has no more than this reach for good.
+    pub(crate) fn limit_reach(&mut self, process: usize, limit: Reach) {
+        self.limits[process] = limit;
+        self.set_reach(process, limit);
     }
 
     /// Cuts or joins the link for one reason.
@@ -463,6 +483,19 @@ mod tests {
         assert_eq!(network.post(&mut queue, 0, back, 0, Path::Unicast), Fate::Sent);
         network.clear_cuts(cut::PARTITION);
         assert_eq!(network.post(&mut queue, 0, there, 1, Path::Unicast), Fate::Sent);
+    }
+
+    #[test]
+    fn no_reach_goes_beyond_its_limit() {
+        let (mut network, mut queue) = network(Weather::calm());
+        network.limit_reach(0, Reach { multicast_out: false, ..Reach::FULL });
+        network.limit_reach(2, Reach { multicast_in: false, ..Reach::FULL });
+        (0..3).for_each(|process| network.set_reach(process, Reach::FULL));
+        let ids = [0, 1].map(|from| store(&mut network, from, b"all"));
+        assert_eq!(network.post(&mut queue, 0, ids[0], 1, Path::Multicast), Fate::Lost("mute"));
+        assert_eq!(network.post(&mut queue, 0, ids[1], 2, Path::Multicast), Fate::Lost("deaf"));
+        assert_eq!(network.post(&mut queue, 0, ids[1], 0, Path::Multicast), Fate::Sent);
+        assert_eq!(network.post(&mut queue, 0, ids[0], 2, Path::Unicast), Fate::Sent);
     }
 
     #[test]

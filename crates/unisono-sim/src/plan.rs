@@ -5,7 +5,7 @@
 //! little is one world; a world with a few things in excess is another each time, and finds more.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
-use crate::network::Weather;
+use crate::network::{Reach, Weather};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +30,8 @@ pub enum Profile {
     Perf,
     /// Calls instead of a group: clients and servers, any faults, in any combination.
     Calls,
+    /// Any faults, and places from which no multicast can ever be sent, or where none can be heard.
+    Reach,
 }
 
 impl Profile {
@@ -42,6 +44,7 @@ impl Profile {
         Profile::Reset,
         Profile::Perf,
         Profile::Calls,
+        Profile::Reach,
     ];
 
     /// Its name on the command line.
@@ -54,6 +57,7 @@ impl Profile {
             Profile::Reset => "reset",
             Profile::Perf => "perf",
             Profile::Calls => "calls",
+            Profile::Reach => "reach",
         }
     }
 }
@@ -245,6 +249,8 @@ pub(crate) struct Plan {
     pub(crate) drift: bool,
     pub(crate) workload: Workload,
     pub(crate) weather: Weather,
+    /// Places that never have more reach than this.
+    pub(crate) limits: Vec<(usize, Reach)>,
     pub(crate) faults: Vec<Recurring>,
     /// Crashes may leave less than a quorum.
     pub(crate) is_reckless: bool,
@@ -272,6 +278,7 @@ impl Plan {
             Profile::Crash => plan.crash(random),
             Profile::Reset => plan.reset(random),
             Profile::Swarm => plan.swarm(random),
+            Profile::Reach => plan.reach(random),
             // No group at all.
             Profile::Calls => {}
         }
@@ -286,7 +293,7 @@ impl Plan {
             plan.draw_migration(&mut apart(MIGRATION));
             plan.draw_buffers(&mut apart(BUFFERS));
             plan.start_apart(&mut apart(APART));
-            if matches!(profile, Profile::Swarm | Profile::Crash) {
+            if matches!(profile, Profile::Swarm | Profile::Crash | Profile::Reach) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
         }
@@ -351,6 +358,7 @@ impl Plan {
                 echo: random.chance(0.3),
                 ..Weather::calm()
             },
+            limits: Vec::new(),
             faults: Vec::new(),
             is_reckless: false,
             heals_core_only: false,
@@ -526,6 +534,16 @@ impl Plan {
             spoil(&mut self.weather, random, 0.2);
         }
         self.heals_core_only = random.chance(0.2);
+    }
+
+    /// The end of all faults gives nobody what it never had: the group has to do without.
+    fn reach(&mut self, random: &mut Random) {
+        self.swarm(random);
+        self.settings.transport = random.pick(&[Transport::Auto, Transport::Multicast]);
+        for place in 0..self.places {
+            let (multicast_out, multicast_in) = (random.chance(0.5), random.chance(0.5));
+            self.limits.push((place, Reach { multicast_out, multicast_in, ..Reach::FULL }));
+        }
     }
 
     fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
