@@ -23,8 +23,8 @@ pub(crate) enum Standing {
     Member,
     /// It listens, since it was welcomed first, and will be numbered in.
     Observer { hello: Bytes, since: Time },
-    /// Its leave, at this place, is in the log; it is served until it may go.
-    Leaver { seqno: Seqno },
+    /// Its leave, at this place, is in the log since then; it is served until it may go.
+    Leaver { seqno: Seqno, since: Time },
 }
 
 /// One peer.

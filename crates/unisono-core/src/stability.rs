@@ -461,7 +461,7 @@ impl Group {
         }
         for peer in self.peers.iter() {
             let awaited = match peer.standing {
-                crate::peers::Standing::Leaver { seqno } => peer.received < seqno,
+                crate::peers::Standing::Leaver { seqno, .. } => peer.received < seqno,
                 crate::peers::Standing::Observer { .. } => self.keeps_for(peer),
                 crate::peers::Standing::Member => false,
             };

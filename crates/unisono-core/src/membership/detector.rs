@@ -150,7 +150,7 @@ impl Group {
     fn watches(&self, uid: Uid, standing: &Standing) -> bool {
         match standing {
             Standing::Member | Standing::Leaver { .. } if self.order.is_acting() => match standing {
-                Standing::Leaver { seqno } => self.accepted < *seqno,
+                Standing::Leaver { seqno, .. } => self.accepted < *seqno,
                 _ => true,
             },
             _ => uid == self.named(),

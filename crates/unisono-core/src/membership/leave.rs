@@ -8,7 +8,7 @@ use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members};
 use crate::identity::{Seqno, Uid};
-use crate::peers::Standing;
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
 use crate::wire::{Change, Frame};
@@ -196,8 +196,7 @@ impl Group {
     fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
         let left_at = self.leaving.as_ref().and_then(|leaving| leaving.left_at).unwrap_or(now);
         let silence = now.since(self.last_heard().max(left_at));
-        if silence >= LINGER_UNHEARD + self.patience(now) * LINGER_PATIENCES && !self.recovery.has_promised()
-        {
+        if silence >= self.unheard_max(now) && !self.recovery.has_promised() {
             self.go();
             return;
         }
@@ -273,7 +272,7 @@ impl Group {
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno } => Some((peer.member.uid, seqno)),
+                Standing::Leaver { seqno, .. } => Some((peer.member.uid, seqno)),
                 _ => None,
             })
             .collect();
@@ -310,7 +309,7 @@ impl Group {
     /// Tells a leaver that it may go, if that is known here. Returns whether it is.
     pub(crate) fn dismiss(&mut self, uid: Uid) -> bool {
         match self.peers.get(uid).map(|peer| &peer.standing) {
-            Some(&Standing::Leaver { seqno }) if self.leave_is_known(seqno) => {
+            Some(&Standing::Leaver { seqno, .. }) if self.leave_is_known(seqno) => {
                 self.post(uid, Frame::Farewell { uid, seqno });
                 true
             }
@@ -391,7 +390,7 @@ impl Group {
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno } if peer.received >= seqno && self.leave_is_known(seqno) => {
+                Standing::Leaver { seqno, .. } if peer.received >= seqno && self.leave_is_known(seqno) => {
                     Some((peer.member.uid, seqno))
                 }
                 _ => None,
@@ -418,16 +417,26 @@ impl Group {
             })
     }
 
-    /// Leavers that have been told to go, or have been silent for long, are forgotten.
+    /// How long a leaver and those who stay wait for each other once its leave is accepted.
+    fn unheard_max(&self, now: Time) -> Duration {
+        LINGER_UNHEARD + self.patience(now) * LINGER_PATIENCES
+    }
+
+    /// Leavers that have been told to go, or have been silent or deaf for long, are forgotten: what they lack is kept no
+    /// longer.
     pub(crate) fn forget_leavers(&mut self, now: Time) {
-        let accepted = self.accepted;
+        let (accepted, unheard_max) = (self.accepted, self.unheard_max(now));
+        let is_out_of_reach = |peer: &Peer, since: Time| {
+            let heard_us = peer.heard_us.map_or(since, |at| at.max(since));
+            now.since(peer.last_heard) >= FORGET || now.since(heard_us) >= unheard_max
+        };
         let gone: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
             .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno }
+                Standing::Leaver { seqno, since }
                     if accepted >= seqno
-                        && now.since(peer.last_heard) >= FORGET
+                        && is_out_of_reach(peer, since)
                         && (!self.order.is_acting() || self.leave_is_known(seqno)) =>
                 {
                     Some((peer.member.uid, seqno))
@@ -448,7 +457,7 @@ impl Group {
 
     /// A leaver says that it goes.
     fn handle_parting(&mut self, now: Time, from: Uid) {
-        if let Some(&Standing::Leaver { seqno }) = self.peers.get(from).map(|peer| &peer.standing)
+        if let Some(&Standing::Leaver { seqno, .. }) = self.peers.get(from).map(|peer| &peer.standing)
             && self.leave_is_known(seqno)
         {
             self.forget_leaver(from, seqno);

@@ -64,7 +64,7 @@ impl Group {
             }
             Change::Leave { uid, .. } if *uid != self.me.uid => {
                 if let Some(peer) = self.peers.get_mut(*uid) {
-                    peer.standing = Standing::Leaver { seqno };
+                    peer.standing = Standing::Leaver { seqno, since: now };
                     peer.last_heard = now;
                 }
                 self.departures.forget_request(*uid);

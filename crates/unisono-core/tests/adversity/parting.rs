@@ -556,3 +556,26 @@ fn leavers_that_hear_only_each_other_go_after_a_minute() {
     net.run(4_000 * MS);
     assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Gone), "they wait for each other");
 }
+
+// It asks for its leave and hears nothing from then on, but is heard: it asks again and again. What it lacks, its own leave,
+// is kept for it, and the histories would be full before it gives up.
+#[test]
+fn nothing_is_kept_for_a_leaver_that_hears_nobody() {
+    let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
+    net.filter(move |seen| if seen.to == 2 { LOST } else { PROMPT });
+    net.leave(2);
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.size(0) == 2), "the case was not reached");
+    for _ in 0..20 {
+        net.send(0, b"kept for the leaver").unwrap();
+        net.run(MS);
+    }
+    assert!(net.group(0).info().buffered >= 20, "the case was not reached");
+    net.run(6_000 * MS);
+    assert_eq!(net.phase(2), Phase::Leaving, "the case was not reached");
+    assert_eq!(net.group(0).info().buffered, 0);
+    net.calm();
+    assert!(
+        net.run_until(MS, 2_000 * MS, |net| net.phase(2) == Phase::Gone),
+        "it is not told that it may go"
+    );
+}

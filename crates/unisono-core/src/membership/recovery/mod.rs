@@ -257,7 +257,7 @@ impl Group {
         let has_room = self.peers.len() < 2 * usize::from(self.config.members_max);
         if has_room {
             let member = Member { uid, name: Name::default(), address: from };
-            let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno });
+            let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno, since: now });
             self.peers.insert(Peer::new(now, member, standing, 0));
             self.audience_is_stale = true;
         }
