@@ -64,6 +64,12 @@ impl Group {
         }
     }
 
+    /// The same, for each alone: what is said once is not left to a multicast that may never get through.
+    pub(crate) fn post_to_each(&mut self, frame: &Frame) {
+        let uids: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
+        uids.into_iter().for_each(|uid| self.post(uid, frame.clone()));
+    }
+
     fn push_mail(&mut self, mail: Mail) {
         if self.mail.len() < MAIL_MAX {
             self.mail.push_back(mail);

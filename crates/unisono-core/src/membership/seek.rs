@@ -116,7 +116,7 @@ impl Group {
             self.note_conflict(from, here.instance);
             if !self.broken(Planted::ConflictUntold) {
                 // The cookie is for whoever asked, and nobody else is to ask there.
-                self.post_to_everyone(Frame::HereIs(HereIs { nonce: 0, cookie: 0, orderer: from, ..here }));
+                self.post_to_each(&Frame::HereIs(HereIs { nonce: 0, cookie: 0, orderer: from, ..here }));
             }
         }
     }

@@ -113,14 +113,14 @@ fn one_that_only_asks_does_not_keep_others_from_founding() {
 }
 
 /// Two groups of one name, of three members and of two, that have not heard each other for so long.
-fn two_groups(apart: u64) -> Net {
+fn two_groups(apart: u64, settings: &Settings) -> Net {
     let mut net = Net::new();
     net.filter(|seen| if (seen.from < 3) == (seen.to < 3) { PROMPT } else { LOST });
     for first in [0, 3] {
-        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.add(Entry::JoinOrFound(GroupConfig::default()), settings.clone());
         net.run(600 * MS);
         for member in first + 1..if first == 0 { 3 } else { 5 } {
-            net.add(Entry::Join, unicast());
+            net.add(Entry::Join, settings.clone());
             net.run(300 * MS);
             assert_eq!(net.phase(member), Phase::Member);
         }
@@ -144,7 +144,7 @@ fn conflicts(net: &Net, member: usize) -> Vec<bool> {
 #[test]
 fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late() {
     for (apart, within) in [(0, 4_000), (3_600_000, 19_000)] {
-        let mut net = two_groups(apart * MS);
+        let mut net = two_groups(apart * MS, &unicast());
         // Whoever orders, the first in rank looks for others.
         net.hand_over(3, 4);
         net.run(100 * MS);
@@ -165,6 +165,19 @@ fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late
         assert_eq!(net.group(joiner).info().instance, net.group(stays).info().instance);
         assert_eq!(conflicts(&net, joiner), [false], "a newcomer is told too");
     }
+}
+
+// Who learns of the other group tells its own once, and cannot know whether they hear what it multicasts.
+#[test]
+fn members_learn_of_another_group_though_multicast_does_not_reach_them() {
+    let mut net = two_groups(0, &Settings::default());
+    assert!(net.group(0).audience().multicast, "the case was not reached");
+    net.filter(|seen| {
+        let passes_on = !seen.outside && seen.has(|frame| matches!(frame, Frame::HereIs(_)));
+        if seen.multicast && passes_on { LOST } else { PROMPT }
+    });
+    let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
+    assert!(net.run_until(MS, 19_000 * MS, all_told), "not everybody was told");
 }
 
 // Nobody has used it, and nobody misses it.
@@ -225,7 +238,7 @@ fn of_three_groups_each_is_told_of_both_others_once() {
 // Whoever has no key can send again what it has recorded: an answer to a question of long ago, or the same one over and over.
 #[test]
 fn answers_that_are_replayed_are_not_passed_on() {
-    let mut net = two_groups(0);
+    let mut net = two_groups(0, &unicast());
     let answers = Rc::new(Cell::new(Vec::new()));
     let passed_on = Rc::new(Cell::new(0));
     let (recorded, count) = (answers.clone(), passed_on.clone());
