@@ -5,20 +5,14 @@
 mod common;
 
 use common::{
-    Background, LOOKS_LONG, PATIENCE, WATCHFUL, asked, command, group, json, persistently, sent, unisono,
+    Background, LOOKS_LONG, PATIENCE, WATCHFUL, alone, asked, command, group, json, persistently, sent,
+    tried, unisono,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Three listeners, the first of whom orders.
 fn listeners(name: &str) -> Vec<Background> {
@@ -34,34 +28,6 @@ fn heard_of_all(arguments: &[&str]) -> serde_json::Value {
     let heard = persistently(|| json(&asked([arguments, &["--json"]].concat())), nobody_is_silent);
     assert!(nobody_is_silent(&heard), "{heard}");
     heard
-}
-
-/// Puts a group to the test; once more, with far more patience, if the others went on without a member, which the machine
-/// may have kept waiting.
-fn tried(arguments: &[&str]) -> std::process::Output {
-    let output = unisono([arguments, &WATCHFUL[..]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    match said.contains("the group went on without") && said.contains("which is alive") {
-        true => unisono([arguments, &["--patience", "5000"]].concat()),
-        false => output,
-    }
-}
-
-/// What a benchmark says, once all of these were counted: on a machine that stands still nothing may be.
-fn measured(run: &[&str], fields: &[&str]) -> serde_json::Value {
-    let counted = |rows: &[serde_json::Value]| {
-        let positive = |row: &serde_json::Value, field| row[field].as_f64().is_some_and(|value| value > 0.0);
-        rows.iter().all(|row| fields.iter().all(|field| positive(row, *field)))
-    };
-    let measure = || {
-        let output = unisono([&["bench"], run, &["--json"]].concat());
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines().map(|row| serde_json::from_str(row).unwrap()).collect::<Vec<serde_json::Value>>()
-    };
-    let rows = persistently(measure, |rows| counted(rows));
-    assert!(!rows.is_empty() && counted(&rows), "{rows:?} lack one of {fields:?}");
-    serde_json::Value::Array(rows)
 }
 
 fn lines(from: usize, to: usize) -> Vec<String> {
@@ -585,147 +551,5 @@ fn members_die_with_the_command_that_started_them() {
     while started.iter().any(|pid| stat(*pid).is_some_and(|(state, _)| state != "Z")) {
         assert!(Instant::now() < deadline, "members outlived their command");
         std::thread::yield_now();
-    }
-}
-
-#[test]
-fn latency_is_measured_beside_its_floor() {
-    let _alone = alone();
-    let run = ["latency", "--members", "2", "--messages", "100", "--resilience", "1"];
-    let fields = [
-        "p50_us",
-        "p90_us",
-        "p99_us",
-        "p999_us",
-        "max_us",
-        "udp_rpc_p50_us",
-        "udp_path_p50_us",
-        "ratio_rpc",
-        "ratio_path",
-        "ratio_r0",
-        "datagrams_per_message",
-        "cpu_us_per_message",
-        "udp_path_cpu_us",
-    ];
-    let summary = &measured(&run, &fields)[0];
-    assert_eq!((&summary["bench"], &summary["messages"]), (&"latency".into(), &100.into()));
-    assert!(summary["rounds"].as_u64() >= Some(5) && summary["ratio_spread"][0].is_number(), "{summary}");
-}
-
-#[test]
-fn every_copy_of_a_datagram_is_counted() {
-    let _alone = alone();
-    for (transport, copies) in [("unicast", 3.0), ("multicast", 2.0)] {
-        let run =
-            ["bench", "latency", "--members", "3", "--messages", "500", "--json", "--transport", transport];
-        let measure = || {
-            let output = unisono(run);
-            assert_eq!(output.status.code(), Some(0), "{output:?}");
-            json(&output)
-        };
-        // To the orderer, and from there to the two others; now and then a heartbeat, more of them where the machine
-        // stands still.
-        let usual = |summary: &serde_json::Value| {
-            (copies..copies + 0.2).contains(&summary["datagrams_per_message"].as_f64().unwrap())
-        };
-        let summary = persistently(measure, usual);
-        assert!(usual(&summary), "{summary}");
-        assert_eq!(summary["transport"], transport, "the floor goes the same way: {summary}");
-    }
-}
-
-#[test]
-fn throughput_is_measured_beside_its_floor() {
-    let _alone = alone();
-    let run = ["throughput", "--members", "3", "--senders", "2", "--bytes", "100", "--seconds", "1"];
-    let fields = [
-        "ordered_per_s",
-        "mb_per_s",
-        "udp_fanout_per_s",
-        "ratio_fanout",
-        "send_p50_us",
-        "send_p99_us",
-        "datagrams_per_message",
-        "cpu_us_per_message",
-    ];
-    let summary = &measured(&run, &fields)[0];
-    assert_eq!(summary["order_identical"], true, "{summary}");
-    // In pieces, from all members, the orderer among them.
-    measured(&["throughput", "--members", "2", "--bytes", "8000", "--seconds", "1"], &["mb_per_s"]);
-    assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
-}
-
-#[test]
-fn calls_are_measured_beside_their_floor() {
-    let _alone = alone();
-    let run = ["rpc", "--calls", "100", "--seconds", "1", "--in-flight", "4", "--servers", "2"];
-    let fields = [
-        "p50_us",
-        "max_us",
-        "alone_p50_us",
-        "udp_rpc_p50_us",
-        "group_p50_us",
-        "ratio_rpc",
-        "ratio_group",
-        "calls_per_s",
-        "cpu_us_per_call",
-        "udp_rpc_cpu_us",
-        "datagrams_per_call",
-    ];
-    let summary = &measured(&run, &fields)[0];
-    let named = (&summary["bench"], &summary["calls"], &summary["servers"]);
-    assert_eq!(named, (&"rpc".into(), &100.into(), &2.into()));
-    let shares = summary["server_shares"].as_array().unwrap();
-    let sum: f64 = shares.iter().map(|share| share.as_f64().unwrap()).sum();
-    assert!(shares.len() == 2 && (0.99..1.01).contains(&sum), "{summary}");
-}
-
-#[test]
-fn groups_in_parallel_are_counted_together_and_each_for_itself() {
-    let _alone = alone();
-    let run = ["parallel", "--groups", "3", "--members", "2", "--seconds", "1"];
-    let rows = measured(&run, &["ordered_per_s", "ratio_one_group", "send_p50_us", "processors_busy"]);
-    let rows = rows.as_array().unwrap();
-    let groups: Vec<u64> = rows.iter().map(|row| row["groups"].as_u64().unwrap()).collect();
-    assert_eq!(groups, [1, 2, 3]);
-    assert!(rows.iter().all(|row| row["order_identical"] == true), "{rows:?}");
-    assert_eq!(unisono(["bench", "parallel", "--groups", "100", "--members", "3"]).status.code(), Some(2));
-}
-
-#[test]
-fn a_report_is_a_page_with_plots_and_every_measurement() {
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("report");
-    let command = ["bench", "parallel", "--groups", "2", "--seconds", "1", "--json", "--report"];
-    let output = unisono([&command[..], &[path.to_str().unwrap()]].concat());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let summary = json(&output);
-    // One group and two, of 2, 4 and 8 members.
-    assert_eq!((&summary["measurements"], &summary["failures"]), (&6.into(), &serde_json::json!([])));
-    let page = std::fs::read_to_string(summary["report"].as_str().unwrap()).unwrap();
-    assert_eq!(page.matches("<svg").count(), 2);
-    assert!(page.contains("bench parallel --groups 2"), "the command is told");
-    let lines = std::fs::read_to_string(path.join("parallel.jsonl")).unwrap();
-    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
-    assert_eq!(lines.lines().count(), 6);
-    std::fs::write(folder.path().join("file"), "").unwrap();
-    let inside = folder.path().join("file/report");
-    let nowhere = unisono([&command[..], &[inside.to_str().unwrap()]].concat());
-    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
-}
-
-#[test]
-fn failover_is_timed_and_judged() {
-    let _alone = alone();
-    for how in ["kill", "pause", "cut"] {
-        let run = ["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"];
-        let output = tried(&run);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let summary = json(&output);
-        for field in ["detect_ms_p50", "resume_ms_p50", "resume_ms_max", "acknowledged"] {
-            assert!(summary[field].as_f64().is_some_and(|value| value > 0.0), "{field} in {summary}");
-        }
-        assert_eq!((&summary["lost_acknowledged"], &summary["how"]), (&0.into(), &how.into()));
     }
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything in a test takes.
@@ -22,6 +23,13 @@ pub(crate) const LOOKS_LONG: [&str; 2] = ["--locate", "6000"];
 pub(crate) const WATCHFUL: [&str; 2] = ["--patience", "1000"];
 /// How often something is tried that a machine which keeps processes waiting may spoil.
 const TRIES: usize = 5;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Held by tests whose members get no processor otherwise, and would be suspected, rightly.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The command. Its members suspect nobody whom the machine keeps waiting, unless told to be [`WATCHFUL`].
 pub(crate) fn command() -> Command {
@@ -179,5 +187,16 @@ impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Puts a group to the test; once more, with far more patience, if the others went on without a member, which the machine
+/// may have kept waiting.
+pub(crate) fn tried(arguments: &[&str]) -> Output {
+    let output = unisono([arguments, &WATCHFUL[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.contains("the group went on without") && said.contains("which is alive") {
+        true => unisono([arguments, &["--patience", "5000"]].concat()),
+        false => output,
     }
 }
