@@ -5,6 +5,7 @@
 //! nothing comes back for a while, the oldest datagram is sent again, ever more patiently.
 
 use crate::identity::MessageNumber;
+use crate::multicasts::OwnMulticasts;
 use crate::path::{Path, WINDOW_MIN};
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
@@ -74,6 +75,7 @@ pub(crate) struct Outbox {
     again_span: u64,
     /// Datagrams sent since one asked for its number.
     unasked: u64,
+    multicasts: OwnMulticasts,
     bytes_in_flight: u64,
     congestion_window: u64,
     slow_start_below: u64,
@@ -104,6 +106,7 @@ impl Outbox {
             disturbed: 0,
             again_span: AGAIN_SPAN_FIRST,
             unasked: 0,
+            multicasts: OwnMulticasts::new(),
             bytes_in_flight: 0,
             congestion_window: CONGESTION_WINDOW_FIRST,
             slow_start_below: CONGESTION_WINDOW_MAX,
@@ -165,6 +168,7 @@ impl Outbox {
     pub(crate) fn may_wait(&self, datagram_bytes: usize) -> bool {
         let datagram = datagram_bytes as u64;
         self.again.is_empty()
+            && self.multicasts.are_heard()
             && self.unasked + 1 < ASK_EVERY.min(self.bytes_in_flight / (ASK_PART * datagram))
             && self.has_beyond(2 * datagram)
     }
@@ -172,6 +176,16 @@ impl Outbox {
     /// A datagram by BB went out, and asked for its number or can wait for it.
     pub(crate) fn note_datagram(&mut self, asks: bool) {
         self.unasked = if asks { 0 } else { self.unasked + 1 };
+    }
+
+    /// What goes by BB may be multicast: that is heard, or tries whether it is.
+    pub(crate) fn may_multicast(&self, now: Time) -> bool {
+        self.multicasts.may_be_used(now)
+    }
+
+    /// These went out in one multicast.
+    pub(crate) fn note_multicast(&mut self, first: MessageNumber, last: MessageNumber) {
+        self.multicasts.note_used(first, last);
     }
 
     /// There is more to be sent than so many bytes.
@@ -263,6 +277,7 @@ impl Outbox {
         self.resend_after =
             self.round_trip.most().map_or(RESEND_FIRST, |most| most.clamp(RESEND_MIN, RESEND_MAX));
         self.numbered = number;
+        self.multicasts.note_numbered(number);
         self.sent = self.sent.max(number);
         self.again.retain_mut(|(from, to)| {
             *from = (*from).max(number + 1);
@@ -292,6 +307,7 @@ impl Outbox {
     /// Sends these again.
     fn repeat(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         (self.timed, self.disturbed) = (None, self.sent);
+        self.multicasts.note_lost(now, from, to);
         let index = |number: MessageNumber| usize::try_from(number - self.first).unwrap_or(usize::MAX);
         let (first, last) = (index(from), index(to));
         for outgoing in self.kept.iter_mut().take(last + 1).skip(first) {
@@ -340,6 +356,7 @@ impl Outbox {
         // something that went but once.
         let oldest = (self.numbered + 1).max(self.base);
         self.again.clear();
+        self.multicasts.note_overdue(now, self.numbered);
         self.repeat(now, oldest, self.sent.min(oldest + self.again_span - 1));
         self.again_span = (self.again_span * 2).min(AGAIN_SPAN_MAX);
         self.resend_after = (self.resend_after * 2).min(RESEND_MAX);
@@ -355,6 +372,7 @@ impl Outbox {
         self.disturbed = 0;
         self.bytes_in_flight = 0;
         self.timed = None;
+        self.multicasts.restart();
         self.path = self.path.afresh();
         self.resend_at = None;
         self.resend_after = RESEND_FIRST;

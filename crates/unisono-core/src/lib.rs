@@ -71,6 +71,7 @@ mod hold;
 mod identity;
 pub mod look;
 mod membership;
+mod multicasts;
 mod order;
 mod path;
 mod peers;

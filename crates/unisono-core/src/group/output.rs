@@ -348,8 +348,9 @@ impl Group {
         let orderer = self.named();
         let address = self.peers.address(orderer)?;
         let busy = self.spares_the_orderer();
-        let overdue = self.outbox.is_overdue();
-        let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !overdue;
+        let multicast = self.audience.multicast;
+        let in_vain = self.outbox.is_overdue() || (multicast && !self.outbox.may_multicast(now));
+        let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !in_vain;
         let broadcast = goes_by_bb(head);
         let (resilience, bytes) = (head.resilience, head.bytes.len());
         self.begin_datagram(out);
@@ -383,6 +384,9 @@ impl Group {
         }
         if writer.end() == 0 {
             return None;
+        }
+        if broadcast && multicast {
+            self.outbox.note_multicast(first, next - 1);
         }
         if !waited {
             self.expect_number(now);

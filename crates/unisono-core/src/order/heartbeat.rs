@@ -17,6 +17,9 @@ const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
 /// A sender that missed its numbers is told how far they go at most so often.
 const REPEAT_EVERY: Duration = Duration::from_millis(5);
 
+/// The stamp of a heartbeat for one member alone, and of who has heard none.
+const NO_STAMP: u32 = 0;
+
 impl Group {
     pub(crate) fn heartbeat_timeout(&mut self, now: Time) {
         if self.order.heartbeat_at.is_none_or(|at| at > now) {
@@ -106,13 +109,16 @@ impl Group {
             return;
         }
         self.repair.note_end(heartbeat.end, from);
-        if from == self.named() {
+        let is_for_everybody = heartbeat.stamp != NO_STAMP;
+        if from == self.named() && is_for_everybody {
             self.acknowledging.beat_at = now;
         }
         if heartbeat.acting && Some(heartbeat.term) >= self.order.heard {
             let known = (self.order.heard, self.order.multicast);
             (self.order.heard, self.order.multicast) = (Some(heartbeat.term), heartbeat.multicast);
-            self.acknowledging.stamp = heartbeat.stamp;
+            if is_for_everybody {
+                self.acknowledging.stamp = heartbeat.stamp;
+            }
             self.audience_is_stale |= known != (self.order.heard, self.order.multicast);
         }
         if let Some(peer) = self.peers.get_mut(from) {
@@ -132,7 +138,8 @@ impl Group {
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
         if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, REPEAT_EVERY)) {
-            let heartbeat = self.say_heartbeat(now);
+            // It shows nothing of the path on which everybody is spoken to.
+            let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));
         }
     }

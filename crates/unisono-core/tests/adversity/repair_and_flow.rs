@@ -64,6 +64,84 @@ fn what_a_member_multicasts_in_vain_goes_to_the_sequencer() {
     assert!((0..5).all(|index| net.delivered(index) == 200));
 }
 
+// Each time it tries whether it is heard costs it the time until something goes again.
+#[test]
+fn a_member_that_multicasts_in_vain_tries_ever_more_rarely() {
+    let mut net = group_with_a_mute(1);
+    let (tried, is_mute) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(true)));
+    let (tries, mute) = (tried.clone(), is_mute.clone());
+    net.filter(move |seen| {
+        let tries_it = seen.multicast && seen.from == 1;
+        tries.set(tries.get() + u32::from(tries_it && seen.to == 0));
+        if tries_it && mute.get() { LOST } else { PROMPT }
+    });
+    let speak = |net: &mut Net, seconds: u64| {
+        let (until, mut slow) = (net.now + seconds * 1000 * MS, 0);
+        while net.now < until {
+            let before = net.delivered(4);
+            net.send(1, &[1; 1400]).unwrap();
+            net.run(5 * MS);
+            slow += u32::from(net.delivered(4) == before);
+            net.run(45 * MS);
+        }
+        slow
+    };
+    let slow = speak(&mut net, 60);
+    assert!(tried.get() <= 8 && slow <= 8, "{} tries and {slow} slow messages in a minute", tried.get());
+    is_mute.set(false);
+    speak(&mut net, 60);
+    let before = tried.get();
+    speak(&mut net, 5);
+    assert!(tried.get() - before >= 100, "heard again, it multicast {} of 100", tried.get() - before);
+}
+
+// Others write behind it, and what is lacking is asked for: a trial costs a way there and back, and not all that time.
+#[test]
+fn a_busy_member_that_nobody_hears_is_as_fast_as_by_copies() {
+    let mut delivered = Vec::new();
+    for is_mute in [true, false] {
+        let mut net = group_with_a_mute(1);
+        if !is_mute {
+            net.filter(|_| PROMPT);
+        }
+        for _ in 0..1000 {
+            (0..3).for_each(|_| {
+                net.send(1, &[1; 1400]).ok();
+            });
+            net.run(MS);
+        }
+        delivered.push(net.delivered(4));
+    }
+    assert!(delivered[0] * 10 > delivered[1] * 9, "{delivered:?}");
+}
+
+// Whoever sends misses its number, sends again, and is shown by a heartbeat how far the numbers go. That is no sign that it
+// hears those for everybody.
+#[test]
+fn a_busy_group_soon_gets_copies_from_a_sequencer_that_nobody_hears() {
+    let config = GroupConfig { broadcast_above_bytes: 0, ..GroupConfig::default() };
+    let mut net = group_with(5, config, Settings { transport: Transport::Auto, ..Settings::default() });
+    // Since one hears none, members speak to each other by copies.
+    net.filter(|seen| if seen.multicast && (seen.from == 1 || seen.to == 4) { LOST } else { PROMPT });
+    net.run(10_000 * MS);
+    let speak = |net: &mut Net, times: u32| {
+        for _ in 0..times {
+            (0..4).for_each(|sender| {
+                net.send(sender, b"who orders?").ok();
+            });
+            net.run(10 * MS);
+        }
+    };
+    speak(&mut net, 20);
+    net.hand_over(0, 1);
+    speak(&mut net, 100);
+    net.show("a second later");
+    let before = net.delivered(2);
+    net.send(3, b"at once").unwrap();
+    net.run(5 * MS);
+    assert_eq!((net.group(1).audience().multicast, net.delivered(2) - before), (false, 1));
+}
+
 // It answers whoever asks whether it lives, so nobody suspects it, and what it says to all nobody hears.
 #[test]
 fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
