@@ -28,7 +28,7 @@ const WINDOW_MAX: Duration = Duration::from_millis(1000);
 const TENURE_FIRST: Duration = Duration::from_millis(100);
 /// twice as long each time that it soon comes back, up to this.
 const TENURE_MAX: Duration = Duration::from_secs(30);
-/// Soon: within so many times as long as it kept the role last time.
+/// Soon: within so many times as long as it had to keep the role last time.
 const SOON: u32 = 10;
 
 /// What an orderer knows of who sends.
