@@ -15,10 +15,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use unisono_core::Planted;
 use unisono_sim::growth::{self, Cost, Growth, GrowthOptions};
 use unisono_sim::run::{Progress, Summary};
-use unisono_sim::{Profile, RunOptions, Scenario};
+use unisono_sim::{Planted, Profile, RunOptions, Scenario};
 
 /// More would only get into each other's way.
 const THREADS_MAX: usize = 1024;

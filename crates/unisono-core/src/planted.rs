@@ -2,7 +2,7 @@
 //!
 //! A planted bug breaks one rule where that rule is written; a checker must notice within a stated number of seeds.
 //! A probe marks a rare state; a long run must have met them all. Without the feature `planted` no bug can be
-//! switched on.
+//! switched on and no state is noted: the core of a real member has neither.
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $variant:ident,)* }) => {

@@ -49,3 +49,4 @@ pub use plan::Profile;
 pub use replay::replay;
 pub use run::{RunOptions, run};
 pub use scenario::Scenario;
+pub use unisono_core::Planted;
