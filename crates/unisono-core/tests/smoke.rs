@@ -5,6 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::{MS, Net, uid};
 use unisono_core::look::LastReset;
+use unisono_core::wire::Frame;
 use unisono_core::*;
 
 fn group_of(n: usize, resilience: u8) -> Net {
@@ -38,6 +39,24 @@ fn members_agree_on_one_order() {
             assert_eq!(net.texts(index), first);
         }
         assert!(net.outcomes.iter().all(|o| o.len() == 20), "{:?}", net.outcomes);
+    }
+}
+
+// Each is answered by everybody: so a second has no more answers however many there are.
+#[test]
+fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
+    for (members, beats) in [(32, 100), (33, 50)] {
+        let mut net = group_of(members, 1);
+        net.notable = |frame| matches!(frame, Frame::Heartbeat(beat) if beat.acting).then_some("heartbeat");
+        net.run(1_000 * MS);
+        net.counts.clear();
+        net.run(10_000 * MS);
+        // Some more go by multicast, to see who hears it.
+        let counted = net.counts["heartbeat"];
+        assert!(
+            (beats..=beats + beats / 5).contains(&counted),
+            "{members} members: {counted} in ten seconds"
+        );
     }
 }
 
