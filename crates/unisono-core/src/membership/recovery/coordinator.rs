@@ -85,7 +85,6 @@ impl Group {
             self.search();
         }
         let (before, after) = self.sides(self.accepted);
-        let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
         let mut votes = Table::default();
         votes.insert(self.me.uid, self.own_vote(ballot));
         self.recovery.coordination = Some(Box::new(Coordination {
@@ -244,41 +243,19 @@ impl Group {
     /// log who was not invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };
-        let ballot = own.ballot;
         let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
         let (before, after) = self.sides(accepted);
-        self.take_in(now, &before);
-        self.take_in(now, &after);
-        let Some(own) = &self.recovery.coordination else { return };
-        let uids = |view: &Members| view.iter().map(|member| member.uid).collect::<Vec<Uid>>();
-        let everybody = self.others_of(&uids(&before), &uids(&after));
-        if everybody.iter().any(|uid| !own.invited.contains(uid)) {
-            let gather_until = now + self.patience(now);
-            let own = self.recovery.coordination.as_mut().expect("checked above");
-            own.invited = everybody;
-            own.stage = Stage::Inviting;
-            own.gather_until = gather_until;
-            own.gather_again_until = now + GATHER_AGAIN;
-            own.repeat_at = now;
+        if self.invites_who_turned_up(now, &before, &after) {
             return;
         }
+        let Some(own) = &self.recovery.coordination else { return };
+        let ballot = own.ballot;
         let voted = |member: &Member| own.votes.contains(member.uid);
         let quorum = self.broken(Planted::NextViewWithoutQuorum)
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        // Who is to be excluded though it votes (it is slow, or another process lives in its place) is left out if
-        // the others can do without.
-        let wanted = |member: &Member| {
-            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
-            voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
-        };
-        let without = self.is_quorum(&after, wanted);
-        let members: Vec<Uid> = after
-            .iter()
-            .filter(|member| if without { wanted(member) } else { voted(member) })
-            .map(|member| member.uid)
-            .collect();
+        let members = self.who_goes_on(&after, voted);
         if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
@@ -296,9 +273,47 @@ impl Group {
             }
             _ => self.propose(&after, members, accepted),
         };
+        self.ask_to_prepare(now, ballot, proposal, before, after);
+    }
+
+    /// Invites everybody of these views if somebody is among them who was not invited yet. Returns whether that is so.
+    fn invites_who_turned_up(&mut self, now: Time, before: &Members, after: &Members) -> bool {
+        self.take_in(now, before);
+        self.take_in(now, after);
+        let everybody = self.others_of(&uids(before), &uids(after));
+        let gather_until = now + self.patience(now);
+        let Some(own) = &mut self.recovery.coordination else { return false };
+        if everybody.iter().all(|uid| own.invited.contains(uid)) {
+            return false;
+        }
+        (own.invited, own.stage) = (everybody, Stage::Inviting);
+        (own.gather_until, own.gather_again_until) = (gather_until, now + GATHER_AGAIN);
+        own.repeat_at = now;
+        true
+    }
+
+    /// Those of this view who voted. Who is to be excluded though it votes (it is slow, or another process lives in its
+    /// place) is left out if the others can do without.
+    fn who_goes_on(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
+        let wanted = |member: &Member| {
+            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
+            voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
+        };
+        let without = self.is_quorum(view, wanted);
+        let goes_on = |member: &&Member| if without { wanted(member) } else { voted(member) };
+        view.iter().filter(goes_on).map(|member| member.uid).collect()
+    }
+
+    fn ask_to_prepare(
+        &mut self,
+        now: Time,
+        ballot: Ballot,
+        proposal: Proposal,
+        before: Members,
+        after: Members,
+    ) {
         let members_min = self.recovery.floor_to_tell();
-        let (uids_before, uids_after) = (uids(&before), uids(&after));
-        let prepare = Prepare { ballot, members_min, proposal, before: uids_before, after: uids_after };
+        let prepare = Prepare { ballot, members_min, proposal, before: uids(&before), after: uids(&after) };
         let stage_until = self.stage_end(now);
         if let Some(own) = &mut self.recovery.coordination {
             own.stage_until = stage_until;
@@ -371,4 +386,8 @@ impl Group {
         }
         self.handle_decided(now, self.me.uid, proposal, false);
     }
+}
+
+fn uids(view: &Members) -> Vec<Uid> {
+    view.iter().map(|member| member.uid).collect()
 }
