@@ -106,9 +106,7 @@ impl Peer {
             inquiring: Allowance::of(INQUIRE_BYTES),
         }
     }
-}
 
-impl Peer {
     /// It listens and waits to be numbered in.
     pub(crate) fn is_observer(&self) -> bool {
         matches!(self.standing, Standing::Observer { .. })
@@ -130,10 +128,8 @@ impl Peers {
         self.table.get_mut(uid).map(Box::as_mut)
     }
 
-    pub(crate) fn insert(&mut self, peer: Peer) -> &mut Peer {
-        let uid = peer.member.uid;
-        self.table.insert(uid, Box::new(peer));
-        self.table.get_or_insert_with(uid, || unreachable!("inserted above"))
+    pub(crate) fn insert(&mut self, peer: Peer) {
+        self.table.insert(peer.member.uid, Box::new(peer));
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Peer) -> bool) {

@@ -235,10 +235,10 @@ impl Outgoing {
         self.window = (self.window + steps).min(WINDOW_MAX);
     }
 
-    /// Nothing arrived in time: all that is under way is lost. Returns whether that is so.
-    pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
+    /// If nothing arrived in time, all that is under way is lost.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.resend_at.is_none_or(|at| at > now) {
-            return false;
+            return;
         }
         for sent in &mut self.under_way {
             if matches!(sent, Sent::UnderWay(_)) {
@@ -251,7 +251,6 @@ impl Outgoing {
         (self.window, self.halved_before, self.timed) = (WINDOW_MIN, self.next_serial, None);
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
         self.resend_at = Some(now + self.patience);
-        true
     }
 }
 
