@@ -7,7 +7,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// A place in the total order of a group, from 1. Zero is the place before the first.
 pub type Seqno = u64;
@@ -145,6 +145,15 @@ pub struct Member {
     pub name: Name,
     /// Where datagrams for it alone go.
     pub address: SocketAddr,
+}
+
+/// An address as numbers, for hashes.
+pub(crate) fn words_of(address: SocketAddr) -> [u64; 3] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)),
+        IpAddr::V6(ip) => u128::from(ip),
+    };
+    [ip as u64, (ip >> 64) as u64, address.port().into()]
 }
 
 /// A cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).

@@ -8,7 +8,7 @@
 use crate::config::Quorum;
 use crate::group::{Group, Phase};
 use crate::history::History;
-use crate::identity::{Member, Name, Seqno, Uid, mix};
+use crate::identity::{Member, Name, Seqno, Uid, mix, words_of};
 use crate::membership::join::JOIN_WITHIN;
 use crate::peers::{Peer, Standing};
 use crate::planted::Probe;
@@ -59,11 +59,7 @@ impl Door {
     fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
         let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
         let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
-        let ip = match address {
-            SocketAddr::V4(v4) => u128::from(u32::from(*v4.ip())),
-            SocketAddr::V6(v6) => u128::from(*v6.ip()),
-        };
-        for word in [ip as u64, (ip >> 64) as u64, u64::from(address.port())] {
+        for word in words_of(address) {
             hash = mix(hash ^ word ^ self.secret[1].rotate_left(17));
         }
         hash

@@ -4,11 +4,11 @@
 //! this life. When a session is forgotten the horizon is raised to that moment, and a cookie issued before it opens
 //! none: so no request that was executed in a session that is gone can be taken for a new one.
 
-use crate::identity::{Uid, mix};
+use crate::identity::{Uid, mix, words_of};
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::Cookie;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Cookies {
@@ -44,12 +44,8 @@ impl Cookies {
     }
 
     fn seal(&self, issued: u64, client: Uid, address: SocketAddr) -> u64 {
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)),
-            IpAddr::V6(ip) => u128::from(ip),
-        };
-        let words = [issued, client.0, ip as u64, (ip >> 64) as u64, u64::from(address.port())];
-        words.iter().fold(mix(self.secret[0]), |hash, word| {
+        let words = [issued, client.0].into_iter().chain(words_of(address));
+        words.fold(mix(self.secret[0]), |hash, word| {
             mix(hash ^ word ^ self.secret[1]).wrapping_add(self.secret[0])
         })
     }
