@@ -127,7 +127,7 @@ impl Group {
         if !self.order.is_acting() {
             return Err(HandOverError::NotOrderer { orderer: self.named() });
         }
-        if self.history.view().iter().all(|member| member.uid != to) {
+        if !self.is_in_view(to) {
             return Err(HandOverError::NoSuchMember(to));
         }
         self.request_hand_over(to);

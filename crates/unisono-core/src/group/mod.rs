@@ -294,7 +294,12 @@ impl Group {
 
     /// This member is in the view at the end of its log.
     pub(crate) fn is_member(&self) -> bool {
-        self.history.view().iter().any(|member| member.uid == self.me.uid)
+        self.is_in_view(self.me.uid)
+    }
+
+    /// `uid` is.
+    pub(crate) fn is_in_view(&self, uid: Uid) -> bool {
+        self.history.view().iter().any(|member| member.uid == uid)
     }
 
     /// Some peer, whichever.

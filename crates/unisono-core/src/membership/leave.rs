@@ -334,9 +334,8 @@ impl Group {
         if asked.is_empty() {
             return None;
         }
-        let view = self.history.view().clone();
         for (uid, goodbye) in asked {
-            if view.iter().all(|member| member.uid != uid) {
+            if !self.is_in_view(uid) {
                 self.departures.forget_request(uid);
                 continue;
             }

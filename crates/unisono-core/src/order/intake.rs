@@ -24,7 +24,7 @@ const WANTS_MAX: usize = 16;
 impl Group {
     /// Messages that ask for a place.
     pub(crate) fn handle_data(&mut self, now: Time, data: Data) {
-        if self.recovery.has_promised() || !self.may_send(data.sender) {
+        if self.recovery.has_promised() || !self.is_in_view(data.sender) {
             return;
         }
         let last = self.history.sender_mark(data.sender).number;
@@ -85,11 +85,6 @@ impl Group {
         self.note_numbered(now, seqno, manner.patient, data.len());
         self.order.numbered = self.history.received();
         true
-    }
-
-    /// `uid` may have messages numbered.
-    fn may_send(&self, uid: Uid) -> bool {
-        self.history.view().iter().any(|member| member.uid == uid)
     }
 
     /// Asks a sender for what is lacking after its message `last`, before something of it that is here.

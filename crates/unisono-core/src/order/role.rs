@@ -117,7 +117,7 @@ impl Group {
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
         let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
-        if successor != self.me.uid && self.history.view().iter().any(|member| member.uid == successor) {
+        if successor != self.me.uid && self.is_in_view(successor) {
             self.append_change(Change::Role { orderer: successor });
             self.resign(now);
         }
