@@ -16,7 +16,8 @@ use std::time::Instant;
 const RESILIENCE: u8 = 2;
 /// Whichever of so many is killed, the others are a majority.
 const MEMBERS_MIN: usize = 3;
-/// One message in so many is kept until the survivors have recovered, so that something shows that they have.
+/// One message in so many, and one at least, is kept until the survivors have recovered, so that something shows that they
+/// have.
 const KEPT_PART: u64 = 10;
 
 /// Watch a group survive the death of one of its members
@@ -74,6 +75,13 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
              {MEMBERS_MIN}, or --kill none"
         )));
     }
+    if command.kill != Victim::None && command.messages < command.members {
+        return Err(Problem::usage(format!(
+            "of {} messages not every one of {members} members has one to send when the first is killed: --messages {members} \
+             or more, or --kill none",
+            command.messages
+        )));
+    }
     // By default what so few members can have.
     let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;
     let resilience = command.resilience.unwrap_or(default);
@@ -95,7 +103,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     if command.kill != Victim::None {
         trial.until("half of everybody's messages to be accepted", |trial| {
             bar.set_position(trial.delivered());
-            (0..members).all(|index| 2 * trial.accepted(index) >= share(index))
+            (0..members).all(|index| trial.accepted(index) >= share(index) / 2)
         })?;
         let orderer = trial.orderer();
         let victim = match command.kill {

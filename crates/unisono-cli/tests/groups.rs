@@ -123,6 +123,19 @@ fn the_demonstration_tells_a_story_and_needs_nobody_to_die() {
 }
 
 #[test]
+fn a_demonstration_may_be_short() {
+    let _alone = alone();
+    let output = tried(&["demo", "--members", "3", "--messages", "3", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["acknowledged"], 2, "{output:?}");
+    // Fewer leave somebody with nothing to send.
+    let output = unisono(["demo", "--members", "3", "--messages", "2"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--messages 3"), "{said}");
+}
+
+#[test]
 fn listeners_print_the_same_lines_in_the_same_order() {
     let _alone = alone();
     let name = group("same");
