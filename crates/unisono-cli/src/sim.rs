@@ -245,45 +245,47 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Passes on what is written and counts it.
-struct Counting {
+/// Where a replay is told: passes on what is written and counts it.
+struct Telling {
     to: Box<dyn Write>,
-    count: Rc<RefCell<Count>>,
-}
-
-#[derive(Default)]
-struct Count {
     lines: u64,
     checksum: u32,
+    /// The first thing that went wrong: a simulation does not stop for it.
+    written: std::io::Result<()>,
 }
 
-impl Write for Counting {
+/// The same while the simulation has it.
+struct Shared(Rc<RefCell<Telling>>);
+
+impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.to.write(bytes)?;
-        let mut count = self.count.borrow_mut();
-        count.lines += bytes[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
-        count.checksum = crc32c::crc32c_append(count.checksum, &bytes[..written]);
-        Ok(written)
+        let telling = &mut *self.0.borrow_mut();
+        telling.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        telling.checksum = crc32c::crc32c_append(telling.checksum, bytes);
+        if telling.written.is_ok() {
+            telling.written = telling.to.write_all(bytes);
+        }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.to.flush()
+        Ok(())
     }
 }
 
 fn replay(command: Replay, output: &Output) -> Result<(), Problem> {
+    let place = command.trace.as_deref().unwrap_or(Path::new("standard output")).display();
+    let unwritten = || format!("cannot write to {place}");
     let to: Box<dyn Write> = match &command.trace {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write to {}", path.display()))?;
-            Box::new(BufWriter::new(file))
-        }
+        Some(path) => Box::new(BufWriter::new(File::create(path).with_context(unwritten)?)),
         None if output.json() => Box::new(std::io::sink()),
         None => Box::new(BufWriter::new(std::io::stdout())),
     };
-    let count = Rc::new(RefCell::new(Count::default()));
-    let counting = Counting { to, count: count.clone() };
-    let violation = unisono_sim::replay(command.seed, command.profile, command.planted, Box::new(counting));
-    let Count { lines, checksum } = *count.borrow();
+    let telling = Rc::new(RefCell::new(Telling { to, lines: 0, checksum: 0, written: Ok(()) }));
+    let shared = Box::new(Shared(telling.clone()));
+    let violation = unisono_sim::replay(command.seed, command.profile, command.planted, shared);
+    let Telling { to, lines, checksum, written } = &mut *telling.borrow_mut();
+    std::mem::replace(written, Ok(())).and_then(|()| to.flush()).with_context(unwritten)?;
     output.say(format_args!("seed {}: {lines} lines, checksum {checksum:08x}", command.seed))?;
     output.object(&json!({
         "command": "replay",

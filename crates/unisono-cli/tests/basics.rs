@@ -193,6 +193,14 @@ fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_is_told_of() {
+    let output = unisono(["sim", "replay", "1", "--trace", "/dev/full"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write to /dev/full"), "{said}");
+}
+
+#[test]
 fn nobody_has_to_read_what_is_told_beside_the_results() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (reader, unread) = std::io::pipe().unwrap();
