@@ -10,10 +10,10 @@ use clap::Args;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use serde_json::json;
 use socket2::{Domain, SockRef, Socket, Type};
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
-use unisono::{DEFAULT_PORT, OpenError};
+use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
 
 /// A datagram to oneself that takes longer is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         ("address", &|| reach(&found)),
         ("port", &|| port(settings, address)),
         ("seeds", &|| seeds(settings)),
-        ("multicast", &|| multicast(address)),
+        ("multicast", &|| multicast(address, MULTICAST_PORT)),
         ("buffers", &|| buffers()),
         ("datagrams", &|| datagrams(address)),
         ("clock", &|| clock()),
@@ -154,30 +154,34 @@ fn seeds(settings: &Settings) -> Finding {
 }
 
 /// A datagram to a multicast group on the interface of this address, and whether it came.
-fn multicast(address: IpAddr) -> Finding {
+fn multicast(address: IpAddr, port: u16) -> Finding {
     let without = "name members to ask with --seeds HOST:PORT, and use --transport unicast".to_string();
     let IpAddr::V4(interface) = address else {
         return Bad("checked for IPv4 only".into(), without);
     };
-    match hear_oneself(interface) {
-        Ok(true) => Good(format!("sent and received on the interface of {interface}")),
+    match hear_oneself(interface, port) {
+        Ok(true) => Good(format!("sent to port {port} and received on the interface of {interface}")),
         Ok(false) => Bad(format!("sent on the interface of {interface}, but not received"), without),
+        Err(error) if error.downcast_ref::<Error>().is_some_and(|e| e.kind() == ErrorKind::AddrInUse) => Bad(
+            format!("port {port}, to which all multicasts go, is in use by a program that does not share it"),
+            format!("type `ss -ulpn 'sport = :{port}'` to see by whom; or {without}"),
+        ),
         Err(error) => Bad(format!("does not work on the interface of {interface}: {error:#}"), without),
     }
 }
 
-fn hear_oneself(interface: Ipv4Addr) -> anyhow::Result<bool> {
+fn hear_oneself(interface: Ipv4Addr, port: u16) -> anyhow::Result<bool> {
     let group = Ipv4Addr::new(239, 255, 71, 95);
     let receiver = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     receiver.set_reuse_address(true)?;
-    receiver.bind(&SocketAddrV4::new(group, 0).into())?;
+    receiver.bind(&SocketAddrV4::new(group, port).into())?;
     receiver.join_multicast_v4(&group, &interface).context("cannot join")?;
     receiver.set_read_timeout(Some(PATIENCE))?;
     let receiver = UdpSocket::from(receiver);
     let sender = UdpSocket::bind((interface, 0))?;
     SockRef::from(&sender).set_multicast_if_v4(&interface)?;
     let words = format!("unisono doctor {}", std::process::id());
-    sender.send_to(words.as_bytes(), (group, receiver.local_addr()?.port())).context("cannot send")?;
+    sender.send_to(words.as_bytes(), (group, port)).context("cannot send")?;
     hears(&receiver, words.as_bytes())
 }
 
@@ -265,5 +269,23 @@ fn clock() -> Finding {
             format!("wakes a sleeper {micros} us late: members will be suspected without reason"),
             "this machine is overloaded: type `top` to see by whom, or be patient with members: --patience 1000".into(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_multicast_port_that_another_program_keeps_to_itself_is_told_of() {
+        let other = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        let Bad(finding, advice) = multicast(Ipv4Addr::LOCALHOST.into(), port) else {
+            panic!("nothing is wrong")
+        };
+        assert!(
+            finding.contains(&format!("port {port}")) && advice.contains("ss -ulpn"),
+            "{finding}: {advice}"
+        );
     }
 }

@@ -47,9 +47,10 @@ pub enum OpenError {
     NoAddress,
     /// Multicast does not work here, and no seeds are given.
     #[error(
-        "multicast does not work on the interface of {} ({source}): name members to ask with \
+        "multicast does not work on the interface of {} (port {port}: {source}): name members to ask with \
          --seeds HOST:PORT (Options::seeds), or another interface",
-        address.ip()
+        address.ip(),
+        port = crate::MULTICAST_PORT
     )]
     NoMulticast {
         /// The interface's address.

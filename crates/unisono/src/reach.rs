@@ -12,7 +12,7 @@ use unisono_udp::address_toward;
 
 /// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those
 /// that have one address.
-const MULTICAST_PORT: u16 = 7196;
+pub const MULTICAST_PORT: u16 = 7196;
 /// How many multicast addresses all groups share: 239.195.117.1 and the next ones, administratively scoped.
 const MULTICAST_ADDRESSES: u64 = 32;
 /// Nobody's address, from a range kept for examples: what leads there is the default route.
