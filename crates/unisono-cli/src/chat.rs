@@ -43,6 +43,7 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
     signals::leave_on_interrupt(&group)?;
+    listen::leave_when_unread(&group)?;
     let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);
     threads::start("speaker", move || speak(&speaking, &lines))?;
     listen::print_events(&group, Printer::new(output, 1), command.resilience, None, output)

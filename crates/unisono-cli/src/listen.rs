@@ -3,12 +3,13 @@
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::gathering;
-use crate::output::{Output, tell};
+use crate::output::{self, Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
+use crate::threads;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::sync::Mutex;
@@ -71,6 +72,7 @@ pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Resu
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
     signals::leave_on_interrupt(&group)?;
+    leave_when_unread(&group)?;
     gathering::watch(&group, command.min_members)?;
     let printer = Printer::new(output, command.min_members);
     print_events(&group, printer, command.resilience, command.count, output)
@@ -113,6 +115,17 @@ pub(crate) fn print_events(
     }
     leave(group);
     Ok(())
+}
+
+/// Lets the group be left when nobody reads what is printed any more: where nothing happens nothing is printed, which would
+/// show it.
+pub(crate) fn leave_when_unread(group: &Group) -> anyhow::Result<()> {
+    let group = group.clone();
+    threads::start("reader", move || {
+        if output::wait_until_unread() {
+            leave(&group);
+        }
+    })
 }
 
 /// Leaves without ado: whatever stands in the way, this member is out.

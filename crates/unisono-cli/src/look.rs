@@ -166,9 +166,13 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
         return once(view, &look.group, settings, &options, output);
     };
     loop {
-        // The group may come back: a person who watches wants to see that, too.
-        if let Err(problem) = once(view, &look.group, settings, &options, output) {
-            problem.report();
+        match once(view, &look.group, settings, &options, output) {
+            Ok(()) => {}
+            Err(unprinted) if unprinted.is::<std::io::Error>() => return Err(unprinted),
+            // The group may come back: a person who watches wants to see that, too.
+            Err(problem) => {
+                problem.report();
+            }
         }
         std::thread::sleep(interval);
         output.say("")?;

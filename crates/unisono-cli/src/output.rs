@@ -3,6 +3,8 @@
 
 use crate::settings::Settings;
 use indicatif::MultiProgress;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -101,6 +103,21 @@ fn write(text: &str) -> io::Result<()> {
         // A pipe that nobody reads any more is still known as one.
         io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
     })
+}
+
+/// Waits until whoever reads standard output is gone. False if that cannot be known.
+pub(crate) fn wait_until_unread() -> bool {
+    let out = io::stdout();
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    loop {
+        // Whatever is polled for, the end is told of.
+        let mut fds = [PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(_) if fds[0].revents().intersects(gone) => return true,
+            Err(Errno::INTR) => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Tells people something beside the results, and beside the bars that they see. If nobody reads it, that is no reason to

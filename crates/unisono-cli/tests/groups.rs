@@ -421,9 +421,12 @@ fn whoever_is_read_no_more_leaves() {
     let mut listener =
         command().args(["listen", &name]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut first = String::new();
-    BufReader::new(listener.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    // The pipe is closed; the next event finds nobody to read it.
+    let mut out = BufReader::new(listener.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
     let mut other = Background::join(&name, &[]);
+    out.read_line(&mut first).unwrap();
+    // The pipe is closed, and nothing happens that would be printed.
+    drop(out);
     other.until("the listener's leave", |seen| {
         seen.iter().any(|line| line["event"] == "left" || line["event"] == "reset")
     });
