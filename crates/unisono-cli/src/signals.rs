@@ -1,11 +1,11 @@
-//! Ctrl-c and SIGTERM: leave the group in good order. A second one ends the process at once.
+//! Ctrl-c, SIGTERM, and a terminal that is closed: leave the group in good order. A second one ends the process at once.
 //!
 //! Whoever dies instead of leaving is missed only after a while, and the group is reset for it.
 
 use crate::output;
 use crate::threads;
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -54,9 +54,26 @@ pub(crate) fn end_on_interrupt(group: &Group) -> anyhow::Result<()> {
     })
 }
 
+/// What asks a process to end.
+pub(crate) fn interrupts() -> Vec<i32> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !ignores_hangup() {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+/// Whoever is started by nohup is to outlive its terminal.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ignored & 1 << (SIGHUP - 1) != 0
+}
+
 /// Does this on the first interrupt.
 pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    let mut signals = Signals::new(interrupts()).context("cannot wait for signals")?;
     threads::start("signals", move || {
         let mut arrivals = signals.forever();
         if let Some(signal) = arrivals.next() {

@@ -435,6 +435,18 @@ fn whoever_is_read_no_more_leaves() {
 }
 
 #[test]
+fn a_script_that_reads_no_more_ends_who_watches_for_it() {
+    let _alone = alone();
+    let name = group("watched");
+    let _ann = Background::listen(&name, &[]);
+    let watch = ["members", &name, "--json", "--watch", "0.01"];
+    let mut watcher = Killed(command().args(watch).stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(watcher.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(watcher.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn whoever_prints_into_a_full_pipe_ends_when_asked_to() {
     let _alone = alone();
     let name = group("full");
@@ -472,12 +484,28 @@ fn whoever_is_asked_to_end_leaves() {
     let _alone = alone();
     let name = group("leave");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
-    let mut bob = Background::join(&name, &["--name", "bob"]);
-    bob.signal(Signal::TERM);
-    assert_eq!(bob.end(), Some(0));
-    ann.until("bob's leave", |seen| {
-        seen.iter().any(|line| line["event"] == "left" && line["member"] == "bob")
-    });
+    for (signal, bob) in [(Signal::TERM, "bob"), (Signal::HUP, "bob, whose terminal is closed")] {
+        let mut listener = Background::join(&name, &["--name", bob]);
+        listener.signal(signal);
+        assert_eq!(listener.end(), Some(0));
+        ann.until("bob's leave", |seen| {
+            seen.iter().any(|line| line["event"] == "left" && line["member"] == bob)
+        });
+    }
+}
+
+#[test]
+fn whoever_is_to_outlive_its_terminal_does() {
+    let _alone = alone();
+    let name = group("outlive");
+    let mut ann = Background::listen(&name, &[]);
+    let bob = format!("trap '' HUP; exec {} listen {name} --locate 6000", env!("CARGO_BIN_EXE_unisono"));
+    let bob = Killed(Command::new("sh").args(["-c", &bob]).stdout(Stdio::null()).spawn().unwrap());
+    ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
+    kill_process(Pid::from_child(&bob.0), Signal::HUP).unwrap();
+    assert_eq!(sent(&name, &["still there?"]).status.code(), Some(0));
+    let report = heard_of_all(&["members", &name]);
+    assert_eq!(report["members"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
 #[test]

@@ -10,10 +10,10 @@ use super::quality::{Loss, Rate};
 use super::tools;
 use crate::output::tell;
 use crate::problem::Problem;
+use crate::signals;
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::fs::File;
@@ -411,7 +411,7 @@ fn remove_on_signals() -> Result<(), Problem> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
     ONCE.call_once(|| {
-        result = Signals::new([SIGINT, SIGTERM, SIGHUP]).map(|mut signals| {
+        result = Signals::new(signals::interrupts()).map(|mut signals| {
             std::thread::spawn(move || {
                 let mut arrivals = signals.forever();
                 if let Some(first) = arrivals.next() {
