@@ -5,6 +5,7 @@
 //! belong to single links and processes.
 
 use crate::queue::Queue;
+use crate::seal::Seal;
 use crate::words;
 use crate::world::Happening;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -404,23 +405,32 @@ impl Network {
         true
     }
 
-    /// A damaged copy of a stored datagram: a bit turned, the end missing, or the end of another one.
+    /// A damaged copy of a stored datagram: a bit turned, the end missing, or the end of another one, which may make it
+    /// that other one, and whole.
     fn damage(&mut self, id: DatagramId) -> DatagramId {
         let from = self.datagrams[id as usize].from as usize;
         let original = &self.datagrams[id as usize].bytes;
         let place = self.random.below(original.len() as u64) as usize;
         let mut bytes = original.clone();
+        let mut is_another = false;
         match self.random.below(3) {
             0 => {}
             1 => bytes.truncate(place),
             _ => {
                 let other = self.random.below(self.datagrams.len() as u64) as usize;
+                let other = &self.datagrams[other].bytes;
                 bytes.truncate(place);
-                bytes.extend(self.datagrams[other].bytes.iter().skip(place));
+                bytes.extend(other.iter().skip(place));
+                // Of one sender, and cut near the beginning.
+                is_another = bytes == *other;
             }
         }
         if bytes == *original && !bytes.is_empty() {
             bytes[place] ^= 1 << self.random.below(8);
+            is_another = false;
+        }
+        if !is_another {
+            Seal::spoil(&mut bytes);
         }
         self.store(from, &mut bytes)
     }
@@ -449,6 +459,8 @@ pub(crate) fn exponential(random: &mut Random, mean: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_core::Uid;
+    use unisono_core::wire::{KeyContext, Protection};
 
     fn network(weather: Weather) -> (Network, Queue<Happening>) {
         (Network::new(3, weather, Random::from_u64(1)), Queue::new())
@@ -539,17 +551,24 @@ mod tests {
     }
 
     #[test]
-    fn damaged_copies_differ_and_leave_the_original_alone() {
+    fn damaged_copies_differ_are_not_opened_and_leave_the_original_alone() {
         let (mut network, mut queue) = network(Weather { corruption: 1.0, ..Weather::calm() });
-        let text = [7_u8; 64];
-        let (id, _) = (store(&mut network, 0, &text), store(&mut network, 1, &[9; 80]));
+        let context = KeyContext { instance: Default::default(), sender: Uid(1) };
+        let sealed = |number, byte| {
+            let mut datagram = vec![byte; 64];
+            Seal.seal(&context, number, &mut datagram);
+            datagram
+        };
+        let (id, _) = (store(&mut network, 0, &sealed(1, 7)), store(&mut network, 1, &sealed(2, 9)));
         for _ in 0..100 {
             assert_eq!(network.post(&mut queue, 0, id, 2, Path::Unicast), Fate::Damaged);
         }
         while let Some((_, Happening::Arrival { datagram, .. })) = queue.pop_by(u64::MAX) {
-            assert_ne!(network.read(datagram).0, text);
+            let mut damaged = network.read(datagram).0.to_vec();
+            assert_ne!(damaged, sealed(1, 7));
+            assert!(!Seal.open(&context, 1, &mut damaged));
         }
-        assert_eq!(network.read(id).0, text);
+        assert_eq!(network.read(id).0, sealed(1, 7));
     }
 
     #[test]
