@@ -448,6 +448,25 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_comes_back_few_go_again_ever_more_patiently_and_less_is_under_way() {
+        let mut outbox = under_way();
+        let (mut again, mut pauses) = (Vec::new(), Vec::new());
+        let window = outbox.room();
+        for _ in 0..2 {
+            let now = outbox.resend_at().unwrap();
+            assert!(outbox.handle_timeout(now));
+            pauses.push(outbox.resend_at().unwrap().since(now));
+            again.push(sends(&mut outbox, now));
+        }
+        assert_eq!(again, [Vec::from_iter(2..=5), Vec::from_iter(2..=9)]);
+        assert_eq!(pauses[1], pauses[0] * 2);
+        assert_eq!(outbox.congestion_window, window * 7 / 10 * 7 / 10);
+        let (window, bytes) = (outbox.congestion_window, outbox.bytes_in_flight());
+        outbox.note_numbered(Time::ZERO + MS * 900, 11, Duration::ZERO);
+        assert_eq!(outbox.congestion_window, window + bytes / 16, "it opens by little after a loss");
+    }
+
+    #[test]
     fn what_has_its_number_is_not_sent_again() {
         let (mut outbox, now) = (under_way(), Time::ZERO + MS * 50);
         outbox.note_wanted(now, 3, 4);

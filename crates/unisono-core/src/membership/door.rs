@@ -308,3 +308,23 @@ impl Group {
         self.post_under(address, self.epoch_tag, Frame::Farewell { uid, seqno });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_good_for_8_to_16_seconds_for_one_joiner_at_one_address() {
+        let mut door = Door::default();
+        door.seed(&mut Random::from_u64(1));
+        let (uid, at) = (Uid(1), |port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let after = |now: Time, seconds| now + Duration::from_secs(seconds);
+        for issued in [Time::ZERO, after(Time::ZERO, 7)] {
+            let cookie = door.cookie(issued, uid, at(1), 0);
+            let is_good = |seconds| door.cookie_is_good(after(issued, seconds), uid, at(1), cookie);
+            assert!(is_good(0) && is_good(8) && !is_good(16));
+            assert!(!door.cookie_is_good(issued, Uid(2), at(1), cookie));
+            assert!(!door.cookie_is_good(issued, uid, at(2), cookie));
+        }
+    }
+}

@@ -46,6 +46,77 @@ fn the_largest_round_does_not_end_all_resets() {
     }
 }
 
+// Whoever records what members say to each other can send it again, and has no key to say anything else.
+#[test]
+fn a_datagram_is_taken_once() {
+    let mut net = group_of(2, 1);
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let probe = forge(group, epoch, uid(1), 1_000_000, &[Frame::Probe { nonce: 7 }]);
+    let mut answers = 0;
+    for _ in 0..3 {
+        net.inject(0, address(1), &probe);
+        let mut out = Vec::new();
+        let now = Time::from_nanos(net.now);
+        while net.group_mut(0).poll_transmit(now, &mut out).is_some() {
+            let mut frames = Decoder::new(Bytes::copy_from_slice(&out[HEADER_BYTES..])).flatten();
+            answers += usize::from(frames.any(|frame| frame == Frame::Alive { nonce: 7 }));
+        }
+    }
+    assert_eq!((answers, net.group(0).counters().replayed), (1, 2));
+}
+
+// The source of a datagram may be forged: who says little is told nothing, not even that nobody needs it.
+#[test]
+fn a_stranger_is_sent_no_more_than_it_sent() {
+    let mut net = group_of(2, 1);
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let marks = Frame::Watermarks(Watermarks::default());
+    for (number, (frame, is_answered)) in (1..).zip([(Frame::Probe { nonce: 7 }, false), (marks, true)]) {
+        let said = forge(group, epoch, Uid(9), number, &[frame]);
+        net.inject(0, address(9), &said);
+        let (mut out, mut told) = (Vec::new(), 0);
+        let now = Time::from_nanos(net.now);
+        while let Some(to) = net.group_mut(0).poll_transmit(now, &mut out) {
+            told += if to == Destination::Address(address(9)) { out.len() } else { 0 };
+        }
+        assert!(told <= said.len() && (told > 0) == is_answered, "{told} bytes for {}", said.len());
+    }
+}
+
+// In the name of m0, of an epoch that m1 is in itself, or one before: said late, or to somebody else.
+#[test]
+fn nobody_is_excluded_by_an_epoch_that_is_not_later() {
+    let mut net = group_of(3, 1);
+    net.crash(2);
+    net.run(2_000 * MS);
+    let (group, marks, info) = (net.group(1).tag(), net.group(1).marks(), net.group(1).info());
+    assert_eq!(info.epoch.counter, 1);
+    for (number, counter) in [(1, 0), (2, 1)] {
+        let (instance, epoch) = (info.instance, EpochId { counter, ..info.epoch });
+        let excluded = Frame::Excluded { uid: uid(1), instance, epoch };
+        let said = forge(group, marks.epoch, Uid(9), number, &[excluded]);
+        net.inject(1, address(9), &said);
+        net.drain(1);
+        assert_eq!(net.phase(1), Phase::Member, "by epoch {counter}");
+    }
+}
+
+// A vote is a promise to whoever runs the ballot: nobody else asks for it.
+#[test]
+fn nobody_invites_to_the_ballot_of_another() {
+    let mut net = group_of(3, 1);
+    let (group, epoch) = (net.group(1).tag(), net.group(1).marks().epoch);
+    let ballot = Ballot { round: 1, coordinator: uid(2) };
+    net.inject(
+        1,
+        address(0),
+        &forge(group, epoch, uid(0), 1_000_000, &[Frame::Invite { ballot, members_min: 0 }]),
+    );
+    net.drain(1);
+    net.run(5 * MS);
+    assert_eq!(net.group(1).marks().promised, None);
+}
+
 // An orderer with two addresses answers from the one by which it is not known. A joiner that takes each answer for news
 // and asks again at once keeps the two of them busy for ever.
 #[test]

@@ -22,6 +22,17 @@ fn a_group_with_a_list_grows_from_one() {
     assert_eq!(net.phase(1), Phase::Member);
 }
 
+#[test]
+fn who_is_not_on_the_list_is_told_so() {
+    let mut net = Net::new();
+    net.add(Entry::Found(list(&["m0", "b"])), unicast());
+    net.run(10 * MS);
+    let joiner = net.add_named(Entry::Join, unicast(), "c");
+    net.run(1_000 * MS);
+    let reason = JoinFailure::NameRefused { by: address(0) };
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
+}
+
 // Two lives of one listed name at the door at once: if both come in, one name counts twice in the majority (hazard
 // H20).
 #[test]

@@ -189,3 +189,17 @@ fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor
         }
     }
 }
+
+// The one that gave the role away dies before the other hears of it: whoever does know tells it, and nobody has to be missed
+// first.
+#[test]
+fn who_knows_of_a_hand_over_tells_the_one_that_has_the_role_by_it() {
+    let mut net = group_of(3, 1);
+    net.filter(|seen| if seen.from == 0 && seen.to == 1 { LOST } else { PROMPT });
+    net.hand_over(0, 1);
+    net.run(MS);
+    net.crash(0);
+    net.run(150 * MS);
+    net.show("m0 is dead, and m2 knows that m1 orders");
+    assert!(net.group(1).marks().acting && net.epoch(1) == 0, "m1 does not know that it orders");
+}
