@@ -212,6 +212,14 @@ impl Pile {
         self.kinds = 0;
     }
 
+    /// The records of one kind.
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Record> {
+        let chunks = self.records.chunks(64).zip(self.places[kind as usize]);
+        chunks.flat_map(|(records, word)| {
+            bits(word).filter_map(|index| records.get(index).map(|record| &**record))
+        })
+    }
+
     /// Where the records of some kinds are.
     fn of_kinds(&self, kinds: u64) -> Places {
         let mut wanted = Places::default();
@@ -286,7 +294,9 @@ impl Judge {
     /// The first promise that is broken.
     pub fn catch_up(&mut self) -> Result<(), Violation> {
         let judged = self.judge_pile();
-        self.pile.records.iter().for_each(|record| self.facts.follow(record));
+        for kind in Facts::FOLLOWED.into_iter().filter(|kind| kind.bit() & self.pile.kinds != 0) {
+            self.pile.of_kind(kind).for_each(|record| self.facts.follow(record));
+        }
         self.pile.clear();
         judged?;
         self.unusual.take().map_or(Ok(()), |record| self.judge_unusual(&record))
