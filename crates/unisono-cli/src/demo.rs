@@ -180,13 +180,14 @@ fn conclude(trial: &Trial, verdict: &Verdict, wanted: u64, output: &Output) -> s
     } else {
         output.say(output.tone(Tone::Bad, "The survivors delivered different orders."))?;
     }
-    if verdict.good() && delivered < wanted {
+    if verdict.good() && verdict.lost_acknowledged == 0 && delivered < wanted {
         output.say(format_args!(
             "The other {} died with the one that was killed: none of them had been acknowledged.",
             wanted - delivered
         ))?;
     }
-    let counts = format!("{} lost, {} delivered twice", verdict.lost_acknowledged, verdict.duplicates);
+    let (lost, excuse) = (verdict.lost_acknowledged, verdict.excuse());
+    let counts = format!("{lost} lost{excuse}, {} delivered twice", verdict.duplicates);
     let counts = output.tone(if verdict.good() { Tone::Good } else { Tone::Bad }, counts);
     output.say(format_args!(
         "Of the {} that were acknowledged to their senders: {counts}.",

@@ -92,7 +92,11 @@ struct Times {
     acknowledged: u64,
     lost_acknowledged: u64,
     duplicates: u64,
-    differences: Vec<String>,
+    order_identical: bool,
+    /// Said behind what was lost.
+    excuse: &'static str,
+    /// What the first bad trial came to.
+    problem: Option<Problem>,
 }
 
 pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Result<(), Problem> {
@@ -100,7 +104,7 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     // A host that crashes says nothing, so none of them says that a port is closed.
     let ground = Ground::prepare(&command.ground, members, true, settings)?;
-    let mut times = Times::default();
+    let mut times = Times { order_identical: true, ..Times::default() };
     let bar = progress::bar(command.trials, "trials");
     for _ in 0..command.trials {
         one(&command, &ground, &mut times)?;
@@ -110,7 +114,6 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     let ms = |values: &mut Vec<u64>, part: f64| rounded(quantile(values, part) as f64 / 1e6);
     let (detect, resume) = (ms(&mut times.detect_ns, 0.5), ms(&mut times.resume_ns, 0.5));
     let slowest = ms(&mut times.resume_ns, 1.0);
-    let good = times.differences.is_empty() && times.lost_acknowledged == 0 && times.duplicates == 0;
     output.say(format_args!(
         "{} members, resilience {}, {} trials ({}){}",
         command.members,
@@ -122,8 +125,11 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     output.say(format_args!("  loss noticed after          p50 {detect} ms"))?;
     output.say(format_args!("  next message delivered after p50 {resume} ms, at most {slowest} ms"))?;
     output.say(output.tone(
-        if good { Tone::Good } else { Tone::Bad },
-        format_args!("  of {} acknowledged messages {} lost", times.acknowledged, times.lost_acknowledged),
+        if times.problem.is_none() { Tone::Good } else { Tone::Bad },
+        format_args!(
+            "  of {} acknowledged messages {} lost{}",
+            times.acknowledged, times.lost_acknowledged, times.excuse
+        ),
     ))?;
     output.object(&command.ground.tell(json!({
         "bench": "failover",
@@ -138,14 +144,10 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         "acknowledged": times.acknowledged,
         "lost_acknowledged": times.lost_acknowledged,
         "duplicates": times.duplicates,
-        "order_identical": times.differences.is_empty(),
+        "order_identical": times.order_identical,
         "sealed": ground.is_sealed(),
     })))?;
-    match times.differences.into_iter().next() {
-        _ if good => Ok(()),
-        Some(difference) => Err(Problem::failed(difference)),
-        None => Err(Problem::failed("messages that were acknowledged are missing, or some came twice")),
-    }
+    times.problem.map_or(Ok(()), Err)
 }
 
 fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Problem> {
@@ -170,7 +172,11 @@ fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Pro
     times.acknowledged += verdict.acknowledged;
     times.lost_acknowledged += verdict.lost_acknowledged;
     times.duplicates += verdict.duplicates;
-    times.differences.extend(verdict.difference);
+    times.order_identical &= verdict.order_identical;
+    if !verdict.excuse().is_empty() {
+        times.excuse = verdict.excuse();
+    }
+    times.problem = times.problem.take().or(verdict.into_result().err());
     trial.end();
     Ok(())
 }

@@ -46,6 +46,8 @@ pub(crate) struct Verdict {
     pub(crate) lost_acknowledged: u64,
     /// Messages that some survivor delivered more than once.
     pub(crate) duplicates: u64,
+    /// What was acknowledged must not be lost.
+    resilient: bool,
 }
 
 impl Verdict {
@@ -59,6 +61,7 @@ impl Verdict {
             acknowledged: evidence.accepted.iter().sum(),
             lost_acknowledged: 0,
             duplicates: 0,
+            resilient: evidence.resilient,
         };
         for (_, places) in &evidence.survivors {
             let mut seen = HashSet::new();
@@ -87,9 +90,19 @@ impl Verdict {
         verdict
     }
 
-    /// One order, nothing lost, nothing twice.
+    /// One order, nothing twice, and nothing lost that the group promised to keep.
     pub(crate) fn good(&self) -> bool {
-        self.order_identical && self.lost_acknowledged == 0 && self.duplicates == 0
+        let kept = self.lost_acknowledged == 0 || !self.resilient;
+        self.order_identical && kept && self.duplicates == 0
+    }
+
+    /// Said behind what was lost, where that is nobody's fault.
+    pub(crate) fn excuse(&self) -> &'static str {
+        if self.lost_acknowledged > 0 && !self.resilient {
+            " (resilience 0 promises to keep none)"
+        } else {
+            ""
+        }
     }
 
     /// The same as a command's result.
@@ -192,6 +205,14 @@ mod tests {
         let verdict = judge(&[&[A1, A1, B1], &[A1, A1, B1]], &[], &[2, 1], true);
         assert_eq!((verdict.lost_acknowledged, verdict.duplicates, verdict.delivered), (1, 1, 2));
         assert!(!verdict.good());
+    }
+
+    #[test]
+    fn what_a_group_without_resilience_loses_is_excused_and_what_comes_twice_is_not() {
+        let lost = judge(&[&[A1, B1], &[A1, B1]], &[], &[2, 1], false);
+        assert!(lost.good() && lost.lost_acknowledged == 1 && !lost.excuse().is_empty());
+        assert_eq!(judge(&[&[A1, B1], &[A1, B1]], &[], &[2, 1], true).excuse(), "");
+        assert!(!judge(&[&[A1, A1], &[A1, A1]], &[], &[1, 0], false).good());
     }
 
     #[test]
