@@ -373,8 +373,8 @@ impl Group {
             Phase::Joining => self.is_member(),
             Phase::Locating | Phase::Excluded | Phase::Gone => false,
         };
-        if asks && counts && length > 128 && !self.may_need(header.epoch) {
-            // Whoever is further on than this member, or in another group of the port, takes no notice.
+        if asks && counts && !self.may_need(header.epoch) {
+            // No longer than the question, which is padded. Whoever is further on than this member, or in another group of the port, takes no notice.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);
         }
