@@ -15,6 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 /// Why this member deals with a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,14 +71,21 @@ pub(crate) struct Probing {
     pub(crate) since: Time,
     pub(crate) last: Time,
     pub(crate) nonce: u64,
+    /// The term in which they began.
+    pub(crate) term: Seqno,
     pub(crate) sent: u32,
     /// How often it was given all its time again.
     pub(crate) fresh_starts: u32,
 }
 
 impl Probing {
-    pub(crate) fn new(now: Time, nonce: u64) -> Probing {
-        Probing { since: now, last: Time::ZERO, nonce, sent: 0, fresh_starts: 0 }
+    pub(crate) fn new(now: Time, nonce: u64, term: Seqno) -> Probing {
+        Probing { since: now, last: Time::ZERO, nonce, term, sent: 0, fresh_starts: 0 }
+    }
+
+    /// They were given up: the role went elsewhere, and whoever did not answer then may answer now.
+    fn are_of_old(&self, now: Time, term: Seqno, patience: Duration) -> bool {
+        self.term != term && now.since(self.last) > patience
     }
 }
 
@@ -104,6 +112,13 @@ impl Peer {
             dismissed: Pace::default(),
             inquired: Pace::default(),
             inquiring: Allowance::of(INQUIRE_BYTES),
+        }
+    }
+
+    /// Probes that were given up when the role went elsewhere count no more.
+    pub(crate) fn forget_old_probes(&mut self, now: Time, term: Seqno, patience: Duration) {
+        if self.probing.is_some_and(|probing| probing.are_of_old(now, term, patience)) {
+            self.probing = None;
         }
     }
 

@@ -121,7 +121,7 @@ impl Peer {
                 return;
             }
             let fresh_starts = probing.fresh_starts + 1;
-            *probing = Probing { fresh_starts, ..Probing::new(now, probing.nonce) };
+            *probing = Probing { fresh_starts, ..Probing::new(now, probing.nonce, probing.term) };
         }
         self.last_heard = (self.last_heard + asleep).min(now);
         self.heard_us = self.heard_us.map(|at| (at + asleep).min(now));
@@ -203,7 +203,8 @@ impl Group {
     /// Looks at one peer; returns when to look again.
     fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
         let nonce = self.random.next_u64() | 1;
-        let is_named = uid == self.named();
+        let (term, named) = self.history.term();
+        let is_named = uid == named;
         let owes = if is_named { self.outbox.waits_since() } else { None };
         let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
         if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
@@ -231,7 +232,8 @@ impl Group {
             self.acknowledging.ask_for_copies();
         }
         let spacing = self.settings.patience / PROBES;
-        let probing = peer.probing.get_or_insert(Probing::new(now, nonce));
+        peer.forget_old_probes(now, term, patience);
+        let probing = peer.probing.get_or_insert(Probing::new(now, nonce, term));
         // What is heard during the burst, though no answer, says that it is not silence that is wrong.
         let heard_meanwhile = peer.last_heard > probing.since;
         let patience = if heard_meanwhile { patience * 3 } else { patience };
@@ -292,8 +294,10 @@ impl Group {
     /// Asks a peer outside of any burst whether it hears us.
     pub(crate) fn probe_now(&mut self, now: Time, uid: Uid) {
         let nonce = self.random.next_u64() | 1;
+        let (term, patience) = (self.term(), self.patience(now));
         let Some(peer) = self.peers.get_mut(uid) else { return };
-        let probing = peer.probing.get_or_insert(Probing::new(now, nonce));
+        peer.forget_old_probes(now, term, patience);
+        let probing = peer.probing.get_or_insert(Probing::new(now, nonce, term));
         if now.since(probing.last) >= Duration::from_millis(5) {
             (probing.last, probing.sent) = (now, probing.sent + 1);
             let nonce = probing.nonce;

@@ -1,6 +1,8 @@
 //! How soon a loss is noticed, and who is given time.
 
 use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
@@ -54,6 +56,35 @@ fn whoever_was_late_lately_is_given_more_time() {
         net.crash(2);
         let took = until_reset(&mut net, 0);
         assert!(expected.contains(&took), "{took} ms, {calm} ns after it was late");
+    }
+}
+
+// Who watches a member is another with each hand-over. What it left unanswered when it was watched before, by the same one,
+// says nothing of it now.
+#[test]
+fn what_was_left_unanswered_in_an_earlier_term_is_forgotten() {
+    for wait in 0..10 {
+        let mut net = group_of(4, 1);
+        net.run(1000 * MS);
+        // What the sequencer says to one is lost, until that has asked nearly as often as it asks at all.
+        let asked = Rc::new(Cell::new(0));
+        let count = asked.clone();
+        net.filter(move |seen| {
+            let asks =
+                (seen.from, seen.to) == (1, 0) && seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+            count.set(count.get() + u32::from(asks));
+            if (seen.from, seen.to) == (0, 1) { LOST } else { PROMPT }
+        });
+        assert!(net.run_until(MS, 1000 * MS, |_| asked.get() >= 8));
+        net.hand_over(0, 2);
+        net.run(100 * MS);
+        // From now on it is late, and no later than anybody may be.
+        net.filter(|seen| if (seen.from, seen.to) == (0, 1) { Some(30 * MS) } else { PROMPT });
+        net.run(2000 * MS + wait * 20 * MS);
+        net.hand_over(2, 1);
+        net.run(1000 * MS);
+        net.show("a second later");
+        assert_eq!(net.epoch(2), 0, "after {wait}");
     }
 }
 
