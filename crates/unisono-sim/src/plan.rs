@@ -32,6 +32,8 @@ pub enum Profile {
     Calls,
     /// Any faults, and places from which no multicast can ever be sent, or where none can be heard.
     Reach,
+    /// Any faults, and groups of 12 to 40.
+    Crowd,
 }
 
 impl Profile {
@@ -45,6 +47,7 @@ impl Profile {
         Profile::Perf,
         Profile::Calls,
         Profile::Reach,
+        Profile::Crowd,
     ];
 
     /// Its name on the command line.
@@ -58,6 +61,7 @@ impl Profile {
             Profile::Perf => "perf",
             Profile::Calls => "calls",
             Profile::Reach => "reach",
+            Profile::Crowd => "crowd",
         }
     }
 }
@@ -85,6 +89,9 @@ const MIGRATION: u64 = 0x6d69_6772_6174_6521;
 const APART: u64 = 0x6170_6172_7421_2121;
 const STARVATION: u64 = 0x7374_6172_7665_6421;
 const BUFFERS: u64 = 0x6275_6666_6572_7321;
+
+/// So many participants fit the smallest datagram drawn.
+const FORMATION_MAX: usize = 12;
 
 /// How the group comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,6 +286,7 @@ impl Plan {
             Profile::Reset => plan.reset(random),
             Profile::Swarm => plan.swarm(random),
             Profile::Reach => plan.reach(random),
+            Profile::Crowd => plan.crowd(random),
             // No group at all.
             Profile::Calls => {}
         }
@@ -293,7 +301,7 @@ impl Plan {
             plan.draw_migration(&mut apart(MIGRATION));
             plan.draw_buffers(&mut apart(BUFFERS));
             plan.start_apart(&mut apart(APART));
-            if matches!(profile, Profile::Swarm | Profile::Crash | Profile::Reach) {
+            if matches!(profile, Profile::Swarm | Profile::Crash | Profile::Reach | Profile::Crowd) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
         }
@@ -397,7 +405,7 @@ impl Plan {
 
     /// The network is as bad as it will be, but nobody dies: who restarts may make a second group.
     fn form(&mut self, random: &mut Random) {
-        if self.long_names {
+        if self.long_names || self.members > FORMATION_MAX {
             // A formation must fit a datagram.
             return;
         }
@@ -544,6 +552,19 @@ impl Plan {
             let (multicast_out, multicast_in) = (random.chance(0.5), random.chance(0.5));
             self.limits.push((place, Reach { multicast_out, multicast_in, ..Reach::FULL }));
         }
+    }
+
+    /// So many may begin at once, and come back at once, that the group may take longer to come together.
+    fn crowd(&mut self, random: &mut Random) {
+        self.members = random.pick(&[12, 16, 24, 32, 40]);
+        self.places = self.members + random.below(4) as usize;
+        self.long_names &= self.members < 20;
+        self.config.resilience = random.below(self.members as u64) as u8;
+        self.config.members_max = 256;
+        self.workload.every *= self.members as u64 / 5;
+        self.swarm(random);
+        self.parts.quiet += 10 * SECOND;
+        self.parts.end += 20 * SECOND;
     }
 
     fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
