@@ -6,6 +6,7 @@
 //! says what goes wrong without the rule that it is about; numbers such as H22 are those of
 //! `docs/protocol/deviations.md`.
 
+mod ballots;
 mod detection;
 mod eavesdropper;
 mod finding;

@@ -1,0 +1,121 @@
+//! What a coordinator makes of its votes, one ballot at a time.
+
+use crate::network::*;
+use bytes::Bytes;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
+use unisono_core::*;
+
+/// m0 of five, whom nobody hears any more, in a ballot of its own. What the others say to it is forged.
+struct Coordinator {
+    net: Net,
+    ballot: Ballot,
+    packet: u64,
+    /// What it asked the others to prepare last.
+    proposed: Option<Proposal>,
+}
+
+impl Coordinator {
+    fn inviting() -> Coordinator {
+        let mut net = group_of(5, 1);
+        let ballot = Rc::new(Cell::new(None));
+        let invited = ballot.clone();
+        net.filter(move |seen| {
+            let of_m0 = seen.frames.iter().filter(|_| seen.from == 0);
+            for frame in of_m0 {
+                if let Frame::Invite { ballot, .. } = frame {
+                    invited.set(Some(*ballot));
+                }
+            }
+            LOST
+        });
+        assert!(net.run_until(MS, 5_000 * MS, |_| ballot.get().is_some()), "the case was not reached");
+        Coordinator { net, ballot: ballot.get().unwrap(), packet: 1_000_000, proposed: None }
+    }
+
+    /// A reset in which these go on, as somebody else proposed it.
+    fn proposal_of(&self, coordinator: usize, members: &[usize]) -> Proposal {
+        let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
+        let start = self.net.group(0).marks().received + 1;
+        Proposal { epoch, start, members: members.iter().copied().map(uid).collect(), degraded: false }
+    }
+
+    /// This one votes, and says what it has prepared, and in which round.
+    fn hear_vote(&mut self, from: usize, prepared: Option<(u32, Proposal)>) {
+        let Marks { epoch, received, accepted, .. } = self.net.group(0).marks();
+        let prepared = prepared.map(|(round, proposal)| {
+            let ballot = Ballot { round, coordinator: proposal.epoch.coordinator };
+            (ballot, proposal)
+        });
+        let vote = Frame::Vote(Vote { ballot: self.ballot, end: received, accepted, prepared });
+        self.packet += 1;
+        let said = forge(self.net.group(0).tag(), epoch, uid(from), self.packet, &[vote]);
+        self.net.inject(0, address(from), &said);
+        self.note_what_is_said();
+    }
+
+    /// It asks once more whoever has not answered.
+    fn repeat(&mut self) {
+        self.net.now += 20 * MS;
+        let now = Time::from_nanos(self.net.now);
+        self.net.group_mut(0).handle_timeout(now);
+        self.note_what_is_said();
+    }
+
+    fn note_what_is_said(&mut self) {
+        let now = Time::from_nanos(self.net.now);
+        let mut out = Vec::new();
+        while self.net.group_mut(0).poll_transmit(now, &mut out).is_some() {
+            for frame in Decoder::new(Bytes::copy_from_slice(&out[HEADER_BYTES..])).flatten() {
+                if let Frame::Prepare(prepare) = frame {
+                    assert_eq!(prepare.ballot, self.ballot);
+                    self.proposed = Some(prepare.proposal);
+                }
+            }
+        }
+    }
+}
+
+// Two ballots came before this one, and two members prepared a different proposal each. That of the later ballot may have been
+// decided; that of the earlier one cannot, or the later coordinator would have found it.
+#[test]
+fn of_two_prepared_proposals_that_of_the_higher_ballot_is_taken_over() {
+    for (earlier, later) in [(1, 2), (2, 1)] {
+        for later_votes_first in [false, true] {
+            let mut coordinator = Coordinator::inviting();
+            // The higher ballot has not the higher uid, nor the longer list.
+            let first = coordinator.proposal_of(4, &[0, 1, 2, 4]);
+            let second = coordinator.proposal_of(3, &[1, 2, 3]);
+            let mut votes = [(earlier, (1, first)), (later, (2, second.clone()))];
+            if later_votes_first {
+                votes.reverse();
+            }
+            for (voter, prepared) in votes {
+                assert_eq!(coordinator.proposed, None, "two of five are no quorum");
+                coordinator.hear_vote(voter, Some(prepared));
+            }
+            let case = format!("m{later} prepared last, and its vote came first: {later_votes_first}");
+            assert_eq!(coordinator.proposed, Some(second), "{case}");
+        }
+    }
+}
+
+// Three of five have voted, and somebody may have prepared what was proposed to them. A fourth vote must not change it, whatever
+// it brings: two proposals of one ballot could both be decided.
+#[test]
+fn a_proposal_stays_what_it_is_whoever_votes_later() {
+    for has_prepared in [false, true] {
+        let mut coordinator = Coordinator::inviting();
+        for voter in [1, 2] {
+            coordinator.hear_vote(voter, None);
+        }
+        let proposed = coordinator.proposed.take();
+        let members = proposed.as_ref().map(|proposal| &*proposal.members);
+        assert_eq!(members, Some(&[0, 1, 2].map(uid)[..]), "the case was not reached");
+        let prepared = has_prepared.then(|| (1, coordinator.proposal_of(4, &[0, 3, 4])));
+        coordinator.hear_vote(3, prepared);
+        coordinator.repeat();
+        assert_eq!(coordinator.proposed, proposed);
+    }
+}
