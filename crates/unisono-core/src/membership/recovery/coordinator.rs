@@ -43,6 +43,7 @@ pub(super) struct Coordination {
     repeat_at: Time,
 }
 
+/// No stage follows that of preparing: what is proposed there stays the same, whoever votes later.
 #[derive(Clone, Debug)]
 enum Stage {
     Inviting,
@@ -119,7 +120,7 @@ impl Group {
             self.recovery.unanswered.swap_remove(place);
             own.gather_again_until = own.gather_again_until.max(now + GATHER_AGAIN);
         }
-        if own.ballot == vote.ballot && matches!(own.stage, Stage::Inviting | Stage::Pulling) {
+        if own.ballot == vote.ballot {
             own.votes.insert(from, vote);
             self.coordinate(now);
         }
