@@ -5,7 +5,7 @@ use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::{Lives, Opening, Owner};
 use crate::options::Options;
-use crate::reach::Seeds;
+use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
 use std::sync::Arc;

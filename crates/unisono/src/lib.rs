@@ -152,6 +152,7 @@ mod outside;
 mod reach;
 pub mod rpc;
 mod sealed;
+mod seeds;
 mod ticket;
 
 pub use asynchronous::{AsyncGroup, Events};
@@ -161,7 +162,8 @@ pub use group::Group;
 pub use key::Key;
 pub use options::{DEFAULT_PORT, Options};
 pub use outside::{look, look_at};
-pub use reach::{MULTICAST_PORT, seed_addresses};
+pub use reach::MULTICAST_PORT;
+pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{

@@ -4,8 +4,9 @@
 use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::options::Options;
-use crate::reach::{Place, Seeds, port};
+use crate::reach::{Place, port};
 use crate::sealed::Sealed;
+use crate::seeds::Seeds;
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;

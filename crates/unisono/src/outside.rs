@@ -7,7 +7,8 @@
 use crate::error::{LookError, OpenError};
 use crate::opening::{protection, random};
 use crate::options::Options;
-use crate::reach::{Place, Seeds, multicast_address, port};
+use crate::reach::{Place, multicast_address, port};
+use crate::seeds::Seeds;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 //! Nobody waits for room in the socket's send buffer here, as the engine's lock is held. When that is full, what was
 //! taken from the core (a run, and the beginning of another) waits to be sent on, and everything else stays in the cores.
 
-use crate::reach::Seeds;
+use crate::seeds::Seeds;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;

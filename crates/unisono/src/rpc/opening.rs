@@ -6,7 +6,8 @@ use crate::error::OpenError;
 use crate::group::Group;
 use crate::opening::{protection, random};
 use crate::options::Options;
-use crate::reach::{Place, Seeds};
+use crate::reach::Place;
+use crate::seeds::Seeds;
 use unisono_core::rpc::Endpoint;
 use unisono_core::{ConfigError, Random, Time, Uid};
 

@@ -1,0 +1,177 @@
+//! Seeds: whom to ask for a group where multicast does not lead to it.
+
+use crate::error::OpenError;
+use crate::options::DEFAULT_PORT;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How soon a name is looked up again.
+const NAME_FRESH: Duration = Duration::from_secs(1);
+
+/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being
+/// looked for, by a thread of their own, since that can take seconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seeds {
+    fixed: Vec<SocketAddr>,
+    names: Vec<String>,
+    found: Arc<Mutex<Found>>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    addresses: Vec<SocketAddr>,
+    at: Option<Instant>,
+    looking: bool,
+}
+
+impl Seeds {
+    /// Sorts what the user gave into addresses and names.
+    pub(crate) fn new(given: &[String]) -> Result<Seeds, OpenError> {
+        let mut seeds = Seeds::default();
+        for seed in given {
+            match host_and_port(seed)? {
+                (host, port) if let Ok(address) = host.parse::<IpAddr>() => {
+                    seeds.fixed.push((address, port).into());
+                }
+                _ => seeds.names.push(seed.clone()),
+            }
+        }
+        Ok(seeds)
+    }
+
+    /// The same ones are asked.
+    pub(crate) fn is_like(&self, other: &Seeds) -> bool {
+        (&self.fixed, &self.names) == (&other.fixed, &other.names)
+    }
+
+    /// Nobody to ask: the group is looked for by multicast.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.names.is_empty()
+    }
+
+    /// Some have to be looked up, which may block.
+    pub(crate) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Looks all names up and returns every address known. Blocks. Fails if there are none.
+    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, OpenError> {
+        let (addresses, error) = look_up(&self.names);
+        *self.found() = Found { addresses, at: Some(Instant::now()), looking: false };
+        let known = self.known();
+        match error {
+            Some(source) if known.is_empty() => {
+                Err(OpenError::Seeds { seeds: self.names.join(", "), source })
+            }
+            _ => Ok(known),
+        }
+    }
+
+    /// Every address known now. Names not looked up lately are, in the background.
+    pub(crate) fn refresh(&self) -> Vec<SocketAddr> {
+        let mut found = self.found();
+        if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
+            let (names, shared) = (self.names.clone(), self.found.clone());
+            let look = move || {
+                let (addresses, error) = look_up(&names);
+                let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if error.is_none() || !addresses.is_empty() {
+                    found.addresses = addresses;
+                }
+                (found.at, found.looking) = (Some(Instant::now()), false);
+            };
+            found.looking = thread::Builder::new().name("unisono-names".into()).spawn(look).is_ok();
+        }
+        drop(found);
+        self.known()
+    }
+
+    fn known(&self) -> Vec<SocketAddr> {
+        self.fixed.iter().chain(&self.found().addresses).copied().collect()
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The addresses that a seed stands for: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name
+/// up, which may block for seconds.
+pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
+    match host_and_port(seed)?.to_socket_addrs() {
+        Ok(found) => Ok(found.collect()),
+        Err(source) => Err(OpenError::Seeds { seeds: seed.into(), source }),
+    }
+}
+
+/// What stands before the last colon, and the port behind it. An IPv6 address alone has colons and no port.
+fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
+    match seed.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+            let port = port.parse().ok().filter(|&port| port != 0);
+            let port = port.ok_or_else(|| OpenError::SeedPort { seed: seed.into() })?;
+            Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+        }
+        _ => Ok((seed, DEFAULT_PORT)),
+    }
+}
+
+/// All addresses of all names, and what was said of the last one that has none.
+fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
+    let (mut addresses, mut error) = (Vec::new(), None);
+    for name in names {
+        match seed_addresses(name) {
+            Ok(found) => addresses.extend(found),
+            Err(OpenError::Seeds { source, .. }) => error = Some(source),
+            Err(other) => error = Some(io::Error::other(other)),
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    (addresses, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_addresses_or_names_with_or_without_a_port() {
+        let given = ["127.0.0.1:9", "127.0.0.2", "[::1]:9", "::1", "localhost:9", "localhost"];
+        let seeds = Seeds::new(&given.map(String::from)).unwrap();
+        assert_eq!((seeds.fixed.len(), seeds.names.len()), (4, 2));
+        let known = seeds.resolve().unwrap();
+        for expected in ["127.0.0.1:9", "127.0.0.2:7195", "[::1]:9", "[::1]:7195", "127.0.0.1:7195"] {
+            assert!(known.contains(&expected.parse().unwrap()), "{expected} in {known:?}");
+        }
+        assert_eq!(seeds.refresh(), known);
+        for seed in given {
+            assert!(seed_addresses(seed).unwrap().iter().all(|address| known.contains(address)), "{seed}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_there_is_not_is_no_matter_of_names() {
+        for seed in
+            ["127.0.0.1:99999", "127.0.0.1:0", "localhost:99999", "a:", "a:b", "[::1]:65536", "[::1]:x"]
+        {
+            let refused = Seeds::new(&[seed.into(), "127.0.0.1:9".into()]);
+            assert!(
+                matches!(&refused, Err(OpenError::SeedPort { seed: said }) if said == seed),
+                "{refused:?}"
+            );
+            assert!(matches!(seed_addresses(seed), Err(OpenError::SeedPort { .. })), "{seed}");
+        }
+    }
+
+    #[test]
+    fn names_without_an_address_are_said_to_have_none_unless_others_have() {
+        let nowhere = Seeds::new(&["nowhere.invalid".into()]).unwrap();
+        assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
+        let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]).unwrap();
+        assert_eq!(partly.resolve().unwrap(), ["127.0.0.1:9".parse().unwrap()]);
+    }
+}
