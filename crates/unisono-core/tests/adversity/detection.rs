@@ -205,3 +205,26 @@ fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
         assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
     }
 }
+
+// Another process lives at a member's address and has joined: nobody waits for the silence of the old one (hazard H21).
+#[test]
+fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
+    for automatic in [true, false] {
+        let mut net = group_with(3, GroupConfig { automatic, ..GroupConfig::default() }, unicast());
+        net.send(2, b"I am here").unwrap();
+        net.run(MS);
+        net.crash(2);
+        net.add_at(2, Entry::Join, unicast());
+        let replaced = Event::Suspected { member: uid(2), reason: Suspicion::Replaced };
+        let noticed = net.run_until(MS, 80 * MS, |net| match automatic {
+            true => net.epoch(0) == 1 && net.epoch(2) == 1,
+            false => net.events[0].contains(&replaced),
+        });
+        net.show("another life at the address of m2");
+        assert!(noticed, "automatic: {automatic}");
+        let members: Vec<Uid> = net.group(0).info().members.iter().map(|member| member.uid).collect();
+        let stays = (!automatic).then_some(uid(2));
+        let expected = [uid(0), uid(1)].into_iter().chain(stays).chain([later_uid(2)]);
+        assert_eq!(members, Vec::from_iter(expected));
+    }
+}
