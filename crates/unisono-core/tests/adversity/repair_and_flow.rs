@@ -772,3 +772,21 @@ fn whoever_asks_for_what_everybody_had_is_told_that_it_is_gone() {
     net.drain(0);
     assert!(told.get());
 }
+
+// One member holds nothing more, and the history is full of what it lacks. Joins and leaves have slots of their own beside it:
+// who comes or goes does not wait for that one (hazard H28).
+#[test]
+fn members_come_and_go_while_the_history_is_full() {
+    let config = GroupConfig { history_messages: 16, automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(4, config, unicast());
+    net.run(500 * MS);
+    net.cut_off(3);
+    (0..17).for_each(|_| _ = net.send(0, b"x"));
+    net.run(100 * MS);
+    assert_eq!((net.delivered(1), net.group(0).marks().history), (16, 16), "the case was not reached");
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it does not come in");
+    net.leave(1);
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
+    assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is full still");
+}
