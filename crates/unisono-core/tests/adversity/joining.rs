@@ -689,15 +689,15 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
     let mut joiner = None;
     let is_in =
         |net: &Net, joiner: &Option<usize>| joiner.is_some_and(|index| net.phase(index) == Phase::Member);
-    for step in 0..300 {
+    for step in 0..2_000 {
         for sender in 0..3 {
             let now = Time::from_nanos(net.now);
             if net.group(sender).report(now).under_way < 200 {
                 net.send(sender, &[7; 100_000]).unwrap();
             }
         }
-        net.run(MS);
-        if step == 50 {
+        net.run(MS / 20);
+        if step == 200 {
             joiner = Some(net.add(Entry::Join, unicast()));
         }
         if is_in(&net, &joiner) {
