@@ -728,3 +728,33 @@ fn nobody_has_joined_who_does_not_hold_its_own_join() {
     net.run(500 * MS);
     assert_eq!((net.phase(joiner), net.size(0)), (Phase::Member, 4));
 }
+
+// A founder gave way to another group, and orders that now: what it said to a joiner of its own comes late, and returns the
+// cookie that the joiner was given anew. That group is no more.
+#[test]
+fn a_joiner_is_not_welcomed_to_another_group_than_it_asked_for() {
+    let mut net = group_of(1, 0);
+    let welcome = Rc::new(Cell::new(None));
+    let caught = welcome.clone();
+    net.filter(move |seen| {
+        let is_welcome = |frame: &Frame| matches!(frame, Frame::Welcome(_));
+        let Some(Frame::Welcome(found)) = seen.frames.iter().find(|frame| is_welcome(frame)) else {
+            return PROMPT;
+        };
+        caught.set(Some(found.clone()));
+        LOST
+    });
+    let joiner = net.add(Entry::Join, unicast());
+    net.run(100 * MS);
+    let ours = welcome.take().expect("the case was not reached");
+    let mut other = ours.clone();
+    other.instance = Instance(ours.instance.0 ^ 1);
+    for (number, welcome, phase) in [(1 << 40, other, Phase::Locating), ((1 << 40) + 1, ours, Phase::Joining)]
+    {
+        let frames = [Frame::Welcome(welcome)];
+        let datagram = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(0), number, &frames);
+        net.inject(joiner, address(0), &datagram);
+        net.drain(joiner);
+        assert_eq!(net.phase(joiner), phase);
+    }
+}
