@@ -228,3 +228,27 @@ fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
         assert_eq!(members, Vec::from_iter(expected));
     }
 }
+
+// A sleeper's probes are few and far between, and so are the answers that can get lost: it suspects nobody before it has asked
+// eight times, however long that takes.
+#[test]
+fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
+    // Three times all begins anew.
+    for (unanswered, suspicions) in [(3 + 7, 0), (u32::MAX, 1)] {
+        let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
+        let mut net = Net::new();
+        net.add(Entry::Found(GroupConfig::default()), unicast());
+        net.add(Entry::Join, patient);
+        net.run(300 * MS);
+        let mut asked = 0;
+        net.filter(move |seen| {
+            let asks = seen.from == 0 && seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+            asked += u32::from(asks);
+            if seen.from == 1 && asked <= unanswered { LOST } else { PROMPT }
+        });
+        let until = net.now + 12_000 * MS;
+        starve(&mut net, 0, 2 * MS, until, || 500 * MS);
+        net.run(12_000 * MS);
+        assert_eq!(net.group(0).counters().suspicions, suspicions, "{unanswered} probes were not answered");
+    }
+}
