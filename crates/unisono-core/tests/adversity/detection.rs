@@ -252,3 +252,30 @@ fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
         assert_eq!(net.group(0).counters().suspicions, suspicions, "{unanswered} probes were not answered");
     }
 }
+
+// Where one member says that it is kept waiting, others may be too: whoever says nothing is given more time.
+#[test]
+fn members_that_are_late_make_the_others_patient() {
+    for (stop, expected) in [(0, 150..=280), (100, 500..=1000)] {
+        let mut net = group_of(3, 1);
+        let crash_at = net.now + 1000 * MS;
+        starve(&mut net, 1, 20 * MS, crash_at - 200 * MS, || stop * MS);
+        let asked = Rc::new(Cell::new(false));
+        let asks = asked.clone();
+        net.filter(move |seen| {
+            let by_m0 = seen.from == 0 && seen.has(|frame| matches!(frame, Frame::Probe { .. }));
+            asks.set(asks.get() || by_m0);
+            PROMPT
+        });
+        // Nobody is silent for so long that it is asked, and so no answer is late.
+        while net.now < crash_at {
+            net.send(0, b"m1 says how far it is").unwrap();
+            net.send(2, b"and m2 that it is here").unwrap();
+            net.run(20 * MS);
+        }
+        assert!(!asked.get(), "the case was not reached");
+        net.crash(2);
+        let took = until_reset(&mut net, 0);
+        assert!(expected.contains(&took), "{took} ms, m1 stopping for {stop} ms at a time");
+    }
+}
