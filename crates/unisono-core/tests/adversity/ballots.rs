@@ -119,3 +119,76 @@ fn a_proposal_stays_what_it_is_whoever_votes_later() {
         assert_eq!(coordinator.proposed, proposed);
     }
 }
+
+/// m0 and m1, of whom m1 orders, and m2, which joins from here on. Of the view before that, m0 alone is a quorum; of the one after
+/// it, m1 and m2 are.
+fn at_a_join(filter: impl FnMut(&Seen) -> Option<u64> + 'static) -> Net {
+    let mut net = group_of(2, 0);
+    net.hand_over(0, 1);
+    let acts = |net: &Net| net.group(1).marks().acting;
+    assert!(net.run_until(MS, 100 * MS, acts), "the case was not reached");
+    net.run(50 * MS);
+    net.filter(filter);
+    net.add(Entry::Join, unicast());
+    net
+}
+
+fn asks_to_prepare(seen: &Seen) -> bool {
+    seen.has(|frame| matches!(frame, Frame::Prepare(_)))
+}
+
+// m0 hears nothing of the join and goes on alone, a quorum of all that it knows. m1 and m2 may not do the same: whether the join
+// counts nobody can tell, so they need m0, to vote and to prepare, or there are two groups.
+#[test]
+fn while_a_join_is_open_its_holders_need_a_quorum_of_the_view_before_it() {
+    for m0_votes in [false, true] {
+        let asks = Rc::new(Cell::new(false));
+        let asked = asks.clone();
+        let mut net = at_a_join(move |seen| {
+            asked.set(asked.get() || seen.from == 1 && asks_to_prepare(seen));
+            let votes = seen.has(|frame| matches!(frame, Frame::Vote(_)));
+            let passes = match (seen.from, seen.to) {
+                (0, _) => m0_votes && votes,
+                (1, 0) => m0_votes && !asked.get() && !seen.has_change(),
+                (_, to) => to != 0,
+            };
+            if passes { PROMPT } else { LOST }
+        });
+        net.run(50 * MS);
+        assert_eq!((net.size(0), net.size(2)), (2, 3), "the case was not reached");
+        net.run(5_000 * MS);
+        net.show("five seconds later");
+        assert_eq!((net.epoch(0), net.size(0)), (1, 1), "the case was not reached");
+        assert_eq!((net.epoch(1), net.epoch(2)), (0, 0), "there are two groups");
+        assert_eq!(asks.get(), m0_votes, "what is proposed must be chosen by a quorum of both");
+    }
+}
+
+// m0 holds the join, and not what came of it: m1 and m2 may know it accepted, and have gone on without m0.
+#[test]
+fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_on_alone() {
+    for others_vote in [false, true] {
+        let (asks, holds) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let (asked, held) = (asks.clone(), holds.clone());
+        let mut net = at_a_join(move |seen| {
+            let asks = seen.has(|frame| matches!(frame, Frame::Invite { .. } | Frame::Alive { .. }));
+            asked.set(asked.get() || seen.from == 0 && asks_to_prepare(seen));
+            let answers = seen.has(|frame| matches!(frame, Frame::Vote(_) | Frame::Probe { .. }));
+            let passes = match seen.to {
+                0 => !held.get() || others_vote && answers,
+                _ if seen.from == 0 => asks == others_vote,
+                _ => true,
+            };
+            held.set(held.get() || seen.to == 0 && seen.has_join());
+            if passes { PROMPT } else { LOST }
+        });
+        net.run(50 * MS);
+        let marks = net.group(0).marks();
+        assert_eq!((net.size(0), marks.received), (3, marks.accepted + 1), "the case was not reached");
+        net.run(5_000 * MS);
+        net.show("five seconds later");
+        assert_eq!(net.epoch(0), 0, "m0 went on alone");
+        assert_eq!(asks.get(), others_vote, "what is proposed must be chosen by a quorum of both");
+        assert_eq!(net.epoch(1), u64::from(!others_vote), "the case was not reached");
+    }
+}
