@@ -117,6 +117,54 @@ fn nobody_invites_to_the_ballot_of_another() {
     assert_eq!(net.group(1).marks().promised, None);
 }
 
+// What is prepared under a ballot is its coordinator's to say: two proposals of one ballot could both be decided.
+#[test]
+fn nobody_proposes_in_the_ballot_of_another() {
+    let mut net = group_of(3, 1);
+    let (group, marks) = (net.group(1).tag(), net.group(1).marks());
+    let everybody: Vec<Uid> = (0..3).map(uid).collect();
+    for (number, coordinator, is_taken) in [(1, 2, false), (2, 0, true)] {
+        let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
+        let (before, after) = (everybody.clone(), everybody.clone());
+        let (start, members) = (marks.received + 1, everybody.clone());
+        let proposal = Proposal { epoch, start, members, degraded: false };
+        let ballot = Ballot { round: 1, coordinator: uid(coordinator) };
+        let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
+        let said = forge(group, marks.epoch, uid(0), 1_000_000 + number, &[Frame::Prepare(prepare.into())]);
+        net.inject(1, address(0), &said);
+        net.drain(1);
+        let marks = net.group(1).marks();
+        assert_eq!((marks.promised.is_some(), marks.prepared.is_some()), (is_taken, is_taken));
+    }
+}
+
+// In the name of m0, a decision of an epoch that does not follow that of m1, or of one that begins before its own: whoever
+// enters it is in no line of epochs any more, or takes back what it delivered.
+#[test]
+fn nobody_enters_an_epoch_that_does_not_follow_its_own() {
+    let mut net = group_of(3, 1);
+    net.crash(2);
+    net.run(2_000 * MS);
+    let (group, marks, info) = (net.group(1).tag(), net.group(1).marks(), net.group(1).info());
+    let is_reset = |event: &Event| match event {
+        Event::Reset { seqno, .. } => Some(*seqno),
+        _ => None,
+    };
+    let began = net.events[1].iter().find_map(is_reset).expect("the case was not reached");
+    let next = marks.received + 1;
+    let (own, follows) = (info.epoch.counter, info.epoch.counter + 1);
+    let decisions = [(own - 1, next), (own, next), (follows + 1, next), (follows, began), (follows, next)];
+    for (number, (counter, start)) in (1_000_001..).zip(decisions) {
+        let epoch = EpochId { counter, coordinator: uid(0), nonce: 7 };
+        let proposal = Proposal { epoch, start, members: vec![uid(0), uid(1)], degraded: false };
+        let decided = Frame::Decided { proposal, entered: false };
+        net.inject(1, address(0), &forge(group, marks.epoch, uid(0), number, &[decided]));
+        net.drain(1);
+        let expected = if (counter, start) == (follows, next) { follows } else { own };
+        assert_eq!(net.epoch(1), expected, "epoch {counter} from {start}");
+    }
+}
+
 // An orderer with two addresses answers from the one by which it is not known. A joiner that takes each answer for news
 // and asks again at once keeps the two of them busy for ever.
 #[test]
