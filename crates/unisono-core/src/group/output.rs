@@ -34,6 +34,9 @@ pub(crate) struct Serve {
 
 /// The most control frames that wait to be sent; more than that only a flood of questions makes.
 const MAIL_MAX: usize = 4096;
+/// What goes into a datagram beside the bytes of one message of this member, at the most: the header, an acknowledgement
+/// and the heads of the message. They come to less.
+const BESIDE_MESSAGE_BYTES: usize = 160;
 
 impl Group {
     /// Queues a frame for a peer, in this epoch.
@@ -358,7 +361,7 @@ impl Group {
         if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(orderer) {
             let marks = self.watermarks(now);
             // Only if the message still fits beside it; otherwise it goes by itself.
-            let fits = bytes + 160 < limit;
+            let fits = bytes + BESIDE_MESSAGE_BYTES < limit;
             if fits && Writer::new(out, limit).frame(&Frame::Watermarks(marks)) {
                 self.note_told(now, orderer, marks);
             }

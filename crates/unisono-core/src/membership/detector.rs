@@ -22,6 +22,9 @@ use core::time::Duration;
 const HEARTBEATS_MISSED: u32 = 2;
 /// Probes in a burst.
 const PROBES: u32 = 12;
+/// Outside of a burst a peer is probed at most so often, however many inputs ask for it: its answer to the one before may be on
+/// its way.
+const PROBE_EVERY: Duration = Duration::from_millis(5);
 /// An orderer that owes a number is probed after this part of the silence.
 const OWING: u32 = 6;
 /// A peer must show that it hears us at least every so many silences.
@@ -298,7 +301,7 @@ impl Group {
         let Some(peer) = self.peers.get_mut(uid) else { return };
         peer.forget_old_probes(now, term, patience);
         let probing = peer.probing.get_or_insert(Probing::new(now, nonce, term));
-        if now.since(probing.last) >= Duration::from_millis(5) {
+        if now.since(probing.last) >= PROBE_EVERY {
             (probing.last, probing.sent) = (now, probing.sent + 1);
             let nonce = probing.nonce;
             self.post(uid, Frame::Probe { nonce });

@@ -198,18 +198,13 @@ impl Endpoint {
     ///
     /// # Errors
     /// The port is served here already, or as many as can be are.
-    pub fn serve(
-        &mut self,
-        _now: Time,
-        port: PrivatePort,
-        options: ServeOptions,
-    ) -> Result<Port, ServeError> {
+    pub fn serve(&mut self, port: PrivatePort, options: ServeOptions) -> Result<Port, ServeError> {
         self.server.serve(&mut self.common, port, options)
     }
 
     /// Serves a port no longer. Requests that wait are rejected, and clients go elsewhere; those that the application
     /// has may still be answered.
-    pub fn withdraw(&mut self, _now: Time, port: Port) {
+    pub fn withdraw(&mut self, port: Port) {
         self.server.withdraw(&mut self.common, port);
     }
 
@@ -268,7 +263,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Passed on too often: it must be answered. Over: nobody waits for it.
-    pub fn forward(&mut self, _now: Time, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
+    pub fn forward(&mut self, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
         self.server.forward(&mut self.common, id, to)
     }
 

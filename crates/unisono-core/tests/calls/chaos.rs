@@ -81,8 +81,8 @@ fn run(seed: u64, books: &mut Books) {
             world.start(host);
         }
         if random.chance(0.02) {
-            let (now, host) = (world.now, SERVERS[random.below(3) as usize]);
-            world.host(host).endpoint.withdraw(now, port);
+            let host = SERVERS[random.below(3) as usize];
+            world.host(host).endpoint.withdraw(port);
             world.drain(host);
         }
         world.run(Duration::from_micros(random.below(20_000)));
@@ -109,7 +109,7 @@ fn work(world: &mut World, host: u16, random: &mut Random, books: &mut Books) {
         let call = (request.client, request.call);
         if random.chance(0.3) {
             let to = address(SERVERS[random.below(3) as usize]);
-            if world.host(host).endpoint.forward(now, request.id, to).is_ok() {
+            if world.host(host).endpoint.forward(request.id, to).is_ok() {
                 continue;
             }
         }

@@ -73,8 +73,8 @@ fn a_slow_server_gets_less() {
 fn a_call_goes_to_the_one_server_that_takes_it() {
     let mut world = World::new();
     for server in [1, 2] {
-        let (now, options) = (world.now, ServeOptions { queue_max: 1, ..ServeOptions::default() });
-        world.start(server).endpoint.serve(now, PRIVATE, options).unwrap();
+        let options = ServeOptions { queue_max: 1, ..ServeOptions::default() };
+        world.start(server).endpoint.serve(PRIVATE, options).unwrap();
     }
     let port = world.start_echo(3, PRIVATE);
     world.start(4);

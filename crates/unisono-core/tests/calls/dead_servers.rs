@@ -46,9 +46,8 @@ fn who_waits_on_for_another_server_sleeps_meanwhile() {
     let mut world = World::new();
     world.start(1);
     world.start(2);
-    let now = world.now;
     let options = ServeOptions { repeats: true, ..ServeOptions::default() };
-    let port = world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let port = world.host(1).endpoint.serve(PRIVATE, options).unwrap();
     let call = world.call(2, port, b"hello", 20 * SECONDS);
     world.run(MS);
     world.hosts.remove(&1);
@@ -79,14 +78,13 @@ fn many_answers_are_acknowledged_in_the_smallest_datagrams() {
 fn what_is_in_hand_when_a_port_is_served_again_still_counts() {
     let mut world = World::new();
     (1..=3).for_each(|host| _ = world.start(host));
-    let now = world.now;
     let options = ServeOptions { queue_max: 1, ..ServeOptions::default() };
-    let port = world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let port = world.host(1).endpoint.serve(PRIVATE, options).unwrap();
     world.call(2, port, b"first", SECONDS);
     world.run(MS);
     let first = world.take(1).unwrap();
-    world.host(1).endpoint.withdraw(now, port);
-    world.host(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    world.host(1).endpoint.withdraw(port);
+    world.host(1).endpoint.serve(PRIVATE, options).unwrap();
     let second = world.call(3, port, b"second", MS * 100);
     assert_eq!(world.wait(3, second).1, Err(CallFailure::Busy));
     world.reply(1, first.id, b"done").unwrap();

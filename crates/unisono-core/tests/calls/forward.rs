@@ -21,8 +21,7 @@ fn servers(hosts: &[u16]) -> (World, Port) {
 }
 
 fn pass_on(world: &mut World, from: u16, id: RequestId, to: u16) -> Result<(), ForwardError> {
-    let now = world.now;
-    let done = world.host(from).endpoint.forward(now, id, address(to));
+    let done = world.host(from).endpoint.forward(id, address(to));
     world.drain(from);
     done
 }
@@ -112,8 +111,7 @@ fn many_calls_that_are_passed_on_ask_once_who_is_there() {
     world.run(MS);
     world.start_echo(2, PRIVATE);
     while let Some(request) = world.take(1) {
-        let now = world.now;
-        world.host(1).endpoint.forward(now, request.id, address(2)).unwrap();
+        world.host(1).endpoint.forward(request.id, address(2)).unwrap();
     }
     world.drain(1);
     for call in calls {

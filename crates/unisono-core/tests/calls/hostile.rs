@@ -225,7 +225,7 @@ fn requests_that_supersede_each_other_do_not_fill_the_queue() {
     let mut world = World::new();
     let now = world.now;
     let options = ServeOptions { queue_max: 4, ..ServeOptions::default() };
-    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
     let cookie = cookie_for(&mut world, 9, port);
     for number in 1..1000 {
         let request = small_request(port, ((number % 3) as u16, number), cookie);
@@ -260,7 +260,7 @@ fn who_serves_a_port_no_longer_says_so_and_who_never_did_only_if_asked_alone() {
     let port = world.start_echo(1, PRIVATE);
     let now = world.now;
     let endpoint = &mut world.host(1).endpoint;
-    endpoint.withdraw(now, port);
+    endpoint.withdraw(port);
     for (port, multicast, answers) in
         [(port, true, 1), (port, false, 1), (Port(5), true, 0), (Port(5), false, 1)]
     {

@@ -98,9 +98,8 @@ fn a_client_that_restarted_is_another_one() {
 fn a_service_that_recognises_repeats_is_asked_again_elsewhere() {
     let mut world = World::new();
     for host in [1, 2] {
-        let now = world.now;
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
-        world.start(host).endpoint.serve(now, PRIVATE, options).unwrap();
+        world.start(host).endpoint.serve(PRIVATE, options).unwrap();
     }
     let port = PlainProof.public(&PRIVATE);
     world.start(3);
@@ -142,9 +141,8 @@ fn an_address_that_moves_to_an_older_life_proves_nothing() {
 fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
     for passed_on in [false, true] {
         let mut world = World::new();
-        let now = world.now;
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
-        let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+        let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
         world.start(3);
         let call = world.call(3, port, b"hello", 10 * SECONDS);
         world.run(MS);
@@ -152,13 +150,13 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
         // It falls silent, and comes back as two: one that recognises repeats, and one that does not.
         world.start_echo(2, PRIVATE);
         if passed_on {
-            world.start(4).endpoint.serve(now, PRIVATE, options).unwrap();
+            world.start(4).endpoint.serve(PRIVATE, options).unwrap();
         }
         world.hosts.remove(&1);
         world.run(5 * SECONDS);
         if passed_on {
-            let (request, now) = (world.take(4).unwrap(), world.now);
-            world.host(4).endpoint.forward(now, request.id, address(2)).unwrap();
+            let request = world.take(4).unwrap();
+            world.host(4).endpoint.forward(request.id, address(2)).unwrap();
             world.drain(4);
         }
         let other = world.call(3, port, b"another", 10 * SECONDS);
@@ -259,9 +257,8 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
 #[test]
 fn what_waits_for_a_server_that_is_given_up_goes_elsewhere() {
     let mut world = World::new();
-    let now = world.now;
     let options = ServeOptions { queue_max: 1, ..ServeOptions::default() };
-    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
     world.start(2);
     let at_server = world.call(2, port, b"at the server", 10 * SECONDS);
     world.run(MS);

@@ -40,10 +40,9 @@ fn nobody_is_found_where_nobody_serves() {
 #[test]
 fn an_endpoint_tells_what_waits_and_what_is_owed() {
     let mut world = World::new();
-    let now = world.now;
     world.start(1);
     world.start(2);
-    let port = world.host(1).endpoint.serve(now, PRIVATE, ServeOptions::default()).unwrap();
+    let port = world.host(1).endpoint.serve(PRIVATE, ServeOptions::default()).unwrap();
     let owed = |world: &mut World| {
         let server = &world.host(1).endpoint;
         let kept = server.replies_kept_since(Time::ZERO);

@@ -12,9 +12,8 @@ const SECONDS: Duration = Duration::from_secs(1);
 
 fn server(queue_max: u16) -> (World, Port) {
     let mut world = World::new();
-    let now = world.now;
     let options = ServeOptions { queue_max, ..ServeOptions::default() };
-    let port = world.start(1).endpoint.serve(now, PRIVATE, options).unwrap();
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
     (world, port)
 }
 
@@ -44,8 +43,7 @@ fn a_server_never_has_more_than_it_takes_and_everybody_is_served_in_the_end() {
 /// A server with a small service, which takes one request at a time, beside a large one.
 fn small_beside_large() -> (World, Port, Port) {
     let (mut world, small) = server(1);
-    let now = world.now;
-    let large = world.host(1).endpoint.serve(now, PrivatePort(78), ServeOptions::default()).unwrap();
+    let large = world.host(1).endpoint.serve(PrivatePort(78), ServeOptions::default()).unwrap();
     world.start(2);
     (world, small, large)
 }
@@ -168,8 +166,7 @@ fn a_withdrawn_service_sends_what_waits_elsewhere_and_answers_what_it_has() {
     let waits = world.call(2, port, b"waits", 5 * SECONDS);
     world.run(MS);
     world.start_echo(3, PRIVATE);
-    let now = world.now;
-    world.host(1).endpoint.withdraw(now, port);
+    world.host(1).endpoint.withdraw(port);
     world.drain(1);
     world.reply(1, request.id, b"still").unwrap();
     assert_eq!(world.wait(2, in_hand).1.unwrap(), "still");
@@ -185,7 +182,7 @@ fn when_all_withdraw_the_call_has_failed_and_did_not_happen() {
     let call = world.call(2, port, b"waits", 5 * SECONDS);
     world.run(MS);
     let now = world.now;
-    world.host(1).endpoint.withdraw(now, port);
+    world.host(1).endpoint.withdraw(port);
     world.drain(1);
     let (took, outcome) = world.wait(2, call);
     assert_eq!(outcome, Err(CallFailure::Failed));
@@ -263,10 +260,8 @@ fn who_is_pushed_back_again_and_again_comes_back_ever_later() {
 #[test]
 fn ports_take_turns() {
     let mut world = World::new();
-    let now = world.now;
     let endpoint = &mut world.start(1).endpoint;
-    let ports =
-        [1, 2, 3].map(|port| endpoint.serve(now, PrivatePort(port), ServeOptions::default()).unwrap());
+    let ports = [1, 2, 3].map(|port| endpoint.serve(PrivatePort(port), ServeOptions::default()).unwrap());
     world.start(2);
     for port in ports {
         (0..3).for_each(|_| _ = world.call(2, port, b"hello", SECONDS));

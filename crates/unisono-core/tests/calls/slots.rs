@@ -196,8 +196,7 @@ fn an_answer_goes_to_the_attempt_that_it_was_given_for_or_to_none() {
     let (_, third) = table.take().unwrap();
     for answered in [first, second] {
         assert_eq!(table.reply(answered, "again"), Err(AnswerError::Over));
-        let now = table.world.now;
-        let passed_on = table.world.host(1).endpoint.forward(now, answered, address(2));
+        let passed_on = table.world.host(1).endpoint.forward(answered, address(2));
         assert_eq!(passed_on, Err(ForwardError::Over));
     }
     assert!(is_working(&table.request(1, 3)));
@@ -233,8 +232,8 @@ fn who_asks_after_what_never_came_is_told_that_nobody_knows() {
 fn a_request_that_is_incomplete_when_its_service_ends_is_rejected() {
     let mut table = Table::new();
     table.ask(0, 1, Payload::Parts { total: 600, part: 300 });
-    let (now, port) = (table.world.now, table.port);
-    table.world.host(1).endpoint.withdraw(now, port);
+    let port = table.port;
+    table.world.host(1).endpoint.withdraw(port);
     assert!(is_rejected(&table.request(0, 1), Rejection::NotServed));
     let account = table.world.host(1).endpoint.account();
     assert_eq!((account.receiving_bytes, account.pending), (0, 0));

@@ -109,10 +109,9 @@ impl World {
 
     /// A server that answers what it is asked with the same.
     pub(crate) fn start_echo(&mut self, host: u16, port: PrivatePort) -> Port {
-        let now = self.now;
         let host = self.start(host);
         host.answers = Some(|request| request.payload.clone());
-        host.endpoint.serve(now, port, ServeOptions::default()).unwrap()
+        host.endpoint.serve(port, ServeOptions::default()).unwrap()
     }
 
     pub(crate) fn call(&mut self, host: u16, port: Port, request: &[u8], within: Duration) -> CallNumber {

@@ -46,7 +46,7 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
     pub(crate) fn new(receive: R) -> NullCalls<R> {
         let now = Time::from_nanos(1);
         let (client, mut server) = (endpoint(now, 1), endpoint(now, 2));
-        let port = server.serve(now, PrivatePort(7), ServeOptions::default()).unwrap();
+        let port = server.serve(PrivatePort(7), ServeOptions::default()).unwrap();
         let out = Vec::with_capacity(2048);
         NullCalls { now, client, server, port, out, receive, answered: 0, datagrams: 0 }
     }

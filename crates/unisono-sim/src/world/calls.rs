@@ -263,7 +263,7 @@ impl World<CallSide> {
         let (life, owns) = (resident.life, !resident.side.forges);
         // A forger's proof is made of what everybody knows.
         let private = if owns { private } else { PrivatePort(port.0) };
-        if resident.side.endpoint.serve(resident.clock.read(now), private, options).is_ok() {
+        if resident.side.endpoint.serve(private, options).is_ok() {
             resident.side.serves.push(service);
             if !resident.side.served.contains(&service) {
                 resident.side.served.push(service);
@@ -284,7 +284,7 @@ impl World<CallSide> {
             return;
         }
         resident.side.serves.retain(|one| *one != service);
-        resident.side.endpoint.withdraw(resident.clock.read(now), port);
+        resident.side.endpoint.withdraw(port);
         self.recorder.note(now, process, life, What::Withdrawn { port: service });
         self.drain(process);
     }
@@ -318,10 +318,8 @@ impl World<CallSide> {
 
     /// The application passes a request on; false if it was passed on too often.
     pub(crate) fn pass_on(&mut self, process: usize, job: &Job, to: SocketAddr) -> bool {
-        let now = self.now;
         let Some(resident) = self.active(process) else { return true };
-        let local = resident.clock.read(now);
-        let passed = resident.side.endpoint.forward(local, job.id, to);
+        let passed = resident.side.endpoint.forward(job.id, to);
         if passed.is_ok() {
             let hops = job.hops;
             self.note_job(process, job, |client, call| What::PassedOn { client, call, hops });

@@ -162,10 +162,10 @@ impl Calls {
     }
 
     /// Takes no more requests for the port. Returns the multicast address at which it is not reached any more.
-    fn withdraw(&mut self, now: Time, port: Port) -> Option<SocketAddr> {
+    fn withdraw(&mut self, port: Port) -> Option<SocketAddr> {
         let served = self.served.get_mut(&port).filter(|served| !served.withdrawn)?;
         served.withdrawn = true;
-        self.endpoint.withdraw(now, port);
+        self.endpoint.withdraw(port);
         served.multicast.take()
     }
 
@@ -395,7 +395,7 @@ impl Shared<Calls> {
         let mut state = engine.lock();
         let calls = state.occupant::<Calls>(self.index);
         let needs_multicast = calls.access.seeds.is_empty();
-        let port = calls.endpoint.serve(now, private, options)?;
+        let port = calls.endpoint.serve(private, options)?;
         let address = multicast_address(port.tag());
         let listens = match engine.place.interface {
             Some(interface) => state.listen(address, interface),
@@ -404,7 +404,7 @@ impl Shared<Calls> {
         let multicast = match listens {
             Ok(()) => Some(address.into()),
             Err(source) if needs_multicast => {
-                state.occupant::<Calls>(self.index).endpoint.withdraw(now, port);
+                state.occupant::<Calls>(self.index).endpoint.withdraw(port);
                 return Err(OpenError::NoMulticast { address: engine.address, source }.into());
             }
             Err(_) => None,
@@ -429,7 +429,7 @@ impl Shared<Calls> {
         let Some(mut state) = self.engine.lock_unless_broken() else { return };
         let now = self.engine.now();
         let calls = state.occupant::<Calls>(self.index);
-        let multicast = calls.withdraw(now, port);
+        let multicast = calls.withdraw(port);
         if forget {
             calls.served.remove(&port);
         }

@@ -325,7 +325,7 @@ impl Request {
     /// It was passed on too often and comes back, to be answered here; or nobody waits for an answer any longer.
     pub fn forward(mut self, to: impl Into<Target>) -> Result<(), NotForwarded> {
         let (id, Target(address)) = (self.asked.id, to.into());
-        match self.give(|calls, now| calls.endpoint.forward(now, id, address)) {
+        match self.give(|calls, _| calls.endpoint.forward(id, address)) {
             Ok(()) => Ok(()),
             Err(reason) => {
                 self.answered = matches!(reason, ForwardError::Over);

@@ -21,9 +21,16 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Participants begin so long after the one before them in the list, and at most so many times that.
+/// Participants begin so long after the one before them in the list, and at most so many times that...
 const STAGGER: Duration = Duration::from_millis(4);
 const STAGGER_MAX: u32 = 50;
+/// ... and by chance a little later still, by less than lies between two of them.
+const BEGIN_JITTER: Duration = Duration::from_millis(2);
+/// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The next comes after so much more, at most, for each that was in vain, as far as so many.
+const BACKOFF: Duration = Duration::from_millis(40);
+const BACKOFFS_MAX: u32 = 6;
 /// How often a coordinator repeats itself while answers are expected, and while it waits for participants to start.
 const REPEAT_EVERY: Duration = Duration::from_millis(20);
 const REPEAT_SLOWLY: Duration = Duration::from_millis(60);
@@ -170,7 +177,7 @@ impl Forming {
     /// The first of the list begins first; a little jitter, so that equals do not stay equal.
     fn stagger(&self, random: &mut Random) -> Duration {
         let place = self.formation.place(&self.me.name).unwrap_or(0) as u32;
-        STAGGER * place.min(STAGGER_MAX) + Duration::from_nanos(random.below(2_000_000))
+        STAGGER * place.min(STAGGER_MAX) + Duration::from_nanos(random.below(BEGIN_JITTER.as_nanos() as u64))
     }
 
     fn at_least(&self) -> usize {
@@ -248,8 +255,9 @@ impl Forming {
     /// Nothing comes of the present ballot: another one later.
     fn give_way(&mut self, now: Time, random: &mut Random) {
         self.attempt = None;
-        let most = 40_000_000 * u64::from(self.attempts.min(6));
-        self.begin_at = now + Duration::from_millis(5) + Duration::from_nanos(random.below(most));
+        let backoff = BACKOFF * self.attempts.min(BACKOFFS_MAX);
+        let jitter = Duration::from_nanos(random.below(backoff.as_nanos() as u64));
+        self.begin_at = now + PAUSE + jitter;
     }
 
     /// Whatever follows for this member's own ballot.

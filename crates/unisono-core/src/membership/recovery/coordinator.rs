@@ -24,6 +24,8 @@ use core::time::Duration;
 const GATHER_AGAIN: Duration = Duration::from_millis(20);
 /// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
+/// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The next ballot comes after so much more, at most, for each that was in vain, as far as so many.
 const BACKOFF: Duration = Duration::from_millis(60);
 const BACKOFFS_MAX: u32 = 6;
@@ -111,7 +113,7 @@ impl Group {
         self.recovery.pull = None;
         let backoff = BACKOFF * self.recovery.attempts.min(BACKOFFS_MAX);
         let jitter = Duration::from_nanos(self.random.below(backoff.as_nanos().max(1) as u64));
-        self.recovery.begin_at = Some(now + Duration::from_millis(10) + jitter);
+        self.recovery.begin_at = Some(now + PAUSE + jitter);
     }
 
     pub(crate) fn handle_vote(&mut self, now: Time, from: Uid, vote: Vote) {

@@ -25,8 +25,11 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use level::Pull;
 
-/// The members of a rank begin their resets so long after those of the rank before.
+/// The members of a rank begin their resets so long after those of the rank before...
 const STAGGER: Duration = Duration::from_millis(4);
+/// ... and by chance a little later still, by less than lies between two ranks: so that members that see different ones
+/// suspected, and take themselves for the same rank, do not begin together.
+const BEGIN_JITTER: Duration = Duration::from_millis(2);
 const REPEAT_EVERY: Duration = Duration::from_millis(15);
 /// For so long after a promise other coordinators' invitations are ignored.
 const HOLD_OFF: Duration = Duration::from_millis(60);
@@ -169,7 +172,7 @@ impl Group {
             return;
         }
         let rank = self.rank_among_unsuspected();
-        let jitter = Duration::from_nanos(self.random.below(2_000_000));
+        let jitter = Duration::from_nanos(self.random.below(BEGIN_JITTER.as_nanos() as u64));
         self.recovery.begin_at = Some(now + STAGGER * rank as u32 + jitter);
     }
 
