@@ -28,9 +28,7 @@ impl Group {
         let promised = self.recovery.has_promised();
         if named != self.me.uid || promised || self.order.taken.is_some_and(|taken| taken >= event) {
             self.watch_for_successor(now, event, named);
-            return;
-        }
-        if !self.lacks() {
+        } else {
             self.enter_role(now, event);
         }
     }
@@ -132,7 +130,6 @@ impl Group {
         self.order.heartbeat_at = None;
         // Who is in the way is for the next orderer to see; in another term the time begins anew.
         self.order.shut_since = None;
-        self.outbox.restart();
         self.hold.clear();
         // Whoever listens asks the next.
         self.forget_observers(now, |_, _| true);
