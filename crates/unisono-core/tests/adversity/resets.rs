@@ -597,3 +597,33 @@ fn what_a_member_lacks_of_a_decision_it_gets_from_anybody() {
     assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
     assert_eq!(net.delivered(3), 1);
 }
+
+// The reset finds the first pieces of m1's message in the log, and m1 alone has the rest. It is given up once, as a whole: what m1
+// sends next is no part of it, and no join waits for its end.
+#[test]
+fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
+    let mut net = group_of(4, 1);
+    net.filter(|seen| {
+        let is_later_piece = |frame: &Frame| matches!(frame, Frame::Data(data) if data.first > 3);
+        if seen.from == 1 && seen.has(is_later_piece) { LOST } else { PROMPT }
+    });
+    net.send(1, &[7; 50_000]).unwrap();
+    net.run(20 * MS);
+    let before = net.group(2).marks().received;
+    assert!(before > 4 && net.delivered(2) == 0, "the case was not reached");
+    net.crash(3);
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(0) == 1 && net.epoch(1) == 1));
+    net.calm();
+    net.run(500 * MS);
+    assert_eq!(net.outcomes[1].len(), 1, "m1 is told of each piece");
+    assert_eq!(net.outcomes[1][0].1, Outcome::Failed);
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no join is let in");
+    net.send(1, b"next").unwrap();
+    net.run(100 * MS);
+    for index in [0, 1, 2, joiner] {
+        let is_next =
+            |event: &&Event| matches!(event, Event::Message { payload, .. } if &payload[..] == b"next");
+        assert_eq!((net.delivered(index), net.events[index].iter().filter(is_next).count()), (1, 1));
+    }
+}
