@@ -192,3 +192,55 @@ fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_o
         assert_eq!(net.epoch(1), u64::from(!others_vote), "the case was not reached");
     }
 }
+
+// m1 lacks the join of m4 until it has pulled the longest log. The others are a quorum of the five without m4, but that is no
+// reason to leave it behind.
+#[test]
+fn whoever_turns_up_in_the_longest_log_is_invited_too() {
+    let mut net = group_of(4, 0);
+    let misses = |seen: &Seen| {
+        let is_level = seen.has(|frame| matches!(frame, Frame::Level { .. }));
+        seen.to == 1 && seen.has_join() && !is_level
+    };
+    net.filter(move |seen| if misses(seen) { LOST } else { PROMPT });
+    let joiner = net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member));
+    net.crash(0);
+    net.filter(move |seen| {
+        let invites = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
+        if misses(seen) || seen.from != 1 && invites { LOST } else { PROMPT }
+    });
+    assert_eq!((net.size(1), net.size(2)), (4, 5), "the case was not reached");
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!(net.size(1), 4, "m4 was left behind");
+}
+
+// m1 invites, and sleeps before m4's vote is in. When it goes on that waits in its socket, and the time of the
+// ballot is over: the vote is heard first, and no other ballot begun.
+#[test]
+fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
+    let mut net = group_with(5, GroupConfig::default(), unicast());
+    net.run(50 * MS);
+    net.crash(0);
+    let round = Rc::new(Cell::new(0));
+    let invited = round.clone();
+    net.filter(move |seen| {
+        let is_late = seen.from == 4 && seen.has(|frame| matches!(frame, Frame::Vote(_)));
+        let invites = |frame: &Frame| match frame {
+            Frame::Invite { ballot, .. } => Some(ballot.round),
+            _ => None,
+        };
+        match seen.frames.iter().find_map(invites) {
+            Some(round) if seen.from == 1 => invited.set(round),
+            Some(_) => return LOST,
+            None => {}
+        }
+        if is_late { Some(20 * MS) } else { PROMPT }
+    });
+    let invites = |_: &Net| round.get() > 0;
+    assert!(net.run_until(MS, 5_000 * MS, invites), "the case was not reached");
+    net.run(5 * MS);
+    net.stops[1].push((net.now, net.now + 400 * MS));
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!((round.get(), net.size(1)), (1, 4));
+}
