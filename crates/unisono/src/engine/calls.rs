@@ -4,12 +4,12 @@
 //! outcomes of others lie ready, or answers while other requests wait, does so in a row. Then it waits for the rest, so
 //! that all of it shares datagrams; but for [`GATHER_MAX`] at most.
 
-use super::entering::{engines, no_multicast, socket_error};
+use super::entering::engines;
 use super::outbox::{Outbox, Source};
 use super::park::{Listed, WaitList};
 use super::slot::{Occupant, Slot};
 use super::state::State;
-use super::{Engine, Shared, background};
+use super::{Engine, Shared};
 use crate::error::OpenError;
 use crate::key::Key;
 use crate::reach::{Place, multicast_address};
@@ -319,11 +319,7 @@ impl Engine {
                 return Err(OpenError::OtherCalls { address: engine.address });
             }
         }
-        let engine = Arc::new(Engine::new(place)?);
-        let shared = engine.admit_calls(engine.lock(), entrance, make)?;
-        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
-        engines.push(Arc::downgrade(&engine));
-        Ok(shared)
+        Engine::begin(&mut engines, place, |engine| engine.admit_calls(engine.lock(), entrance, make))
     }
 
     fn admit_calls(
@@ -396,18 +392,13 @@ impl Shared<Calls> {
         let calls = state.occupant::<Calls>(self.index);
         let needs_multicast = calls.access.seeds.is_empty();
         let port = calls.endpoint.serve(private, options)?;
-        let address = multicast_address(port.tag());
-        let listens = match engine.place.interface {
-            Some(interface) => state.listen(address, interface),
-            None => Err(no_multicast()),
-        };
+        let listens = engine.listen(&mut state, multicast_address(port.tag()), needs_multicast);
         let multicast = match listens {
-            Ok(()) => Some(address.into()),
-            Err(source) if needs_multicast => {
+            Ok(multicast) => multicast,
+            Err(refused) => {
                 state.occupant::<Calls>(self.index).endpoint.withdraw(port);
-                return Err(OpenError::NoMulticast { address: engine.address, source }.into());
+                return Err(refused.into());
             }
-            Err(_) => None,
         };
         let served = Served { multicast, waiters: WaitList::default(), withdrawn: false };
         state.occupant::<Calls>(self.index).served.insert(port, served);

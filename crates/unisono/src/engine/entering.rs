@@ -10,7 +10,7 @@ use crate::error::OpenError;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use unisono_core::{ConfigError, Group, GroupTag, Time};
@@ -51,14 +51,23 @@ impl Engine {
                 return Err(OpenError::AlreadyMember { address: engine.address });
             }
         }
-        let engine = Arc::new(Engine::new(place)?);
-        let shared = engine.admit(engine.lock(), way, spin, make)?;
-        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
-        engines.push(Arc::downgrade(&engine));
-        Ok(shared)
+        Engine::begin(&mut engines, place, |engine| engine.admit(engine.lock(), way, spin, make))
     }
 
-    pub(super) fn new(place: Place) -> Result<Engine, OpenError> {
+    /// Makes another engine at this place, which begins to work once somebody has entered it.
+    pub(super) fn begin<T>(
+        engines: &mut Vec<Weak<Engine>>,
+        place: Place,
+        enter: impl FnOnce(&Arc<Engine>) -> Result<T, OpenError>,
+    ) -> Result<T, OpenError> {
+        let engine = Arc::new(Engine::new(place)?);
+        let entered = enter(&engine)?;
+        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
+        engines.push(Arc::downgrade(&engine));
+        Ok(entered)
+    }
+
+    fn new(place: Place) -> Result<Engine, OpenError> {
         let mut unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
             io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
@@ -99,24 +108,31 @@ impl Engine {
     ) -> Result<Shared, OpenError> {
         let now = self.now();
         let group = make(now, self.address, state.receive_buffer_bytes())?;
-        let address = multicast_address(way.tag);
-        let listens = match self.place.interface {
-            Some(interface) => state.listen(address, interface),
-            None => Err(no_multicast()),
-        };
-        let multicast = match listens {
-            Ok(()) => Some(address.into()),
-            Err(source) if way.needs_multicast => {
-                return Err(OpenError::NoMulticast { address: self.address, source });
-            }
-            Err(_) => None,
-        };
+        let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
         let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
         self.settle(&mut state, now);
         self.arrange(&mut state, now, false);
         self.unlock(state);
         Ok(Shared::new(self.clone(), index, spin))
+    }
+
+    /// Listens at a multicast address and returns it; nothing where that cannot be, unless it is `needed`.
+    pub(super) fn listen(
+        &self,
+        state: &mut State,
+        address: SocketAddrV4,
+        needed: bool,
+    ) -> Result<Option<SocketAddr>, OpenError> {
+        let listens = match self.place.interface {
+            Some(interface) => state.listen(address, interface),
+            None => Err(no_multicast()),
+        };
+        match listens {
+            Ok(()) => Ok(Some(address.into())),
+            Err(source) if needed => Err(OpenError::NoMulticast { address: self.address, source }),
+            Err(_) => Ok(None),
+        }
     }
 }
 
@@ -131,6 +147,6 @@ pub(crate) fn no_multicast() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")
 }
 
-pub(super) fn socket_error(what: &'static str, source: io::Error) -> OpenError {
+fn socket_error(what: &'static str, source: io::Error) -> OpenError {
     OpenError::Socket { what, source }
 }
