@@ -374,7 +374,8 @@ impl Group {
             Phase::Locating | Phase::Excluded | Phase::Gone => false,
         };
         if asks && counts && !self.may_need(header.epoch) {
-            // No longer than the question, which is padded. Whoever is further on than this member, or in another group of the port, takes no notice.
+            // No longer than the question, which is padded. Whoever is further on than this member, or in another group of the
+            // port, takes no notice.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);
         }
