@@ -15,6 +15,7 @@ mod joining;
 mod leaving;
 mod lists_and_policies;
 mod migration;
+mod multicasts;
 mod network;
 mod parting;
 mod repair_and_flow;
