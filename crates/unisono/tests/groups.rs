@@ -435,9 +435,9 @@ fn two_groups_under_one_key_do_not_take_each_other_for_strangers() {
     second.send("first").unwrap();
     until_so(&other, |other| other.counters().stale > 0);
     until(&first, |event| matches!(event, Event::Conflict { .. }).then_some(()));
-    for group in [&first, &second, &other] {
-        assert_eq!((group.info().foreign, group.counters().foreign), (None, 0));
-    }
+    assert!([&first, &second, &other].iter().all(|group| group.info().foreign.is_none()));
+    // Who joined may have counted what it heard of its own group before it was answered.
+    assert!([&first, &other].iter().all(|group| group.counters().foreign == 0));
 }
 
 #[test]
