@@ -65,6 +65,7 @@ A seed is 30 simulated seconds. What kind of world it is says the profile:
   perf       no faults: five members, 500 messages a second
   calls      clients and servers instead of a group, any faults
   reach      any faults, and members that can never send multicast, or never hear it
+  crowd      any faults, and groups of 12 to 40 members
 
 Example:
   unisono sim run --seeds 1..1000 --profile swarm";
@@ -77,7 +78,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls, reach
+    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -98,7 +99,7 @@ struct Replay {
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach
+    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -400,6 +401,19 @@ fn tell_growth(growth: &Growth, output: &Output) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Command;
+
+    #[test]
+    fn the_help_names_every_profile() {
+        let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+        for command in [Run::augment_args(Command::new("run")), Replay::augment_args(Command::new("replay"))]
+        {
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains(&names.join(", ")), "{help}");
+        }
+        let explained = |name: &&str| RUN_HELP.lines().any(|line| line.trim_start().starts_with(*name));
+        assert_eq!(names.iter().find(|name| !explained(name)), None);
+    }
 
     #[test]
     fn seeds_from_and_to() {
