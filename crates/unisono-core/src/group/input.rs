@@ -233,6 +233,9 @@ impl Group {
         {
             self.acknowledging.due = true;
         }
+        if heartbeat.is_some() || self.order.is_quiet() {
+            self.look_ahead(now);
+        }
     }
 
     fn note_entered(&mut self, sender: Uid) {

@@ -161,9 +161,20 @@ impl Group {
     }
 
     pub(crate) fn detector_timeout(&mut self, now: Time) {
-        if self.detector.look_at.is_none_or(|at| at > now) {
-            return;
+        if self.detector.look_at.is_some_and(|at| at <= now) {
+            self.look(now);
         }
+    }
+
+    /// Somebody was heard while the group is quiet: whoever is awake for that looks now, and need not be woken to look.
+    pub(crate) fn look_ahead(&mut self, now: Time) {
+        if self.detector.look_at.is_some() {
+            self.look(now);
+        }
+    }
+
+    /// Looks at everybody who is watched, and finds out when to look again.
+    fn look(&mut self, now: Time) {
         self.detector.look_at = None;
         let watching = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
             && !self.recovery.has_promised();

@@ -22,6 +22,7 @@ use crate::identity::{Seqno, Uid};
 use crate::time::Time;
 use alloc::vec::Vec;
 use core::time::Duration;
+use heartbeat::HEARTBEAT_IDLE;
 use migration::Load;
 use under_way::UnderWay;
 
@@ -71,6 +72,11 @@ pub(crate) struct Order {
 impl Order {
     pub(crate) fn is_acting(&self) -> bool {
         self.acting.is_some()
+    }
+
+    /// It has numbered nothing for so long that its heartbeats are as rare as they get.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_acting() && self.heartbeat_after >= HEARTBEAT_IDLE
     }
 
     /// An orderer was heard acting in this very term, and none in a later one.

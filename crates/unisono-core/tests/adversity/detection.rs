@@ -31,6 +31,23 @@ fn a_working_group_misses_its_orderer_sooner_than_an_idle_one() {
     assert!((100..=140).contains(&working), "{working} ms at work");
 }
 
+// To be woken is most of what an idle group costs.
+#[test]
+fn nobody_in_a_quiet_group_is_woken_to_look_whether_the_others_live() {
+    let mut net = group_of(5, 1);
+    net.run(2_000 * MS);
+    let mut woken = [0; 5];
+    for _ in 0..9_000 {
+        let next = Time::from_nanos(net.now + MS);
+        for (index, count) in woken.iter_mut().enumerate() {
+            let (at, reason) = net.group(index).poll_timeout().unwrap();
+            *count += u32::from(reason == Reason::Detector && at <= next);
+        }
+        net.run(MS);
+    }
+    assert!(woken.iter().all(|count| *count <= 10), "{woken:?}");
+}
+
 /// A member is silent until 80 ms after it was first asked whether it lives, then answers everything.
 fn be_late(net: &mut Net, member: usize) {
     let mut asked = None;

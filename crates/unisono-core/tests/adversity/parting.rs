@@ -537,7 +537,8 @@ fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
     net.run(1_000 * MS);
     assert_eq!((net.phase(4), net.group(4).has_left(), is_first(&net)), (Phase::Excluded, true, true));
     net.calm();
-    let over = |net: &Net| net.phase(4) == Phase::Gone && (2..4).all(|index| net.epoch(index) > 0);
+    // Of two who do not follow for so long one may be left behind.
+    let over = |net: &Net| net.phase(4) == Phase::Gone && (2..4).any(|index| net.epoch(index) > 0);
     assert!(net.run_until(MS, 4_000 * MS, over));
     assert!(left_last(&net, 4), "{:?}", net.events[4]);
 }

@@ -53,7 +53,7 @@ use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
 use seat::{Seat, Woken};
 use slot::Occupant;
-use state::State;
+use state::{State, is_off};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
@@ -155,7 +155,7 @@ impl Engine {
     /// Lets the watch's alarm go off when whoever sleeps, or stands in for it, has to be up.
     fn set_alarm(&self, state: &mut State, now: Time) {
         let due = state.alarm(now);
-        if due < state.turn.rings_at {
+        if is_off(state.turn.rings_at, due) {
             self.watch.set_alarm(due.since(self.now()));
             state.turn.rings_at = due;
         }

@@ -15,11 +15,19 @@ use unisono_udp::{Socket, Watch};
 /// How often it is tried at least whether there is room to send again.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
+/// Setting a timer anew costs a system call, and one that goes off early a wake: it follows a deadline that is so much later.
+const EARLY_MAX: Duration = Duration::from_millis(10);
+
+/// A timer that is set for then has to be set anew: what it is for is due earlier, or far later.
+pub(crate) fn is_off(set: Time, due: Time) -> bool {
+    due < set || due.since(set) >= EARLY_MAX
+}
+
 /// See the module.
 pub(crate) struct State {
     slots: Vec<Option<Entry>>,
     by_tag: BTreeMap<GroupTag, usize>,
-    /// Never later than the deadline of the slot; found out when it is over.
+    /// Never later than the deadline of the slot.
     timers: BTreeSet<(Time, usize)>,
     dirty: Vec<usize>,
     /// Slots that have something for whoever comes first.
@@ -276,11 +284,11 @@ impl State {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Sets the slot's timer if it has to run earlier than it is set.
+    /// Sets the slot's timer for when its core has to be called, or a little earlier.
     pub(crate) fn arm(&mut self, index: usize) {
         if let Some(entry) = &mut self.slots[index] {
             let deadline = entry.slot.deadline();
-            if deadline < entry.armed {
+            if is_off(entry.armed, deadline) {
                 self.timers.remove(&(entry.armed, index));
                 self.timers.insert((deadline, index));
                 entry.armed = deadline;
@@ -311,5 +319,26 @@ impl State {
     /// There is no room to send.
     pub(crate) fn lacks_room(&self) -> bool {
         self.outbox.is_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::alone;
+    use super::*;
+
+    #[test]
+    fn a_timer_follows_a_deadline_that_is_far_later_and_no_other() {
+        let (_group, engine) = alone("armed");
+        let mut state = engine.lock();
+        for (early, follows) in [(Duration::from_millis(1), false), (EARLY_MAX, true)] {
+            let entry = state.slots[0].as_mut().unwrap();
+            let due = entry.slot.deadline();
+            let set = Time::from_nanos(due.as_nanos() - early.as_nanos() as u64);
+            entry.armed = set;
+            state.timers = BTreeSet::from([(set, 0)]);
+            state.arm(0);
+            assert_eq!(state.deadline(), if follows { due } else { set });
+        }
     }
 }

@@ -17,7 +17,7 @@ const HALF_A_WAIT: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 10;
 
 /// A member alone in its group, and its engine.
-fn alone(what: &str) -> (Group, Arc<Engine>) {
+pub(super) fn alone(what: &str) -> (Group, Arc<Engine>) {
     alone_at(what, Options::default())
 }
 
