@@ -233,7 +233,7 @@ impl Group {
         {
             self.acknowledging.due = true;
         }
-        if heartbeat.is_some() || self.order.is_quiet() {
+        if (heartbeat.is_some() && alone) || self.order.is_quiet() {
             self.look_ahead(now);
         }
     }
