@@ -42,7 +42,7 @@ pub(crate) struct Chat {
 pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
-    signals::leave_on_interrupt(&group)?;
+    signals::leave_on_interrupt(&group, || {})?;
     listen::leave_when_unread(&group)?;
     let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);
     threads::start("speaker", move || speak(&speaking, &lines))?;

@@ -4,7 +4,7 @@ use crate::threads;
 use std::io::{BufRead, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use unisono::Bytes;
 
@@ -25,12 +25,13 @@ pub(crate) enum Input {
 /// Lines, as the sender takes them.
 pub(crate) struct Lines {
     from: Receiver<Input>,
+    to: Weak<SyncSender<Input>>,
     ahead: Arc<Ahead>,
 }
 
 /// Where the reader puts them.
 struct Reader {
-    to: SyncSender<Input>,
+    to: Arc<SyncSender<Input>>,
     ahead: Arc<Ahead>,
 }
 
@@ -58,11 +59,21 @@ pub(crate) fn read(texts: Vec<String>) -> anyhow::Result<Lines> {
 
 fn channel() -> (Reader, Lines) {
     let (to, from) = mpsc::sync_channel(LINES_AHEAD);
-    let ahead = Arc::<Ahead>::default();
-    (Reader { to, ahead: ahead.clone() }, Lines { from, ahead })
+    let (to, ahead) = (Arc::new(to), Arc::<Ahead>::default());
+    let lines = Lines { from, to: Arc::downgrade(&to), ahead: ahead.clone() };
+    (Reader { to, ahead }, lines)
 }
 
 impl Lines {
+    /// What ends them, for whoever waits for the next one in vain.
+    pub(crate) fn ender(&self) -> impl FnOnce() + Send + 'static {
+        let to = self.to.clone();
+        move || {
+            // Where there is no room for it, nobody waits.
+            let _ = to.upgrade().map(|to| to.try_send(Input::End(Ok(()))));
+        }
+    }
+
     /// The next line, or how they ended, as soon as it is there.
     pub(crate) fn next(&self) -> Input {
         self.next_within(Duration::MAX).unwrap_or(Input::End(Ok(())))

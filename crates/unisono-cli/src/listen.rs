@@ -71,7 +71,7 @@ pub(crate) struct Listen {
 pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
-    signals::leave_on_interrupt(&group)?;
+    signals::leave_on_interrupt(&group, || {})?;
     leave_when_unread(&group)?;
     gathering::watch(&group, command.min_members)?;
     let printer = Printer::new(output, command.min_members);

@@ -124,6 +124,14 @@ impl Outbox {
         }
     }
 
+    /// Waits until something is known of every message under way; what waits is not sent.
+    pub(crate) fn settle_all(&mut self) -> Result<(), Stuck> {
+        while self.under_way() > 0 {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
     /// Waits until every message has its place.
     pub(crate) fn flush(&mut self) -> Result<(), Stuck> {
         loop {

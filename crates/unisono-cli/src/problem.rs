@@ -1,5 +1,5 @@
 //! What goes wrong, and the exit status that tells scripts: 1 what was asked for failed, 2 bad usage or
-//! configuration, 3 no quorum. The message says what to do.
+//! configuration, 3 no quorum, 128 and more a signal. The message says what to do.
 
 use crate::output::{tell, visible};
 use std::fmt::Display;
@@ -37,6 +37,11 @@ impl Problem {
     /// The group goes on without this member, or cannot go on: exit 3.
     pub(crate) fn not_primary(message: impl Display) -> Problem {
         Problem { status: 3, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// A signal ended it, as it ends processes that do not look: nothing is to be told.
+    pub(crate) fn interrupted(signal: i32) -> Problem {
+        Problem { status: u8::try_from(128 + signal).unwrap_or(u8::MAX), error: anyhow::anyhow!("") }
     }
 
     /// It is of this kind.

@@ -18,7 +18,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unisono::{LookError, Options};
+use unisono::{LookError, Options, SendError};
 
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
@@ -29,7 +29,7 @@ const LONG_LOOK: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Exit status 1 if a message could not be sent or nobody knows what became of it."
+                        Exit status 1 if a message could not be sent or nobody knows what became of it; 128 and the signal's number\nif ctrl-c or a signal ended it."
 )]
 pub(crate) struct Send {
     /// Name of the group
@@ -75,18 +75,20 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
         tell("nobody else is there to hear it; --min-members 1 would wait for a listener");
     }
     group.ignore_events();
-    signals::end_on_interrupt(&group)?;
     let typed = command.text.is_empty() && std::io::stdin().is_terminal();
     if typed {
         tell("each line is a message; ctrl-d ends");
     }
     let lines = lines::read(command.text)?;
+    signals::leave_on_interrupt(&group, lines.ender())?;
     let mut outbox = Outbox::new(group.clone());
     // Who types sees how far it is.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
-    let done = send_all(&mut outbox, &lines, &bar);
+    let sent = send_all(&mut outbox, &lines, &bar);
     bar.finish_and_clear();
     leave(&group);
+    // What the group has taken it has given a place before the leave.
+    let settled = outbox.settle_all();
     let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
     output.say(match accepted {
         1 => "1 message accepted".to_string(),
@@ -95,7 +97,13 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     output.object(&json!({
         "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": outbox.last(),
     }))?;
-    done
+    match (sent.and_then(|end| settled.map(|()| end)), signals::interrupt()) {
+        (Ok(_) | Err(Stuck::Refused { reason: SendError::Left, .. }), Some(signal)) => {
+            Err(Problem::interrupted(signal))
+        }
+        (Ok(end), None) => Ok(end.context("cannot read standard input")?),
+        (Err(stuck), _) => Err(stuck.into()),
+    }
 }
 
 /// Waits until any member says that the group is so large.
@@ -128,8 +136,8 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
     }
 }
 
-/// Sends lines until there are no more, and sees each to its place.
-fn send_all(outbox: &mut Outbox, lines: &Lines, bar: &ProgressBar) -> Result<(), Problem> {
+/// Sends lines until there are no more, and sees each to its place. Returns how they ended.
+fn send_all(outbox: &mut Outbox, lines: &Lines, bar: &ProgressBar) -> Result<std::io::Result<()>, Stuck> {
     let end = loop {
         outbox.advance()?;
         bar.set_position(outbox.accepted());
@@ -146,7 +154,7 @@ fn send_all(outbox: &mut Outbox, lines: &Lines, bar: &ProgressBar) -> Result<(),
         }
     };
     outbox.flush()?;
-    Ok(end.context("cannot read standard input")?)
+    Ok(end)
 }
 
 impl From<Stuck> for Problem {

@@ -7,6 +7,7 @@ use crate::threads;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use unisono::Group;
@@ -16,12 +17,21 @@ const READ_WITHIN: Duration = Duration::from_secs(5);
 /// And so long for somebody to read that nobody did.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
-/// Lets the group be left on the first interrupt; whoever receives its events then sees them end. The process ends, too, if it
-/// prints them and nobody reads.
-pub(crate) fn leave_on_interrupt(group: &Group) -> anyhow::Result<()> {
+/// The first interrupt that came; 0 before.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// The interrupt for which a group was left, if one was.
+pub(crate) fn interrupt() -> Option<i32> {
+    Some(FIRST.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+}
+
+/// Lets the group be left on the first interrupt, and does this then; whoever receives the group's events sees them end. The
+/// process ends, too, if it prints something and nobody reads.
+pub(crate) fn leave_on_interrupt(group: &Group, then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let group = group.clone();
     on_interrupt(move |signal| {
         crate::listen::leave(&group);
+        then();
         end_when_nobody_reads(signal);
     })
 }
@@ -43,15 +53,6 @@ fn end_when_nobody_reads(signal: i32) {
     });
     let _ = said.recv_timeout(TOLD_WITHIN);
     std::process::exit(128 + signal);
-}
-
-/// Lets the group be left on the first interrupt, and the process end then.
-pub(crate) fn end_on_interrupt(group: &Group) -> anyhow::Result<()> {
-    let group = group.clone();
-    on_interrupt(move |signal| {
-        crate::listen::leave(&group);
-        std::process::exit(128 + signal);
-    })
 }
 
 /// What asks a process to end.
@@ -77,6 +78,7 @@ pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> anyhow::
     threads::start("signals", move || {
         let mut arrivals = signals.forever();
         if let Some(signal) = arrivals.next() {
+            FIRST.store(signal, Ordering::Relaxed);
             std::thread::spawn(move || first(signal));
         }
         if let Some(second) = arrivals.next() {

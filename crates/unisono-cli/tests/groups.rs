@@ -495,6 +495,24 @@ fn whoever_is_asked_to_end_leaves() {
 }
 
 #[test]
+fn a_sender_that_is_asked_to_end_says_how_many_were_accepted() {
+    let _alone = alone();
+    let name = group("asked");
+    let mut listener = Background::listen(&name, &[]);
+    for (heard, signal, status) in [(3, Signal::INT, 130), (6, Signal::TERM, 143)] {
+        let mut sender = Background::start(&[&["send", &name], &LOOKS_LONG[..]].concat());
+        sender.feed(&lines(0, 3));
+        listener.until_messages(heard);
+        // Its input goes on.
+        sender.signal(signal);
+        sender.until("the count", |seen| seen.iter().any(|line| line["command"] == "send"));
+        assert_eq!(sender.end(), Some(status));
+        assert_eq!(sender.seen.last().unwrap()["accepted"], 3);
+        listener.until("the sender's leave", |seen| seen.last().is_some_and(|line| line["event"] == "left"));
+    }
+}
+
+#[test]
 fn whoever_is_to_outlive_its_terminal_does() {
     let _alone = alone();
     let name = group("outlive");
