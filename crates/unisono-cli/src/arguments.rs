@@ -1,10 +1,13 @@
 //! The tree of commands, and the flags that all commands on the network share.
 
 use crate::look;
+use crate::output;
+use crate::problem::Problem;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -160,10 +163,17 @@ impl OrderChoice {
     }
 }
 
-/// Reads the command line.
-pub(crate) fn read() -> Arguments {
-    let matches = refuse_negative_values(Arguments::command()).get_matches();
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+/// Reads the command line. Ends the process where it asks for help, or makes no sense.
+pub(crate) fn read() -> Result<Arguments, Problem> {
+    let matches = refuse_negative_values(Arguments::command()).try_get_matches();
+    let read = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+    read.or_else(|told| match told.use_stderr() {
+        true => told.exit(),
+        false => {
+            told.print().and_then(|()| std::io::stdout().flush()).map_err(output::unwritten)?;
+            std::process::exit(0)
+        }
+    })
 }
 
 /// A number below nought is what somebody gave to an option, which then says what it takes; not an option of its own.

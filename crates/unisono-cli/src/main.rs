@@ -51,7 +51,7 @@ use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(arguments::read().command) {
+    match arguments::read().and_then(|arguments| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => problem.report(),
     }

@@ -99,10 +99,12 @@ fn write(text: &str) -> io::Result<()> {
         Ok(())
     };
     let written = text.as_bytes().chunks(PIECE_BYTES_MAX).try_for_each(&mut write_piece);
-    written.and_then(|()| out.flush()).map_err(|error: io::Error| {
-        // A pipe that nobody reads any more is still known as one.
-        io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
-    })
+    written.and_then(|()| out.flush()).map_err(unwritten)
+}
+
+/// What the system says of standard output. A pipe that nobody reads any more is still known as one.
+pub(crate) fn unwritten(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
 /// Waits until whoever reads standard output is gone. False if that cannot be known.

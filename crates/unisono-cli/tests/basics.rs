@@ -209,9 +209,21 @@ fn nobody_has_to_read_what_is_told_beside_the_results() {
         let status = command().args(["explain", "zz"]).stderr(stderr).status().unwrap();
         assert_eq!(status.code(), Some(2));
     }
-    let output = command().args(["explain", "00"]).stdout(full()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_printed_is_told_of() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["explain", "00"][..], &["--help"], &["send", "--help"], &["--version"]] {
+        let output = command().args(arguments).stdout(full()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
+        // Who stops reading has seen enough.
+        let (reader, unread) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(command().args(arguments).stdout(unread).status().unwrap().success(), "{arguments:?}");
+    }
 }
 
 // Settings, seeds and keys may come from somebody else's file, and are quoted in what is said of them.
