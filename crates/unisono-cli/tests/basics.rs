@@ -164,6 +164,7 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
         (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
         (["bench", "latency", "--members", "many"], "--members", "from 2 to 64"),
         (["bench", "latency", "--bytes", "65536"], "--bytes", "from 0 to"),
+        (["bench", "throughput", "--bytes", "0"], "--bytes", "from 1 to 1048576"),
         (["sim", "run", "--threads", "0"], "--threads", "from 1 to"),
         (["sim", "replay", "--profile=perf", "x"], "SEED", "from 0 to"),
         (["lab", "exec", "0", "--"], "HOST", "from 1 to"),

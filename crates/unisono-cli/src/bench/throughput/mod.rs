@@ -47,8 +47,8 @@ pub(crate) struct Throughput {
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
-    /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
+    /// Size of a message; bare fan-out of messages without any bytes would be that of nothing
+    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within::<u64>(1..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a sender that may be under way
