@@ -52,7 +52,7 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
 /// The key in a file, or what to do about it.
 pub(crate) fn load_key(path: &Path) -> Result<Key, Problem> {
     Key::load(path).map_err(|error| match error {
-        KeyError::File { source, .. } if source.kind() == ErrorKind::NotFound => Problem::usage(format!(
+        KeyError::File { cause, .. } if cause.kind() == ErrorKind::NotFound => Problem::usage(format!(
             "there is no key {0}: copy the group's there, or make one with `unisono keygen {0}`",
             path.display()
         )),

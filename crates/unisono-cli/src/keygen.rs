@@ -31,18 +31,18 @@ pub(crate) fn run(command: Keygen, output: &Output) -> Result<(), Problem> {
 
 /// What to do about a file that cannot be written.
 fn advise(error: KeyError) -> Problem {
-    let KeyError::File { path, source } = &error else { return error.into() };
+    let KeyError::File { path, cause } = &error else { return error.into() };
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
     let (file, folder) = (path.display(), folder.display());
-    match source.kind() {
+    match cause.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
             Problem::usage(format!("no such folder: {folder}; name a file in a folder that exists"))
         }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            Problem::usage(format!("{folder} cannot be written ({source}): name a file in a folder of yours"))
+            Problem::usage(format!("{folder} cannot be written ({cause}): name a file in a folder of yours"))
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Problem::failed(format!(
             "there is no room for {file}, and what is there is no key: remove it, make room and try again"

@@ -85,6 +85,21 @@ fn what_the_system_refuses_is_said() {
 }
 
 #[test]
+fn what_the_system_says_to_a_member_process_is_said_once() {
+    let limited = "ulimit -n $1; exec \"$0\" demo --members 3 --messages 3 --kill none";
+    let said = (6..=16).map(|files: u32| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", limited, env!("CARGO_BIN_EXE_unisono"), &files.to_string()]);
+        String::from_utf8_lossy(&shell.output().unwrap().stderr).into_owned()
+    });
+    let said: String = said.collect();
+    assert!(said.contains("member-0 ended unexpectedly"), "{said}");
+    for line in said.lines() {
+        assert!(line.matches("os error").count() <= 1, "{line}");
+    }
+}
+
+#[test]
 fn bad_usage_and_bad_configuration_are_status_2() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("unisono.toml");

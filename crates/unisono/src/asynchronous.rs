@@ -264,7 +264,7 @@ async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
     thread::Builder::new()
         .name("unisono-names".into())
         .spawn(move || work().map(Waker::wake))
-        .map_err(|source| OpenError::Socket { what: "start a thread", source })?;
+        .map_err(|cause| OpenError::Socket { what: "start a thread", cause })?;
     poll_fn(|context| {
         let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
         match exchange.result.take() {

@@ -1,4 +1,7 @@
 //! What can go wrong, and for each: whether anything changed, whose doing it is, and what to do next.
+//!
+//! What the system said is part of the words (`cause`), or is what `source()` has; not both, or whoever prints an error
+//! with its sources would say it twice.
 
 use std::borrow::Cow;
 use std::io;
@@ -47,7 +50,7 @@ pub enum OpenError {
     NoAddress,
     /// Multicast does not work here, and no seeds are given.
     #[error(
-        "multicast does not work on the interface of {} (port {port}: {source}): name members to ask with \
+        "multicast does not work on the interface of {} (port {port}: {cause}): name members to ask with \
          --seeds HOST:PORT (Options::seeds), or another interface",
         address.ip(),
         port = crate::MULTICAST_PORT
@@ -56,15 +59,15 @@ pub enum OpenError {
         /// The interface's address.
         address: SocketAddr,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The system refused something else.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {cause}")]
     Socket {
         /// What was tried.
         what: &'static str,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A seed names a port that there is not.
     #[error(
@@ -280,14 +283,40 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The system gave no randomness.
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::{CallFailure, NotSent};
+    use std::error::Error;
+
+    #[test]
+    fn no_source_is_told_twice() {
+        let cause = || io::Error::from_raw_os_error(24);
+        let (address, path) = ("192.0.2.7:7195".parse().unwrap(), PathBuf::from("group.key"));
+        let errors: [Box<dyn Error>; 6] = [
+            Box::new(OpenError::NoMulticast { address, cause: cause() }),
+            Box::new(OpenError::Socket { what: "open a socket", cause: cause() }),
+            Box::new(OpenError::Seeds { seeds: "nowhere.invalid".into(), source: cause() }),
+            Box::new(KeyError::File { path, cause: cause() }),
+            Box::new(KeyError::Random(cause())),
+            Box::new(CallFailure::NotSent(NotSent::TooMany)),
+        ];
+        for error in errors {
+            let words = error.to_string();
+            let mut sources = std::iter::successors(error.source(), |&source| source.source());
+            assert!(sources.all(|source| !words.contains(&source.to_string())), "{words}");
+        }
+    }
 }

@@ -77,9 +77,9 @@ impl Key {
             }
         }
         line.push('\n');
-        let failed = |source: io::Error| match source.kind() {
+        let failed = |cause: io::Error| match cause.kind() {
             io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.into() },
-            _ => KeyError::File { path: path.into(), source },
+            _ => KeyError::File { path: path.into(), cause },
         };
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
@@ -89,7 +89,7 @@ impl Key {
     /// Reads a key file. Refuses one that others can read.
     pub fn load(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
-        let failed = |source| KeyError::File { path: path.into(), source };
+        let failed = |cause| KeyError::File { path: path.into(), cause };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let kind = metadata.file_type();
@@ -105,9 +105,9 @@ impl Key {
         }
         // All of it at once: as it grew it would leave copies behind.
         let mut text = Zeroizing::new(String::with_capacity(2 * FILE_BYTES_MAX as usize));
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|source| match source.kind() {
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidData => KeyError::NotAKey { path: path.into() },
-            _ => failed(source),
+            _ => failed(cause),
         })?;
         let digits = text.trim_end().strip_prefix(PREFIX).unwrap_or_default().as_bytes();
         parse(digits).ok_or_else(|| KeyError::NotAKey { path: path.into() })

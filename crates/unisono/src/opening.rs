@@ -90,7 +90,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
         Ok(()) => Ok(bytes),
         Err(error) => Err(OpenError::Socket {
             what: "get random numbers from the system",
-            source: io::Error::other(error),
+            cause: io::Error::other(error),
         }),
     }
 }

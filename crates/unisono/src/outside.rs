@@ -57,9 +57,9 @@ fn ask(
     let place = Place::choose(options, known)?;
     // Members may use the very port.
     let address = SocketAddr::from((place.bind.ip(), 0));
-    let socket = Socket::bind(address).map_err(|source| match source.kind() {
+    let socket = Socket::bind(address).map_err(|cause| match cause.kind() {
         io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address },
-        _ => OpenError::Socket { what: "open a socket", source },
+        _ => OpenError::Socket { what: "open a socket", cause },
     })?;
     let tag = port(name)?.tag();
     let mut destinations = known.to_vec();
@@ -67,8 +67,8 @@ fn ask(
     if let Some(interface) = nearby {
         match socket.send_multicast_by(interface, 1) {
             Ok(()) => {}
-            Err(source) if known.is_empty() => {
-                return Err(OpenError::NoMulticast { address: socket.address(), source }.into());
+            Err(cause) if known.is_empty() => {
+                return Err(OpenError::NoMulticast { address: socket.address(), cause }.into());
             }
             Err(_) => nearby = None,
         }
@@ -77,7 +77,7 @@ fn ask(
     let heard =
         nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None, None).ok());
     let watch = watch(&socket, heard.as_ref())
-        .map_err(|source| OpenError::Socket { what: "wait for answers", source })?;
+        .map_err(|cause| OpenError::Socket { what: "wait for answers", cause })?;
     let mut asker = Asker::new(tag, options)?;
     let mut receiver = Receiver::new();
     let (mut answer, mut foreign) = (None, None);

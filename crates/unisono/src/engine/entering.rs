@@ -62,16 +62,16 @@ impl Engine {
     ) -> Result<T, OpenError> {
         let engine = Arc::new(Engine::new(place)?);
         let entered = enter(&engine)?;
-        background::start(engine.clone()).map_err(|source| socket_error("start a thread", source))?;
+        background::start(engine.clone()).map_err(|cause| socket_error("start a thread", cause))?;
         engines.push(Arc::downgrade(&engine));
         Ok(entered)
     }
 
     fn new(place: Place) -> Result<Engine, OpenError> {
-        let mut unicast = Socket::bind(place.bind).map_err(|source| match source.kind() {
+        let mut unicast = Socket::bind(place.bind).map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
             io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
-            _ => socket_error("open a socket", source),
+            _ => socket_error("open a socket", cause),
         })?;
         if place.bind.ip().is_unspecified() {
             // A member has one address, whichever of the machine's somebody asks at.
@@ -82,17 +82,17 @@ impl Engine {
             let _ = unicast.send_multicast_by(interface, 1);
         }
         let nudger = Nudger::new(unicast.address(), place.interface)
-            .map_err(|source| socket_error("open a second socket", source))?;
-        let bell = Bell::new().map_err(|source| socket_error("make an event counter", source))?;
+            .map_err(|cause| socket_error("open a second socket", cause))?;
+        let bell = Bell::new().map_err(|cause| socket_error("make an event counter", cause))?;
         let watch = Watch::new()
             .and_then(|watch| watch.add(&bell, BELL).map(|()| Arc::new(watch)))
-            .map_err(|source| socket_error("prepare to wait for sockets", source))?;
+            .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
         Ok(Engine {
             address: unicast.address(),
             state: Mutex::new(State::new(Arc::new(unicast), Seat::new(watch.clone()), nudger.port())),
             watch,
             bell,
-            guard: Watch::new().map_err(|source| socket_error("make a timer", source))?,
+            guard: Watch::new().map_err(|cause| socket_error("make a timer", cause))?,
             nudger,
             place,
             origin_ns: clock_ns(),
@@ -130,7 +130,7 @@ impl Engine {
         };
         match listens {
             Ok(()) => Ok(Some(address.into())),
-            Err(source) if needed => Err(OpenError::NoMulticast { address: self.address, source }),
+            Err(cause) if needed => Err(OpenError::NoMulticast { address: self.address, cause }),
             Err(_) => Ok(None),
         }
     }
@@ -147,6 +147,6 @@ pub(crate) fn no_multicast() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "multicast is done with IPv4 only")
 }
 
-fn socket_error(what: &'static str, source: io::Error) -> OpenError {
-    OpenError::Socket { what, source }
+fn socket_error(what: &'static str, cause: io::Error) -> OpenError {
+    OpenError::Socket { what, cause }
 }

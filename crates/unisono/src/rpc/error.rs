@@ -24,7 +24,7 @@ pub use unisono_core::rpc::CallError as NotSent;
 #[non_exhaustive]
 pub enum CallFailure {
     /// It was not begun: it did not happen.
-    #[error("{0}")]
+    #[error(transparent)]
     NotSent(#[from] NotSent),
     /// Nobody was found who serves the port: it did not happen.
     #[error(

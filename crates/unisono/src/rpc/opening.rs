@@ -17,7 +17,7 @@ pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
     // Whom nobody can ask finds nobody, but may be found.
     let place = Place::choose(options, &seeds.resolve()?)?;
     if seeds.is_empty() && place.interface.is_none() {
-        return Err(OpenError::NoMulticast { address: place.bind, source: crate::engine::no_multicast() });
+        return Err(OpenError::NoMulticast { address: place.bind, cause: crate::engine::no_multicast() });
     }
     let make = maker(options)?;
     Engine::call_from(place, entrance(options, seeds), make)
