@@ -9,7 +9,7 @@ use common::{
     tried, unisono,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
@@ -167,10 +167,7 @@ fn bytes_that_are_no_text_come_as_digits_and_count_ends_a_listener() {
     let name = group("bytes");
     let mut listener = Background::listen(&name, &["--count", "2"]);
     let mut sender = Background::start(&[&["send", &name], &LOOKS_LONG[..]].concat());
-    {
-        use std::io::Write;
-        sender.process.stdin.as_ref().unwrap().write_all(b"\xff\x00\nplain\nmore\n").unwrap();
-    }
+    sender.process.stdin.as_ref().unwrap().write_all(b"\xff\x00\nplain\nmore\n").unwrap();
     assert_eq!(sender.end(), Some(0));
     assert_eq!(listener.end(), Some(0));
     let messages: Vec<_> = listener.seen.iter().filter(|line| line["event"] == "message").collect();
@@ -298,7 +295,8 @@ fn a_member_runs_under_valgrind() {
     let run = Command::new("valgrind").args(["-q", "--tool=none", program, "send", &group, "hello"]).output();
     let output = match run {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return eprintln!("SKIPPED: no valgrind");
+            let _ = writeln!(std::io::stderr(), "skipped: no valgrind");
+            return;
         }
         run => run.unwrap(),
     };

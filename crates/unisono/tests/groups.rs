@@ -3,6 +3,7 @@
 mod common;
 
 use common::{PATIENCE, fresh_name, hasty, options, persistently, until, until_so};
+use std::io::Write;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -589,7 +590,7 @@ fn a_founder_that_gives_way_enters_once_more() {
 fn a_group_can_live_without_multicast_on_version_six() {
     let bind: std::net::SocketAddr = "[::1]:0".parse().unwrap();
     if std::net::UdpSocket::bind(bind).is_err() {
-        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no IPv6 loopback");
         return;
     }
     let name = fresh_name("six");

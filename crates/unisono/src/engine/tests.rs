@@ -4,6 +4,7 @@ use super::entering::engines;
 use super::seat::LISTENERS;
 use super::*;
 use crate::{Event, Group, GroupConfig, Options};
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::sync::{Weak, mpsc};
 use unisono_core::Phase;
@@ -163,7 +164,7 @@ fn a_bell_that_another_thread_silences_is_rung_again() {
 fn beside(engine: &Arc<Engine>, what: &str, options: &Options) -> Option<(Group, Weak<Socket>)> {
     let listeners = || engine.lock().sockets.range(LISTENERS..).next_back().map(|(_, socket)| socket.clone());
     let Some(first) = listeners() else {
-        eprintln!("SKIPPED: no multicast on loopback here");
+        let _ = writeln!(std::io::stderr(), "skipped: no multicast on loopback here");
         return None;
     };
     (0..).find_map(|count| {
