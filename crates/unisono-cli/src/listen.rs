@@ -12,7 +12,7 @@ use crate::signals;
 use crate::threads;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use unisono::{Ended, Event, Group, LeaveFailure};
 
@@ -21,8 +21,8 @@ pub(crate) const RESILIENCE: u8 = 1;
 
 /// Nobody is told of a leave that takes no longer.
 const SHORT_LEAVE: Duration = Duration::from_millis(500);
-/// Whoever leaves holds this until it has said how that went: the stream of events ends before.
-static LEAVING: Mutex<()> = Mutex::new(());
+/// Whoever leaves holds this until it has said how that went: the stream of events ends before. True once that is said.
+static LEFT: Mutex<bool> = Mutex::new(false);
 
 const HELP: &str = "\
 Each line is one event, its place in the order before it. A view is written
@@ -91,7 +91,7 @@ pub(crate) fn print_events(
         match group.receive_many(&mut events) {
             Ok(_) => {}
             Err(Ended::Left) => {
-                drop(LEAVING.lock());
+                drop(LEFT.lock());
                 return Ok(());
             }
             Err(ended @ Ended::Excluded { .. }) => return Err(Problem::not_primary(ended)),
@@ -130,11 +130,14 @@ pub(crate) fn leave_when_unread(group: &Group) -> anyhow::Result<()> {
 
 /// Leaves without ado: whatever stands in the way, this member is out.
 pub(crate) fn leave(group: &Group) {
-    let _leaving = LEAVING.lock();
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::replace(&mut *left, true) {
+        return;
+    }
     let leaving = progress::tell_if_long(SHORT_LEAVE, "leaving …".into());
     let outcome = group.leave("");
     drop(leaving);
-    // It is refused to whoever has left already.
+    // It is refused to whoever is out already.
     if let Err(trouble @ (LeaveFailure::Excluded | LeaveFailure::Unconfirmed)) = outcome {
         tell(trouble);
     }

@@ -413,6 +413,23 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
 }
 
 #[test]
+fn a_sender_whose_leave_nobody_confirms_says_so_once() {
+    let _alone = alone();
+    let name = group("unconfirmed");
+    let mut ann = Background::listen(&name, &[]);
+    let send = [&["send", &name], &LOOKS_LONG[..], &WATCHFUL].concat();
+    let (mut sender, told) = told_beside(&send, Stdio::piped(), Stdio::null());
+    sender.0.stdin.as_ref().unwrap().write_all(b"hello\n").unwrap();
+    ann.until_messages(1);
+    drop(ann);
+    assert!(hears(&told, "stands still"));
+    kill_process(Pid::from_child(&sender.0), Signal::INT).unwrap();
+    let rest = std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok());
+    assert_eq!(rest.filter(|line| line.contains("nobody confirmed the leave")).count(), 1);
+    assert_eq!(sender.0.wait().unwrap().code(), Some(128 + Signal::INT.as_raw()));
+}
+
+#[test]
 fn whoever_is_read_no_more_leaves() {
     let _alone = alone();
     let name = group("pipe");
