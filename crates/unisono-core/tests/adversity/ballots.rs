@@ -244,3 +244,54 @@ fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
     assert_eq!((round.get(), net.size(1)), (1, 4));
 }
+
+/// How many invitations m0 has sent to m3.
+fn count_invitations(seen: &Seen, count: &Cell<u32>) {
+    let is_invitation = |frame: &&Frame| matches!(frame, Frame::Invite { .. });
+    let to_m3 = seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 3));
+    count.set(count.get() + to_m3.filter(is_invitation).count() as u32);
+}
+
+// A cable is cut for hours. Whoever is alone behind it does not fill its side of the network with invitations all the while; but as
+// soon as anybody is heard again, the others may hear as well.
+#[test]
+fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
+    let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
+    let mut net = group_with(5, config, unicast());
+    let (count, m2_is_heard) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let (counted, heard) = (count.clone(), m2_is_heard.clone());
+    net.filter(move |seen| {
+        count_invitations(seen, &counted);
+        let passes = !seen.concerns(0) || (seen.from, seen.to) == (2, 0) && heard.get();
+        if passes { PROMPT } else { LOST }
+    });
+    net.run(1_000 * MS);
+    assert!(count.take() >= 10, "whoever may only be late is invited briskly");
+    net.run(90_000 * MS);
+    count.set(0);
+    net.run(10_000 * MS);
+    let invitations = count.take();
+    assert!((5..=10).contains(&invitations), "{invitations} in ten seconds");
+    m2_is_heard.set(true);
+    net.run(2_000 * MS);
+    count.set(0);
+    net.run(1_000 * MS);
+    let invitations = count.take();
+    assert!(invitations >= 10, "{invitations} in a second in which m2 was heard");
+}
+
+// Two parts of a group that may not go on without each other have been silent for two minutes. When they hear each other again that is
+// over as soon as if they had invited each other all the while, but for a second.
+#[test]
+fn parts_of_a_group_that_hear_each_other_again_soon_go_on() {
+    let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
+    for alone in [1, 2] {
+        let mut net = group_with(5, config.clone(), unicast());
+        net.filter(move |seen| if (seen.from < alone) == (seen.to < alone) { PROMPT } else { LOST });
+        net.run(120_000 * MS);
+        assert!((0..5).all(|index| net.epoch(index) == 0), "the case was not reached");
+        net.calm();
+        let goes_on = |net: &Net| (0..5).all(|index| net.epoch(index) == 1 && net.size(index) == 5);
+        assert!(net.run_until(10 * MS, 2_000 * MS, goes_on), "{alone} of five were cut off");
+    }
+}

@@ -22,6 +22,11 @@ use core::time::Duration;
 /// Whoever left an invitation unanswered is waited for only so long after the next one, and after a vote from another who
 /// did: a ballot is not to last for the sake of the dead, and those who are heard again are heard together.
 const GATHER_AGAIN: Duration = Duration::from_millis(20);
+/// They are invited again after such a part of the time in which none of them was
+/// heard, for a line may be down for hours...
+const SILENCE_PER_REPEAT: u32 = 64;
+/// ... but after no more than this, for it may be up again.
+const REPEAT_RARELY: Duration = Duration::from_secs(1);
 /// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
 /// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
@@ -162,7 +167,7 @@ impl Group {
         }
         if now >= own.repeat_at {
             own.repeat_at = now + REPEAT_EVERY;
-            self.repeat_stage();
+            self.repeat_stage(now);
         }
     }
 
@@ -187,13 +192,18 @@ impl Group {
         }
     }
 
-    fn repeat_stage(&mut self) {
+    fn repeat_stage(&mut self, now: Time) {
+        let invites_again = self.is_time_to_invite_again(now);
         let Some(own) = &self.recovery.coordination else { return };
         let ballot = own.ballot;
         match &own.stage {
             Stage::Inviting | Stage::Pulling => {
-                let missing: Vec<Uid> =
-                    own.invited.iter().copied().filter(|&uid| !own.votes.contains(uid)).collect();
+                let is_asked = |uid: &Uid| invites_again || !self.recovery.unanswered.contains(uid);
+                let is_missing = |uid: &Uid| !own.votes.contains(*uid) && is_asked(uid);
+                let missing: Vec<Uid> = own.invited.iter().copied().filter(is_missing).collect();
+                if invites_again {
+                    self.recovery.invited_again_at = now;
+                }
                 let lost = self.recovery.attempts > 1;
                 let members_min = self.recovery.floor_to_tell();
                 for uid in missing {
@@ -213,6 +223,15 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// Those who left an invitation unanswered are invited ever more rarely while all of them are silent, and briskly again
+    /// as soon as one of them is heard.
+    fn is_time_to_invite_again(&self, now: Time) -> bool {
+        let unanswered = self.recovery.unanswered.iter();
+        let heard_at = unanswered.filter_map(|&uid| Some(self.peers.get(uid)?.last_heard)).max();
+        let silence = now.since(heard_at.unwrap_or(now));
+        now.since(self.recovery.invited_again_at) >= (silence / SILENCE_PER_REPEAT).min(REPEAT_RARELY)
     }
 
     // --- choosing ---

@@ -62,6 +62,8 @@ pub(crate) struct Recovery {
     coordination: Option<Box<Coordination>>,
     /// Who left an invitation of this member's unanswered, and has not voted since.
     unanswered: Vec<Uid>,
+    /// When they were invited last.
+    invited_again_at: Time,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
     /// How often sleep has put something off since the last promise.
