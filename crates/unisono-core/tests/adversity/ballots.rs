@@ -215,6 +215,40 @@ fn whoever_turns_up_in_the_longest_log_is_invited_too() {
     assert_eq!(net.size(1), 4, "m4 was left behind");
 }
 
+// m1 lacks two entries. Those who vote in time lack the second one, too. While m1 pulls the first, m3's vote comes, which has both.
+#[test]
+fn a_longer_log_that_turns_up_while_another_is_pulled_is_pulled_too() {
+    let mut net = group_of(5, 0);
+    net.filter(|seen| if matches!(seen.to, 2 | 3) { PROMPT } else { LOST });
+    net.send(0, b"what m2 has").unwrap();
+    net.filter(|seen| if seen.to == 3 { PROMPT } else { LOST });
+    net.send(0, b"what m3 has").unwrap();
+    net.run(MS);
+    let logs = [1, 2, 3].map(|index| net.group(index).marks().received - net.group(1).marks().received);
+    assert_eq!(logs, [0, 1, 2], "the case was not reached");
+    net.crash(0);
+    let round = Rc::new(Cell::new(0));
+    let invited = round.clone();
+    net.filter(move |seen| {
+        let invites = |frame: &Frame| match frame {
+            Frame::Invite { ballot, .. } => Some(ballot.round),
+            _ => None,
+        };
+        match seen.frames.iter().find_map(invites) {
+            Some(round) if seen.from == 1 => invited.set(round),
+            Some(_) => return LOST,
+            None => {}
+        }
+        match (seen.from, seen.to) {
+            (3, 1) if seen.has(|frame| matches!(frame, Frame::Vote(_))) => Some(120 * MS),
+            (2, 1) if seen.has(|frame| matches!(frame, Frame::Level { .. })) => Some(50 * MS),
+            _ => PROMPT,
+        }
+    });
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!((round.get(), net.delivered(1), net.size(1)), (1, 2, 4));
+}
+
 // m1 invites, and sleeps before m4's vote is in. When it goes on that waits in its socket, and the time of the
 // ballot is over: the vote is heard first, and no other ballot begun.
 #[test]

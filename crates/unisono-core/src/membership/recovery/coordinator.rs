@@ -157,7 +157,9 @@ impl Group {
                     self.pull_longest(now);
                 }
             }
-            Stage::Pulling => self.choose_if_pulled(now),
+            // Whoever voted since may have a longer log yet.
+            Stage::Pulling if self.recovery.pull.is_none() => self.pull_longest(now),
+            Stage::Pulling => {}
             Stage::Preparing { .. } => self.decide_if_prepared(now),
         }
         let Some(own) = &mut self.recovery.coordination else { return };
@@ -249,14 +251,6 @@ impl Group {
             self.probe(Probe::CoordinatorPulled);
             self.pull(now, ballot, end, holder);
         } else {
-            self.choose(now);
-        }
-    }
-
-    fn choose_if_pulled(&mut self, now: Time) {
-        let Some(own) = &self.recovery.coordination else { return };
-        let end = own.votes.iter().map(|(_, vote)| vote.end).max().unwrap_or(0);
-        if self.history.received() >= end {
             self.choose(now);
         }
     }
