@@ -4,6 +4,7 @@ use crate::network::*;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -277,6 +278,63 @@ fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
     net.stops[1].push((net.now, net.now + 400 * MS));
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
     assert_eq!((round.get(), net.size(1)), (1, 4));
+}
+
+// m2 has voted, and sleeps until it would begin a ballot of its own. What was decided meanwhile waits in its socket.
+#[test]
+fn a_voter_that_slept_hears_what_was_decided_before_it_begins_a_ballot() {
+    let settings = Settings { silence: Duration::from_secs(1), ..unicast() };
+    let mut net = group_with(5, GroupConfig::default(), settings);
+    net.run(50 * MS);
+    net.crash(0);
+    let (voted, invites) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (has_voted, has_invited) = (voted.clone(), invites.clone());
+    net.filter(move |seen| {
+        if seen.from == 2 {
+            has_voted.set(has_voted.get() || seen.has(|frame| matches!(frame, Frame::Vote(_))));
+            has_invited.set(has_invited.get() || seen.has(|frame| matches!(frame, Frame::Invite { .. })));
+        }
+        PROMPT
+    });
+    assert!(net.run_until(LATENCY / 5, 5_000 * MS, |_| voted.get()), "the case was not reached");
+    net.stops[2].push((net.now, net.now + 400 * MS));
+    net.run(399 * MS);
+    assert_eq!((net.epoch(1), net.epoch(2)), (1, 0), "the case was not reached");
+    net.run(10 * MS);
+    assert_eq!((net.epoch(2), net.size(2)), (1, 4));
+    assert!(!invites.get(), "it began a ballot of its own");
+}
+
+// No vote for m1's first ballot arrives, so it waits less long for those of the next. It sleeps before m5's is in, and the others
+// are a quorum: but that vote waits in its socket.
+#[test]
+fn a_coordinator_that_slept_hears_those_who_left_an_invitation_unanswered() {
+    let mut net = group_with(6, GroupConfig::default(), unicast());
+    net.run(50 * MS);
+    net.crash(0);
+    let votes = Rc::new(Cell::new(0));
+    let voted = votes.clone();
+    net.filter(move |seen| {
+        let is_lost = |frame: &Frame| match frame {
+            Frame::Vote(vote) => vote.ballot.round == 1,
+            Frame::Invite { .. } => seen.from != 1,
+            _ => false,
+        };
+        let is_vote = seen.has(|frame| matches!(frame, Frame::Vote(_)));
+        match seen.from {
+            _ if seen.has(is_lost) => LOST,
+            5 if is_vote => Some(10 * MS),
+            _ => {
+                voted.set(voted.get() + u32::from(is_vote));
+                PROMPT
+            }
+        }
+    });
+    assert!(net.run_until(MS, 5_000 * MS, |_| votes.get() == 3), "the case was not reached");
+    net.run(MS);
+    net.stops[1].push((net.now, net.now + 100 * MS));
+    assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
+    assert_eq!(net.size(1), 5, "m5 was left behind");
 }
 
 /// How many invitations m0 has sent to m3.

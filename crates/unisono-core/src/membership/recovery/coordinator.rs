@@ -68,9 +68,9 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
-    /// Nothing is decided for want of an answer before this.
+    /// Nothing is decided for want of an answer before this. If gathering is over meanwhile, those who did not vote are
+    /// waited for again.
     pub(super) fn put_off(&mut self, at_least: Time) {
-        self.gather_until = self.gather_until.max(at_least);
         self.gather_again_until = self.gather_again_until.max(at_least);
         self.stage_until = self.stage_until.max(at_least);
     }
