@@ -35,6 +35,8 @@ const BACKOFFS_MAX: u32 = 6;
 const REPEAT_EVERY: Duration = Duration::from_millis(20);
 const REPEAT_SLOWLY: Duration = Duration::from_millis(60);
 const BRISK_FOR: Duration = Duration::from_millis(200);
+/// By chance it does so a little later, by less than this: those who repeat themselves at one time do not go on so.
+const REPEAT_JITTER: Duration = Duration::from_millis(5);
 /// With enough promises a coordinator waits so long for the rest, or a quarter of the time left if that is less.
 const GATHER: Duration = Duration::from_millis(300);
 /// A proposal that is not prepared within this ends its ballot.
@@ -326,7 +328,7 @@ impl Forming {
         let Some(own) = &mut self.attempt else { return };
         let brisk =
             own.gather_until.is_some() || own.proposal.is_some() || now.since(self.begun_at) < BRISK_FOR;
-        let jitter = Duration::from_nanos(random.below(5_000_000));
+        let jitter = Duration::from_nanos(random.below(REPEAT_JITTER.as_nanos() as u64));
         own.repeat_at = now + if brisk { REPEAT_EVERY } else { REPEAT_SLOWLY } + jitter;
         match (&own.proposal, question) {
             (Some(founding), _) => {
