@@ -217,8 +217,8 @@ fn a_request_is_passed_on_to_another_server_and_the_call_stays_the_same() {
 #[test]
 fn a_dropped_call_is_cancelled_and_not_begun() {
     const DROPPED: u32 = 20;
-    let port = port();
-    let server = serve(&port);
+    let (port, other_port) = (port(), port());
+    let (server, other) = (serve(&port), serve(&other_port));
     let client = client();
     let kept = client.start(port.public(), "kept", PATIENCE).unwrap();
     let first = server.get_request().unwrap();
@@ -228,7 +228,12 @@ fn a_dropped_call_is_cancelled_and_not_begun() {
     let last = client.start(port.public(), "last", PATIENCE).unwrap();
     first.reply("first").unwrap();
     kept.wait().unwrap();
-    // One that was cancelled on the way may have come before that was known, hardly each of them; its answer goes nowhere.
+    // Requests are handed out as they are read. What came after all of them, at the same socket, was read last.
+    assert_eq!(server.address(), other.address());
+    let after = client.start(other_port.public(), "after", PATIENCE).unwrap();
+    other.get_request().unwrap().reply("").unwrap();
+    after.wait().unwrap();
+    // One that was cancelled on the way may have come after that, hardly each of them; its answer goes nowhere.
     let mut begun = 0;
     loop {
         let request = server.get_request().unwrap();
