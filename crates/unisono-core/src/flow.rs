@@ -416,13 +416,16 @@ mod tests {
     fn under_way() -> Outbox {
         let mut outbox = Outbox::new(4 << 20);
         for number in 1..=11 {
-            let bytes = Bytes::from_static(b"text");
-            let again_at = Time::ZERO;
-            outbox.push(Outgoing { more: false, resilience: 0, broadcast: true, again_at, bytes }, 1000);
+            push(&mut outbox);
             outbox.note_sent(Time::ZERO, number);
         }
         outbox.note_numbered(Time::ZERO + MS * 40, 1, Duration::ZERO);
         outbox
+    }
+
+    fn push(outbox: &mut Outbox) {
+        let (again_at, bytes) = (Time::ZERO, Bytes::from_static(b"text"));
+        outbox.push(Outgoing { more: false, resilience: 0, broadcast: true, again_at, bytes }, 1000);
     }
 
     /// What goes out now, which is then on its way.
@@ -473,5 +476,24 @@ mod tests {
         outbox.note_wanted(now, 6, 8);
         outbox.note_numbered(now, 6, Duration::ZERO);
         assert_eq!(sends(&mut outbox, now), [7, 8]);
+    }
+
+    #[test]
+    fn what_was_not_sent_yet_is_not_sent_again() {
+        let (mut outbox, now) = (under_way(), Time::ZERO + MS * 50);
+        push(&mut outbox);
+        outbox.note_wanted(now, 10, 100);
+        assert_eq!(sends(&mut outbox, now), [10, 11, 12]);
+    }
+
+    #[test]
+    fn so_many_ranges_wait_to_be_sent_again_and_no_more() {
+        let (mut outbox, now) = (Outbox::new(4 << 20), Time::ZERO);
+        for number in 1..=200 {
+            push(&mut outbox);
+            outbox.note_sent(now, number);
+        }
+        (1..=100).for_each(|gap| outbox.note_wanted(now, 2 * gap, 2 * gap));
+        assert_eq!(sends(&mut outbox, now).len(), AGAIN_RANGES_MAX);
     }
 }

@@ -350,25 +350,89 @@ mod tests {
     use super::*;
     use crate::identity::Uid;
 
+    const ATTEMPT: Attempt = Attempt { to: Uid(1), slot: 0, number: 1 };
+
+    fn transfer(parts: usize) -> Outgoing {
+        Outgoing::new(at(0), vec![0; parts * 256].into(), 256)
+    }
+
+    fn at(millisecond: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millisecond)
+    }
+
+    /// The parts that go out now, and whether each goes again.
+    fn sends(outgoing: &mut Outgoing, now: Time) -> Vec<(u16, bool)> {
+        let parts = core::iter::from_fn(|| outgoing.next(now, ATTEMPT, false));
+        parts.map(|(part, again)| (part.index, again)).collect()
+    }
+
+    /// Everything below part `through` is there, and so many of those after it.
+    fn got(through: u32, beyond: u32) -> Got {
+        Got { attempt: ATTEMPT, reply: false, through, beyond: [(1 << beyond) - 1, 0, 0, 0] }
+    }
+
     #[test]
     fn a_part_is_lost_when_one_that_left_so_many_sendings_later_has_arrived() {
-        let now = Time::from_nanos(1);
-        let attempt = Attempt { to: Uid(1), slot: 0, number: 1 };
-        let mut outgoing = Outgoing::new(now, vec![0; 100 * 256].into(), 256);
-        while outgoing.next(now, attempt, false).is_some() {}
-        let has_all_but_the_first_through = |part: u32| {
-            let beyond = [(1 << part) - 1, 0, 0, 0];
-            Got { attempt, reply: false, through: 0, beyond }
-        };
-        outgoing.note_got(now, &has_all_but_the_first_through(7));
-        assert_eq!(
-            outgoing.next(now, attempt, false).map(|(part, again)| (part.index, again)),
-            Some((16, false))
-        );
-        outgoing.note_got(now, &has_all_but_the_first_through(8));
-        assert_eq!(
-            outgoing.next(now, attempt, false).map(|(part, again)| (part.index, again)),
-            Some((0, true))
-        );
+        let (mut outgoing, now) = (transfer(100), at(0));
+        sends(&mut outgoing, now);
+        for (beyond, next) in [(7, (16, false)), (8, (0, true))] {
+            outgoing.note_got(now, &got(0, beyond));
+            let (part, again) = outgoing.next(now, ATTEMPT, false).unwrap();
+            assert_eq!((part.index, again), next);
+        }
+    }
+
+    #[test]
+    fn the_window_opens_by_what_arrives_and_halves_once_for_what_is_lost_together() {
+        let (mut outgoing, now) = (transfer(1000), at(0));
+        sends(&mut outgoing, now);
+        outgoing.note_got(now, &got(16, 0));
+        assert_eq!(sends(&mut outgoing, now).len(), 32, "by as much, at first");
+        // Part 16 is lost, then part 26, which left before that was known.
+        for beyond in [0x1ff, 0xf_fdff] {
+            outgoing.note_got(now, &Got { beyond: [beyond, 0, 0, 0], ..got(16, 0) });
+            assert_eq!(outgoing.window, 16);
+        }
+        for (through, window) in [(48, 16), (51, 17), (67, 17), (68, 18)] {
+            outgoing.note_got(now, &got(through, 0));
+            sends(&mut outgoing, now);
+            assert_eq!(outgoing.window, window, "then by one for all of it");
+        }
+    }
+
+    #[test]
+    fn what_nothing_comes_back_of_goes_again_ever_more_patiently() {
+        let mut outgoing = transfer(100);
+        assert_eq!(sends(&mut outgoing, at(0)).len(), WINDOW_FIRST);
+        let mut pauses = Vec::new();
+        for _ in 0..2 {
+            let now = outgoing.resend_at().unwrap();
+            outgoing.handle_timeout(now);
+            assert_eq!(sends(&mut outgoing, now).len(), WINDOW_MIN);
+            pauses.push(outgoing.resend_at().unwrap().since(now));
+        }
+        assert_eq!(pauses[1], pauses[0] * 2);
+        outgoing.note_got(at(500), &got(1, 0));
+        assert_eq!(outgoing.resend_at().unwrap().since(at(500)) * 2, pauses[0], "until something does");
+    }
+
+    #[test]
+    fn what_the_receiver_has_of_a_sending_that_was_given_up_does_not_go_again() {
+        let (mut outgoing, now) = (transfer(100), at(9));
+        sends(&mut outgoing, now);
+        outgoing.note_got(now, &got(50, 0));
+        assert_eq!(sends(&mut outgoing, now)[0], (50, false));
+    }
+
+    #[test]
+    fn what_the_receiver_said_long_ago_changes_nothing() {
+        let (mut outgoing, now) = (transfer(1000), at(9));
+        let mut sent = 0;
+        while sends(&mut outgoing, now).len() < WINDOW_MAX {
+            sent = outgoing.base + outgoing.under_way.len();
+            outgoing.note_got(now, &got(sent as u32, 0));
+        }
+        outgoing.note_got(at(10), &got(0, 0));
+        assert_eq!((outgoing.base, outgoing.heard_at()), (sent, now));
     }
 }

@@ -188,10 +188,11 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     let executed = world.host(1).requests.len();
     assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "on its way all the time");
     assert!(ask(&mut world, 9, 5, &request(2, 6, None)).any(|frame| busy(&frame)), "sent before it");
+    assert!(ask(&mut world, 9, 6, &request(3, 7, None)).any(|frame| busy(&frame)), "still");
     assert_eq!(world.host(1).requests.len(), executed);
-    ask(&mut world, 9, 6, &request(3, 8, None)).count();
+    ask(&mut world, 9, 7, &request(3, 8, None)).count();
     assert_eq!(world.host(1).requests.len(), executed + 1);
-    assert_eq!(ask(&mut world, 9, 7, &request(3, 7, None)).count(), 0);
+    assert_eq!(ask(&mut world, 9, 8, &request(3, 7, None)).count(), 0);
     assert_eq!(world.host(1).requests.len(), executed + 1, "not in a slot that is in use either");
 }
 
@@ -224,17 +225,35 @@ fn what_was_rejected_for_want_of_a_session_is_never_executed() {
 fn requests_that_supersede_each_other_do_not_fill_the_queue() {
     let mut world = World::new();
     let now = world.now;
-    let options = ServeOptions { queue_max: 4, ..ServeOptions::default() };
+    let options = ServeOptions { queue_max: 3, ..ServeOptions::default() };
     let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
     let cookie = cookie_for(&mut world, 9, port);
-    for number in 1..1000 {
+    for number in 1..=1000 {
         let request = small_request(port, ((number % 3) as u16, number), cookie);
         let datagram = sealed_frame(9, number + 1, &request);
         world.host(1).endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
-        assert!(world.host(1).endpoint.requests_waiting(port) <= 8);
+        assert!(world.host(1).endpoint.requests_waiting(port) <= 6);
     }
     let taken: Vec<_> = std::iter::from_fn(|| world.take(1)).map(|request| request.call).collect();
-    assert_eq!(taken, [997, 998, 999], "the last of each slot");
+    assert_eq!(taken, [998, 999, 1000], "the last of each slot");
+}
+
+#[test]
+fn requests_that_are_cancelled_do_not_fill_the_queue() {
+    let mut world = World::new();
+    let now = world.now;
+    let options = ServeOptions { queue_max: 3, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    let cookie = cookie_for(&mut world, 9, port);
+    for number in 1..100 {
+        let attempt = Attempt { to: LIVES[0], slot: number as u16, number };
+        let request = small_request(port, (attempt.slot, number), cookie);
+        for (packet, frame) in [(2 * number, request), (2 * number + 1, Frame::Cancel { attempt })] {
+            let datagram = sealed_frame(9, packet, &frame);
+            world.host(1).endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
+        }
+        assert!(world.host(1).endpoint.requests_waiting(port) <= 6);
+    }
 }
 
 #[test]
@@ -278,6 +297,41 @@ fn who_serves_a_port_no_longer_says_so_and_who_never_did_only_if_asked_alone() {
     }
 }
 
+#[test]
+fn what_is_sealed_for_others_is_no_question_for_a_port() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let mut question = Vec::new();
+    Writer::new(&mut question, 1 << 17).frame(&Frame::LocatePort { nonce: 1, port });
+    for (group, epoch) in [(GroupTag(5), EpochTag::OUTSIDE), (CALLS_TAG, EpochTag(5))] {
+        let datagram = sealed_under((group, epoch), 9, 1, &question);
+        world.put(2, 1, false, datagram, WAY);
+    }
+    world.run(MS);
+    assert_eq!(world.datagrams(1), 0);
+}
+
+#[test]
+fn the_last_ports_that_were_withdrawn_are_remembered_each_once() {
+    let mut world = World::new();
+    world.start(1);
+    let serves = |world: &mut World, private| {
+        let endpoint = &mut world.host(1).endpoint;
+        let port = endpoint.serve(PrivatePort(private), ServeOptions::default()).unwrap();
+        endpoint.withdraw(port);
+        port
+    };
+    let ports: Vec<Port> = (0..65).map(|private| serves(&mut world, private)).collect();
+    (0..65).for_each(|_| _ = serves(&mut world, 64));
+    for (port, answers) in [(ports[0], 0), (ports[1], 1), (ports[64], 1)] {
+        let datagram = sealed_frame(9, 1, &Frame::LocatePort { nonce: 1, port });
+        let before = world.datagrams(1);
+        world.put(2, 1, true, datagram, WAY);
+        world.run(MS);
+        assert_eq!(world.datagrams(1) - before, answers);
+    }
+}
+
 /// What a server that is asked for the port gives this client at host 5 to show.
 fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
     ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
@@ -311,7 +365,8 @@ fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::Int
         host.requests.push(request);
     }
     let (mut out, mut frames) = (Vec::new(), Vec::new());
-    while host.endpoint.poll_transmit(now, &mut out).is_some() {
+    while let Some(to) = host.endpoint.poll_transmit(now, &mut out) {
+        assert_eq!(to, CallDestination::Address(address(5)));
         frames.extend(frames_of(&out));
     }
     frames.into_iter()
@@ -329,4 +384,8 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let shows = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. });
     assert!(answers.len() == 1 && shows(&answers[0]), "{answers:?}");
     assert_eq!(world.host(1).requests.len(), 1, "and nothing is executed");
+    let cookie = cookie_for(&mut world, client.0, port);
+    let request = small_request(port, (0, 9), cookie);
+    let moved = ask(&mut world, client.0, 51, &request).any(|frame| matches!(frame, Frame::Reply(_)));
+    assert!(moved, "whoever proves its new address is answered there");
 }

@@ -27,6 +27,7 @@ fn sixteen_mebibytes_there_and_back() {
     assert!(took < Duration::from_millis(40), "{took:?}");
     for host in [1, 2] {
         assert_eq!(world.host(host).endpoint.counters().parts_resent, 0);
+        assert!(world.datagrams(host) < 15_000, "few of them to say what has come");
     }
     world.run(SECONDS);
     let account = world.host(1).endpoint.account();
@@ -197,6 +198,35 @@ fn a_transfer_that_nothing_came_through_of_gains_speed_again() {
     let (took, outcome) = world.wait(2, call);
     assert!(outcome.unwrap() == request);
     assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
+#[test]
+fn what_is_there_is_not_sent_again() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| pattern(20_000).into());
+    world.start(2);
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    world.wait(2, call).1.unwrap();
+    world.run(SECONDS);
+    assert_eq!(world.host(1).endpoint.counters().parts_resent, 0);
+}
+
+#[test]
+fn a_reply_whose_last_parts_are_lost_is_sent_again_soon() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| pattern(20_000).into());
+    world.start(2);
+    let mut parts = 0;
+    world.fate = Box::new(move |from, _, _, datagram| {
+        parts += u64::from(from == 1 && datagram.len() > 1300);
+        if from == 1 && (10..15).contains(&parts) { vec![] } else { vec![Duration::ZERO] }
+    });
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    let (took, outcome) = world.wait(2, call);
+    assert!(outcome.unwrap() == pattern(20_000));
+    assert!(took < SECONDS, "{took:?}");
 }
 
 #[test]

@@ -229,11 +229,12 @@ fn a_server_that_answers_too_late_lives() {
 
 #[test]
 fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
-    for (age_ms, from, outcome) in [
-        (1035, 1, Some(CallFailure::Unknown)),
-        (1037, 1, None),
-        // Whoever lives elsewhere says nothing of this.
-        (1035, 4, None),
+    for (age_ms, from, life, outcome) in [
+        (1035, 1, 0, Some(CallFailure::Unknown)),
+        (1037, 1, 0, None),
+        // Whoever lives elsewhere says nothing of this, nor who speaks to another life of the client.
+        (1035, 4, 0, None),
+        (1035, 1, 1, None),
     ] {
         let mut world = World::new();
         let port = world.start_echo(1, PRIVATE);
@@ -243,14 +244,15 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
         world.hosts.remove(&1);
         let call = world.call(2, port, b"hello", 10 * SECONDS);
         world.run(SECONDS - WAY);
-        let attempt = Attempt { to: world.host(2).endpoint.uid(), slot: 0, number: 2 };
+        let to = Uid(world.host(2).endpoint.uid().0 + life);
+        let attempt = Attempt { to, slot: 0, number: 2 };
         let reason = Rejection::OtherLife { age_ms };
         let frame = Frame::Reject { attempt, grant: Grant { slots: 1, load: 0 }, reason };
         world.put(from, 2, false, sealed_frame(7, 1, &frame), WAY);
         world.run(MS);
         assert_eq!(world.outcome(2, call).map(Result::unwrap_err), outcome, "{age_ms} ms, from {from}");
         let given_up = world.host(2).endpoint.counters().given_up;
-        assert_eq!(given_up, u64::from(from == 1));
+        assert_eq!(given_up, u64::from((from, life) == (1, 0)));
     }
 }
 
@@ -391,6 +393,15 @@ fn a_question_for_a_cookie_that_was_overtaken_is_about_nothing() {
 }
 
 #[test]
+fn a_server_that_has_forgotten_all_its_clients_sleeps() {
+    let (mut world, port) = server_and_client();
+    world.answered(2, port);
+    world.hosts.remove(&2);
+    world.run(150 * SECONDS);
+    assert_eq!(world.host(1).endpoint.poll_timeout(), None);
+}
+
+#[test]
 fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
     let mut world = World::new();
     world.settings.silence = 1000 * SECONDS;
@@ -433,6 +444,18 @@ fn who_has_not_the_private_port_is_not_believed() {
     }
     assert_eq!(world.host(2).endpoint.counters().malformed, 1);
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
+}
+
+#[test]
+fn who_does_not_know_the_question_cannot_deny_that_a_port_is_served() {
+    let (mut world, port) = server_and_client();
+    world.answered(2, port);
+    let denies = Frame::PortNotHere { nonce: 1, port };
+    let server = world.host(1).endpoint.uid();
+    world.put(1, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
+    world.run(MS);
+    let call = world.call(2, port, b"hello", SECONDS);
+    assert_eq!(world.wait(2, call).0, WAY * 2, "nobody has to be looked for");
 }
 
 #[test]

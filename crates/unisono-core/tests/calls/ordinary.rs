@@ -104,3 +104,14 @@ fn a_request_says_which_calls_are_finished() {
     let (_, last) = call(&mut world);
     assert_eq!(last.finished_below, next.call);
 }
+
+#[test]
+fn an_endpoint_that_calls_and_serves_looks_at_both_in_time() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    // It will forget the session one day, and looks for a server long before.
+    let call = world.call(1, unisono_core::Port(5), b"hello", Duration::from_secs(5));
+    assert_eq!(world.wait(1, call), (CallSettings::default().locate, Err(CallFailure::NotFound)));
+}

@@ -134,6 +134,19 @@ fn a_request_that_waited_too_long_is_not_executed() {
 }
 
 #[test]
+fn requests_of_the_dead_make_room_when_their_time_is_over() {
+    let (mut world, port) = server(1);
+    (2..=3).for_each(|client| _ = world.start(client));
+    world.call(2, port, b"first", 50 * MS);
+    world.run(MS);
+    world.hosts.remove(&2);
+    world.run(50 * MS);
+    let second = world.call(3, port, b"second", SECONDS);
+    world.run(MS);
+    assert_eq!(world.take(1).map(|request| request.call), Some(second));
+}
+
+#[test]
 fn a_cancelled_request_is_not_executed_and_has_no_outcome() {
     let (mut world, port) = server(10);
     world.start(2);
@@ -227,6 +240,8 @@ fn calls_are_bounded_and_what_is_too_large_is_refused() {
 #[test]
 fn what_the_queues_still_take_is_shared_by_the_clients_that_have_requests_there() {
     let (mut world, port) = server(10);
+    let other = world.host(1).endpoint.serve(PrivatePort(1), ServeOptions::default()).unwrap();
+    world.host(1).endpoint.withdraw(other);
     world.recorded = Some(1);
     for (client, calls) in [(2, 4), (3, 2)] {
         world.start(client);
@@ -270,4 +285,33 @@ fn ports_take_turns() {
     let taken: Vec<Port> = std::iter::from_fn(|| world.take(1)).map(|request| request.port).collect();
     assert_eq!(taken.len(), 9);
     assert!(taken.windows(3).all(|turn| turn[0] != turn[1] && turn[1] != turn[2] && turn[0] != turn[2]));
+}
+
+#[test]
+fn so_many_ports_are_served_and_no_more() {
+    let mut world = World::new();
+    let endpoint = &mut world.start(1).endpoint;
+    let mut serve = |private| endpoint.serve(PrivatePort(private), ServeOptions::default());
+    assert!((0..256).all(|private| serve(private).is_ok()));
+    assert_eq!(serve(256), Err(ServeError::TooMany { max: 256 }));
+}
+
+#[test]
+fn outcomes_that_nobody_took_and_ports_that_are_looked_for_count_among_the_calls() {
+    let mut world = World::new();
+    let now = world.now;
+    let endpoint = &mut world.start(1).endpoint;
+    for port in 0..1024 {
+        endpoint.call(now, Port(port), Bytes::new(), SECONDS).unwrap();
+    }
+    assert_eq!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS), Err(CallError::TooMany));
+    for _ in 1024..1 << 16 {
+        endpoint.call(now, Port(0), Bytes::new(), SECONDS).unwrap();
+    }
+    let now = now + SECONDS;
+    endpoint.handle_timeout(now);
+    assert_eq!(endpoint.account().calls, 0);
+    assert_eq!(endpoint.call(now, Port(0), Bytes::new(), SECONDS), Err(CallError::TooMany));
+    assert!(endpoint.poll_outcome().is_some());
+    assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of one that is at rest");
 }

@@ -178,8 +178,35 @@ fn a_request_of_which_parts_come_is_waited_for() {
     table.world.run(Duration::from_millis(2500));
     table.say(&part(0));
     table.world.run(Duration::from_millis(2000));
-    table.say(&part(1));
+    for _ in 0..2 {
+        assert!(is_working(&table.say(&part(1))), "that all is there is said as often as it takes");
+    }
     assert_eq!(table.world.take(1).unwrap().payload, vec![7; 600]);
+}
+
+#[test]
+fn a_reply_that_is_asked_for_while_it_is_on_its_way_does_not_begin_anew() {
+    let mut table = Table::new();
+    table.request(0, 1);
+    let ((_, id), now) = (table.take().unwrap(), table.world.now);
+    table.world.host(1).endpoint.reply(now, id, vec![0; CALL_BYTES_MAX].into()).unwrap();
+    let parts = |frames: Vec<Frame>| frames.iter().filter(|frame| matches!(frame, Frame::Part(_))).count();
+    assert!(parts(table.ask(0, 1, Payload::Omitted)) > 0);
+    assert_eq!(parts(table.ask(0, 1, Payload::Omitted)), 0, "as many are under way as may be");
+}
+
+#[test]
+fn who_looks_for_a_server_is_granted_what_it_has_there_besides() {
+    let mut table = Table::new();
+    for slot in 0..3 {
+        table.request(slot, u64::from(slot) + 1);
+    }
+    let working = table.request(0, 1);
+    let here = table.say(&Frame::LocatePort { nonce: 1, port: table.port });
+    let ([Frame::Working { grant, .. }], [Frame::PortHere(here)]) = (&working[..], &here[..]) else {
+        panic!("{working:?}, {here:?}");
+    };
+    assert_eq!(here.grant, *grant);
 }
 
 #[test]

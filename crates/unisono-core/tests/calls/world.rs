@@ -270,13 +270,18 @@ pub(crate) fn sealed_frame(sender: u64, number: u64, frame: &Frame) -> Vec<u8> {
 
 /// A datagram of this life with these bytes behind its header.
 pub(crate) fn sealed_bytes(sender: u64, number: u64, frames: &[u8]) -> Vec<u8> {
-    let header = Header {
-        protection: ProtectionKind::Checksum,
-        group: CALLS_TAG,
-        epoch: EpochTag::OUTSIDE,
-        sender: Uid(sender),
-        number,
-    };
+    sealed_under((CALLS_TAG, EpochTag::OUTSIDE), sender, number, frames)
+}
+
+/// The same under any tags.
+pub(crate) fn sealed_under(
+    (group, epoch): (GroupTag, EpochTag),
+    sender: u64,
+    number: u64,
+    frames: &[u8],
+) -> Vec<u8> {
+    let protection = ProtectionKind::Checksum;
+    let header = Header { protection, group, epoch, sender: Uid(sender), number };
     let mut datagram = Vec::new();
     header.write(&mut datagram);
     datagram.extend_from_slice(frames);

@@ -194,3 +194,29 @@ impl Client {
 fn index(number: CallNumber) -> u32 {
     (number % CALLS_MAX as u64) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_is_forgotten_though_a_call_before_it_goes_on() {
+        let (mut client, first) = (Client::default(), CALLS_MAX as u64);
+        client.calls.insert(Call {
+            number: first,
+            port: Port(1),
+            request: Bytes::new(),
+            deadline: Time::NEVER,
+            hops: 0,
+            stage: Stage::Waiting,
+            waits_since: Time::ZERO,
+            so_far: SoFar::NobodyFound,
+            avoids: None,
+        });
+        for number in first..first + 1_000_000 {
+            client.note_order(number);
+            assert!(client.in_order.len() <= 2 * CALLS_MAX);
+        }
+        assert_eq!(client.first_unfinished(), first);
+    }
+}
