@@ -74,7 +74,7 @@ impl Order {
         self.acting.is_some()
     }
 
-    /// It has numbered nothing for so long that its heartbeats are as rare as they get.
+    /// It has numbered nothing for so long that its heartbeats have grown rare.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_acting() && self.heartbeat_after >= HEARTBEAT_IDLE
     }
