@@ -216,6 +216,19 @@ fn whoever_turns_up_in_the_longest_log_is_invited_too() {
     assert_eq!(net.size(1), 4, "m4 was left behind");
 }
 
+/// Whether this invites, and is not m1's; the round of an invitation of m1's is noted.
+fn is_invited_by_another(seen: &Seen, round: &Cell<u32>) -> bool {
+    let invites = |frame: &Frame| match frame {
+        Frame::Invite { ballot, .. } => Some(ballot.round),
+        _ => None,
+    };
+    let invited = seen.frames.iter().find_map(invites);
+    if let (1, Some(invited)) = (seen.from, invited) {
+        round.set(invited);
+    }
+    seen.from != 1 && invited.is_some()
+}
+
 // m1 lacks two entries. Those who vote in time lack the second one, too. While m1 pulls the first, m3's vote comes, which has both.
 #[test]
 fn a_longer_log_that_turns_up_while_another_is_pulled_is_pulled_too() {
@@ -231,14 +244,8 @@ fn a_longer_log_that_turns_up_while_another_is_pulled_is_pulled_too() {
     let round = Rc::new(Cell::new(0));
     let invited = round.clone();
     net.filter(move |seen| {
-        let invites = |frame: &Frame| match frame {
-            Frame::Invite { ballot, .. } => Some(ballot.round),
-            _ => None,
-        };
-        match seen.frames.iter().find_map(invites) {
-            Some(round) if seen.from == 1 => invited.set(round),
-            Some(_) => return LOST,
-            None => {}
+        if is_invited_by_another(seen, &invited) {
+            return LOST;
         }
         match (seen.from, seen.to) {
             (3, 1) if seen.has(|frame| matches!(frame, Frame::Vote(_))) => Some(120 * MS),
@@ -261,14 +268,8 @@ fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
     let invited = round.clone();
     net.filter(move |seen| {
         let is_late = seen.from == 4 && seen.has(|frame| matches!(frame, Frame::Vote(_)));
-        let invites = |frame: &Frame| match frame {
-            Frame::Invite { ballot, .. } => Some(ballot.round),
-            _ => None,
-        };
-        match seen.frames.iter().find_map(invites) {
-            Some(round) if seen.from == 1 => invited.set(round),
-            Some(_) => return LOST,
-            None => {}
+        if is_invited_by_another(seen, &invited) {
+            return LOST;
         }
         if is_late { Some(20 * MS) } else { PROMPT }
     });
