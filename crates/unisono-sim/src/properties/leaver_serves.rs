@@ -1,9 +1,12 @@
-//! A leaver serves (G19's second half): it is gone only when a quorum of those who stay knows its leave accepted, or
+//! A leaver serves (G19's second half): it parts only when a quorum of those who stay knows its leave accepted, or
 //! holds the next join or leave (numbered by one who knew), or a quorum of a next view that keeps its leave has
-//! entered, or when it has waited long for that. Who goes sooner may leave the others stuck, without a crash.
+//! entered, or when it has waited long for that. Who parts sooner may leave the others stuck, without a crash.
+//!
+//! What counts is when the member itself knew its leave accepted, and when it parted: its application may be told of
+//! both later, at once.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, VIEW_CHANGES};
+use super::streams::{Lineage, Mark, VIEW_CHANGES};
 use super::tables::Table;
 use super::{Facts, Property, Terms, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
@@ -13,20 +16,35 @@ use unisono_core::{Seqno, Time};
 /// Whoever needed a leaver for longer than this is long gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A leave, as the leaver was told of it.
+/// What is known of one life's leave.
+#[derive(Clone, Debug, Default)]
+struct Parting {
+    /// When it knew the leave accepted.
+    known: Option<Time>,
+    parted: Option<Parted>,
+    /// As its application was told.
+    leave: Option<Leave>,
+}
+
+/// Somebody parted: when, and how far all were then.
+#[derive(Clone, Debug)]
+struct Parted {
+    at: Time,
+    marks: Table<Mark>,
+}
+
 #[derive(Clone, Debug)]
 struct Leave {
-    at: Time,
     epoch: Epoch,
     seqno: Seqno,
     staying: Vec<Life>,
 }
 
-/// Somebody was gone when too few knew its leave accepted.
+/// Somebody parted when too few knew its leave accepted.
 #[derive(Clone, Debug)]
 struct Doubt {
     life: Life,
-    gone: Time,
+    parted: Time,
     leave: Leave,
     knowing: Vec<Life>,
     /// How far each of those who stay held the epoch of the leave.
@@ -37,7 +55,7 @@ struct Doubt {
 #[derive(Debug)]
 pub(super) struct LeaverServes {
     rule: Rule,
-    leaves: Table<Option<Leave>>,
+    partings: Table<Parting>,
     doubts: Vec<Doubt>,
     /// Joins and leaves of each epoch.
     changes: Table<Vec<Seqno>>,
@@ -51,7 +69,7 @@ impl LeaverServes {
     pub(super) fn new(terms: &Terms) -> LeaverServes {
         LeaverServes {
             rule: Rule::new(terms.config.quorum.clone()),
-            leaves: Table::default(),
+            partings: Table::default(),
             doubts: Vec::new(),
             changes: Table::default(),
             first: Table::default(),
@@ -60,17 +78,23 @@ impl LeaverServes {
         }
     }
 
-    fn go(&mut self, record: &Record, facts: &Facts) {
-        let Some(leave) = self.leaves.at(record.life).clone() else { return };
+    /// Its application was told that it is gone, and of its leave before.
+    fn judge(&mut self, life: Life) {
+        let Parting { known: Some(known), parted: Some(parted), leave: Some(leave) } =
+            std::mem::take(self.partings.at(life))
+        else {
+            return;
+        };
         self.checked += 1;
-        let knows = |life: &Life| facts.marks.of(*life).accepted >= leave.seqno;
+        let mark_of = |life: &Life| parted.marks.get(*life).copied().unwrap_or_default();
+        let knows = |life: &Life| mark_of(life).accepted >= leave.seqno;
         let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
-        let late = record.at >= leave.at + PATIENCE;
+        let late = parted.at >= known + PATIENCE;
         if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
-            let marks = leave.staying.iter().map(|life| (*life, facts.marks.of(*life)));
+            let marks = leave.staying.iter().map(|life| (*life, mark_of(life)));
             let there = marks.filter(|(_, mark)| mark.epoch == Some(leave.epoch));
             let held = there.map(|(life, mark)| (life, mark.stored)).collect();
-            self.doubts.push(Doubt { life: record.life, gone: record.at, leave, knowing, held });
+            self.doubts.push(Doubt { life, parted: parted.at, leave, knowing, held });
         }
     }
 
@@ -90,7 +114,8 @@ impl LeaverServes {
         let Leave { epoch, seqno, .. } = doubt.leave;
         lineage.children(epoch).iter().filter(|next| lineage.keeps(**next, epoch, seqno)).any(|next| {
             let entered = self.entered.get(*next).into_iter().flatten();
-            let there: Vec<_> = entered.filter(|(_, at)| *at <= doubt.gone).map(|(life, _)| *life).collect();
+            let there: Vec<_> =
+                entered.filter(|(_, at)| *at <= doubt.parted).map(|(life, _)| *life).collect();
             self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
         })
     }
@@ -102,7 +127,8 @@ impl Property for LeaverServes {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | Kind::Gone.bit()
+        const PARTING: u64 = Kind::LeaveKnown.bit() | Kind::Parted.bit() | Kind::Gone.bit();
+        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | PARTING
     }
 
     #[inline(always)]
@@ -110,7 +136,12 @@ impl Property for LeaverServes {
         match &record.what {
             What::Started { .. } => self.rule.follow(record),
             What::EpochBegun { epoch } => self.entered.at(*epoch).push((record.life, record.at)),
-            What::Gone => self.go(record, facts),
+            What::LeaveKnown => self.partings.at(record.life).known = Some(record.at),
+            What::Parted => {
+                let parted = Parted { at: record.at, marks: facts.marks.all() };
+                self.partings.at(record.life).parted = Some(parted);
+            }
+            What::Gone => self.judge(record.life),
             what => {
                 let stream = facts.stream(record.life);
                 if let (What::Joined { seqno, .. } | What::Left { seqno, .. }, Some(epoch)) =
@@ -120,8 +151,8 @@ impl Property for LeaverServes {
                 }
                 match (what, stream.epoch) {
                     (What::Left { seqno, member, .. }, Some(epoch)) if *member == record.life => {
-                        let (at, staying) = (record.at, stream.view.clone());
-                        *self.leaves.at(record.life) = Some(Leave { at, epoch, seqno: *seqno, staying });
+                        let leave = Leave { epoch, seqno: *seqno, staying: stream.view.clone() };
+                        self.partings.at(record.life).leave = Some(leave);
                     }
                     (What::Reset(_), Some(epoch)) => self.first.at(epoch).clone_from(&stream.view),
                     _ => {}
@@ -137,10 +168,10 @@ impl Property for LeaverServes {
             .iter()
             .find(|doubt| !self.is_overtaken(doubt) && !self.is_settled(doubt, &facts.lineage))
         {
-            Some(Doubt { life, leave, knowing, gone, .. }) => {
-                let (gone, staying) = (gone.as_nanos(), &leave.staying);
+            Some(Doubt { life, leave, knowing, parted, .. }) => {
+                let (parted, staying) = (parted.as_nanos(), &leave.staying);
                 let what = format!(
-                    "{life:?} was gone at {gone} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
+                    "{life:?} parted at {parted} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
                 );
                 Err(Violation { property: self.name(), at: end.at, what })
             }
@@ -162,7 +193,7 @@ mod tests {
         story.judge(LeaverServes::new(&story.terms))
     }
 
-    /// The third of three leaves, and these do not know its leave accepted when it is gone.
+    /// The last of four leaves, and these do not know its leave accepted when it parts.
     fn without(ignorant: &[u32]) -> Story {
         let mut story = Story::of(4, 1);
         story.leave(Life(3));
@@ -172,6 +203,12 @@ mod tests {
             !(knows && ignorant.contains(&record.life.0))
         });
         story
+    }
+
+    /// The leaver parts, and is told that it is gone, only now.
+    fn parts_at(story: &mut Story, at: Time) {
+        let (gone, parted) = (story.records.pop(), story.records.pop());
+        story.records.extend(parted.into_iter().chain(gone).map(|record| Record { at, ..record }));
     }
 
     #[test]
@@ -193,24 +230,58 @@ mod tests {
     #[test]
     fn takes_a_leaver_that_has_waited_long() {
         let mut story = without(&[0, 1]);
-        story.last(|record| record.what == What::Gone).at = Time::NEVER;
+        let known = story.last(|record| record.what == What::LeaveKnown).at;
+        parts_at(&mut story, known + (PATIENCE - Duration::from_nanos(1)));
+        assert!(judge(&story).is_err());
+        parts_at(&mut story, known + PATIENCE);
         assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn minds_when_a_leaver_parts_and_not_when_its_application_is_told() {
+        for waits in [false, true] {
+            let mut story = without(&[0, 1]);
+            let known = story.last(|record| record.what == What::LeaveKnown).at;
+            if waits {
+                parts_at(&mut story, known + PATIENCE);
+            }
+            let told = known + PATIENCE * 2;
+            story.last(|record| record.what == What::Gone).at = told;
+            let leaver = |record: &Record| record.life == Life(3);
+            story.last(|record| leaver(record) && matches!(record.what, What::Left { .. })).at = told;
+            assert_eq!(judge(&story).is_ok(), waits);
+        }
+    }
+
+    #[test]
+    fn rejects_a_leaver_that_parts_before_the_others_learn_what_they_know_when_it_is_told() {
+        let mut story = without(&[]);
+        let parted = story.position(|record| record.what == What::Parted);
+        let parted = story.records.remove(parted);
+        let known =
+            story.position(|record| record.life == Life(0) && matches!(record.what, What::Accepted { .. }));
+        story.records.insert(known, parted);
+        let leave_known = story.position(|record| record.what == What::LeaveKnown);
+        let leave_known = story.records.remove(leave_known);
+        story.records.insert(known, leave_known);
+        assert!(judge(&story).is_err());
     }
 
     #[test]
     fn takes_a_leaver_whose_leave_a_reset_keeps_once_a_quorum_has_entered() {
         for members in [1, 2, 3] {
             let mut story = without(&[0, 1, 2]);
-            let gone = story.records.pop().unwrap();
+            let ends = story.records.split_off(story.records.len() - 2);
             story.reset(&[Life(0), Life(1), Life(2)]);
             let enters = |record: &Record| {
                 record.life.0 >= members && matches!(record.what, What::EpochBegun { epoch: Epoch(1) })
             };
             story.records.retain(|record| !enters(record));
             let first = story.position(|record| matches!(record.what, What::Reset(_)));
-            let gone = Record { at: story.records[first].at, ..gone };
+            let at = story.records[first].at;
             story.records.retain(|record| !matches!(record.what, What::Accepted { epoch: Epoch(1), .. }));
-            story.records.push(gone);
+            story.records.extend(ends);
+            parts_at(&mut story, at);
             assert_eq!(judge(&story).is_ok(), members >= 2, "{members} have entered");
         }
     }
@@ -219,7 +290,7 @@ mod tests {
     fn takes_a_leaver_once_a_quorum_of_those_who_stay_holds_the_next_change() {
         for holders in [0, 1, 2] {
             let mut story = without(&[0, 1, 2]);
-            let gone = story.records.pop().unwrap();
+            let ends = story.records.split_off(story.records.len() - 2);
             let leave = story.end();
             story.join();
             story.records.retain(|record| match record.what {
@@ -228,7 +299,8 @@ mod tests {
                 _ => true,
             });
             let at = story.records.last().unwrap().at;
-            story.records.push(Record { at, ..gone });
+            story.records.extend(ends);
+            parts_at(&mut story, at);
             assert_eq!(judge(&story).is_ok(), holders >= 2, "{holders} of three hold it");
         }
     }

@@ -398,7 +398,9 @@ impl Story {
         self.tell(life, What::LeaveAsked);
         self.append(Entry::Leave(life));
         self.everyone();
-        self.tell(life, What::Gone);
+        for what in [What::LeaveKnown, What::Parted, What::Gone] {
+            self.tell(life, what);
+        }
     }
 
     pub(super) fn crash(&mut self, life: Life) {

@@ -264,6 +264,11 @@ impl MarkTable {
         self.now.get(life).copied().unwrap_or_default()
     }
 
+    /// All of them as they are now, by life.
+    pub(super) fn all(&self) -> Table<Mark> {
+        self.now.clone()
+    }
+
     /// Takes note of a mark that moved; of other records, nothing.
     #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {

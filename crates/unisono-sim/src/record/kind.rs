@@ -35,6 +35,7 @@ kinds! {
     Started, Sent, LeaveAsked, ResetAsked, HandOverAsked,
     SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
+    LeaveKnown, Parted,
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
     Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,

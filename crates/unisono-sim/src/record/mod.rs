@@ -238,6 +238,10 @@ pub enum What {
         /// What it prepared.
         preparation: Box<Preparation>,
     },
+    /// It knows its own leave accepted, and goes on serving those who stay.
+    LeaveKnown,
+    /// After that: it serves nobody any more. Its application may be told much later.
+    Parted,
 
     // --- calls: what applications did and were told ---
     /// The application called a service.

@@ -43,8 +43,29 @@ pub(crate) struct GroupSide {
     /// The counter of that epoch, and the group that it is of.
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
+    /// How far it is with its own leave, as last recorded.
+    parting: Parting,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
+}
+
+/// How far a member is with its own leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Parting {
+    Stays,
+    Serves,
+    Parted,
+}
+
+impl Parting {
+    #[inline]
+    fn of(group: &Group) -> Parting {
+        match group.has_left() {
+            false => Parting::Stays,
+            true if group.phase() == Phase::Gone => Parting::Parted,
+            true => Parting::Serves,
+        }
+    }
 }
 
 impl Side for GroupSide {
@@ -71,6 +92,7 @@ impl Side for GroupSide {
             epoch: Epoch::default(),
             counter: 0,
             instance: Instance(0),
+            parting: Parting::Stays,
             view: Vec::new(),
         })
     }
@@ -304,6 +326,21 @@ impl World<GroupSide> {
             let recorder = &mut self.recorder;
             let mut witness = Witness { recorder, now, process, life };
             mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut witness);
+        }
+        if resident.side.parting != Parting::of(&resident.side.group) {
+            self.note_parting(process);
+        }
+    }
+
+    #[cold]
+    fn note_parting(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let parting = Parting::of(&resident.side.group);
+        let known = std::mem::replace(&mut resident.side.parting, parting);
+        for (stage, what) in [(Parting::Serves, What::LeaveKnown), (Parting::Parted, What::Parted)] {
+            if known < stage && stage <= parting {
+                self.recorder.note(self.now, process, resident.life, what);
+            }
         }
     }
 
