@@ -36,8 +36,12 @@ fn advise(error: KeyError) -> Problem {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
+    let is_folder = folder.is_dir();
     let (file, folder) = (path.display(), folder.display());
     match cause.kind() {
+        ErrorKind::NotFound if is_folder => {
+            Problem::usage(format!("{folder} takes no new files: name a file in a folder of yours"))
+        }
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
             Problem::usage(format!("no such folder: {folder}; name a file in a folder that exists"))
         }

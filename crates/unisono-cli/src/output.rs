@@ -135,6 +135,12 @@ pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
+/// So many of them, in words: `1 member`, `2 members`, `3 crashes`.
+pub(crate) fn several(count: u64, one: &str) -> String {
+    let ending = if one.ends_with("sh") { "es" } else { "s" };
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}{ending}") }
+}
+
 /// The text without anything that could steer a terminal: it may come from anybody.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(|c: char| steers(c) && c != '\t') {
@@ -198,6 +204,13 @@ mod tests {
     fn numbers_keep_three_digits() {
         assert_eq!(rounded(1.23456), 1.235);
         assert_eq!(hex(&[0, 255]), "00ff");
+    }
+
+    #[test]
+    fn one_of_something_has_no_ending() {
+        let said =
+            [(1, "member"), (0, "member"), (1, "crash"), (2, "crash")].map(|(n, word)| several(n, word));
+        assert_eq!(said, ["1 member", "0 members", "1 crash", "2 crashes"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
 use crate::outbox::{Outbox, PULSE, Stuck};
-use crate::output::{Output, tell};
+use crate::output::{Output, several, tell};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
@@ -90,10 +90,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     // What the group has taken it has given a place before the leave.
     let settled = outbox.settle_all();
     let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
-    output.say(match accepted {
-        1 => "1 message accepted".to_string(),
-        n => format!("{n} messages accepted"),
-    })?;
+    output.say(format_args!("{} accepted", several(accepted, "message")))?;
     output.object(&json!({
         "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": outbox.last(),
     }))?;

@@ -1,7 +1,7 @@
 //! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
 
 use crate::arguments::{self, Common};
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::text_file;
@@ -227,18 +227,24 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         output.say(output.tone(Tone::Bad, words))?;
         output.say(format_args!("  {}", failure.replay))?;
     }
-    let seeds = if summary.seeds == 1 { "seed" } else { "seeds" };
     output.say(format_args!(
-        "{} {seeds} ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
-        summary.seeds, summary.profile, summary.simulated_s, summary.wall_s, summary.speedup
+        "{} ({}), {:.0} simulated seconds in {:.1} s: {:.0} times real time per core",
+        several(summary.seeds, "seed"),
+        summary.profile,
+        summary.simulated_s,
+        summary.wall_s,
+        summary.speedup
     ))?;
     let done = match summary.profile {
-        Profile::Calls => format!("{} calls answered", summary.calls),
-        _ => format!("{} messages, {} resets", summary.messages, summary.resets),
+        Profile::Calls => format!("{} answered", several(summary.calls, "call")),
+        _ => format!("{}, {}", several(summary.messages, "message"), several(summary.resets, "reset")),
     };
     output.say(format_args!(
-        "{done}, {} crashes, {} partitions; {} of {} rare states met",
-        summary.crashes, summary.partitions, summary.probes_hit, summary.probes
+        "{done}, {}, {}; {} of {} rare states met",
+        several(summary.crashes, "crash"),
+        several(summary.partitions, "partition"),
+        summary.probes_hit,
+        summary.probes
     ))?;
     for (property, kept) in &summary.properties {
         output.say(format_args!("  {property:32} held {kept} times"))?;

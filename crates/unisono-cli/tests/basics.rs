@@ -309,6 +309,9 @@ fn a_key_is_for_its_owner_and_never_overwritten() {
             "{said}"
         );
     }
+    let refused = unisono_in(folder.path(), ["keygen", "/proc/group.key"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("takes no new files"), "{said}");
     unisono_in(folder.path(), ["keygen", "other.key"]);
     assert_ne!(std::fs::read(folder.path().join("other.key")).unwrap(), before);
 }

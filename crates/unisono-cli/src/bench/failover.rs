@@ -4,7 +4,7 @@ use super::ground::{self, Ground};
 use super::placement::Placement;
 use super::statistics::quantile;
 use crate::arguments::{self, Common, OrderChoice};
-use crate::output::{Output, Tone, rounded};
+use crate::output::{Output, Tone, rounded, several};
 use crate::problem::Problem;
 use crate::processes::Blow;
 use crate::progress;
@@ -115,10 +115,10 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
     let (detect, resume) = (ms(&mut times.detect_ns, 0.5), ms(&mut times.resume_ns, 0.5));
     let slowest = ms(&mut times.resume_ns, 1.0);
     output.say(format_args!(
-        "{} members, resilience {}, {} trials ({}){}",
+        "{} members, resilience {}, {} ({}){}",
         command.members,
         command.resilience,
-        command.trials,
+        several(command.trials, "trial"),
         command.how.name(),
         command.ground.words()
     ))?;

@@ -3,7 +3,7 @@
 use super::Served;
 use crate::arguments::{self, Common};
 use crate::connection;
-use crate::output::{Output, tell, visible};
+use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
@@ -88,7 +88,8 @@ fn open(command: &Counter, config: &GroupConfig, options: &Options) -> Result<Op
 fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
     let (port, members) = (member.port().to_string(), member.group().members().len());
     let sum = member.look(|sum| sum.0);
-    output.say(format_args!("serving {}, port {port}, {members} members, at {sum}", visible(name)))?;
+    let several = several(members as u64, "member");
+    output.say(format_args!("serving {}, port {port}, {several}, at {sum}", visible(name)))?;
     output.object(
         &json!({"event": "serving", "name": name, "port": port, "members": members, "value": sum.to_string()}),
     )

@@ -13,7 +13,7 @@ use super::side::{Side, UNTIMED, blocks};
 use super::statistics::{Ratio, median};
 use super::{Protocol, Summary};
 use crate::arguments::{self, Common};
-use crate::output::{Output, rounded};
+use crate::output::{Output, rounded, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
@@ -150,11 +150,11 @@ fn summary(command: &Rpc, single: &mut Single, load: &Load, shares: &[f64], seal
     let (slowest, fastest) = (per_s.first().copied().unwrap_or(0.0), per_s.last().copied().unwrap_or(0.0));
     let mut lines = vec![
         format!(
-            "{} bytes, {} in flight, {} clients, {} servers{}{}",
+            "{} bytes, {} in flight, {}, {}{}{}",
             command.bytes,
             command.in_flight,
-            command.clients,
-            command.servers,
+            several(command.clients, "client"),
+            several(command.servers, "server"),
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
