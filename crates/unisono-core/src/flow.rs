@@ -62,7 +62,7 @@ pub(crate) struct Outbox {
     base: MessageNumber,
     /// Bytes of the pieces that go into one datagram with the last message, heads included.
     last_datagram_bytes: usize,
-    /// Everything through here has a number.
+    /// Everything of this epoch through here has a number: it never lies more than one before `base`.
     numbered: MessageNumber,
     /// Everything through here was sent at least once to the present orderer.
     sent: MessageNumber,
@@ -206,7 +206,7 @@ impl Outbox {
 
     /// The first message that has no number yet, if there is one.
     pub(crate) fn first_unnumbered(&self) -> Option<(MessageNumber, &Outgoing)> {
-        let number = (self.numbered + 1).max(self.base);
+        let number = self.numbered + 1;
         self.get(number).map(|outgoing| (number, outgoing))
     }
 
@@ -219,7 +219,7 @@ impl Outbox {
         let number = self.sent + 1;
         let outgoing = self.get(number)?;
         let fits = self.bytes_in_flight == 0 || self.bytes_in_flight + cost(&outgoing.bytes) <= self.room();
-        (fits && number - self.numbered.max(self.base - 1) <= window).then_some((number, outgoing))
+        (fits && number - self.numbered <= window).then_some((number, outgoing))
     }
 
     /// How many bytes may be under way.
@@ -354,7 +354,7 @@ impl Outbox {
         }
         // How much was lost nobody knows: a little goes again, and twice as much each time until a number comes for
         // something that went but once.
-        let oldest = (self.numbered + 1).max(self.base);
+        let oldest = self.numbered + 1;
         self.again.clear();
         self.multicasts.note_overdue(now, self.numbered);
         self.repeat(now, oldest, self.sent.min(oldest + self.again_span - 1));
@@ -367,7 +367,7 @@ impl Outbox {
 
     /// Another orderer: whatever has no number goes to it, from the beginning.
     pub(crate) fn restart(&mut self) {
-        self.sent = self.numbered.max(self.base - 1);
+        self.sent = self.numbered;
         self.again.clear();
         self.disturbed = 0;
         self.bytes_in_flight = 0;

@@ -223,6 +223,57 @@ fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
     }
 }
 
+// Whoever speaks is not silent, but it hears the sequencer only if it returns what that said lately: the stamp of a
+// heartbeat, or the nonce of a probe.
+#[test]
+fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
+    for (by_stamp, keeps_up) in [(true, true), (true, false), (false, true), (false, false)] {
+        let config = GroupConfig { automatic: false, ..GroupConfig::default() };
+        let mut net = group_with(3, config, unicast());
+        let said = Rc::new(Cell::new((0, 0)));
+        let heard = said.clone();
+        // m2 itself is cut off.
+        net.filter(move |seen| {
+            for frame in seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 2)) {
+                match frame {
+                    Frame::Heartbeat(heartbeat) => heard.set((heartbeat.stamp, heard.get().1)),
+                    Frame::Probe { nonce } => heard.set((heard.get().0, *nonce)),
+                    _ => {}
+                }
+            }
+            if seen.concerns(2) { LOST } else { PROMPT }
+        });
+        let reached = net.run_until(MS, 3_000 * MS, |_| {
+            let (stamp, nonce) = said.get();
+            stamp != 0 && nonce != 0
+        });
+        assert!(reached, "nothing was said to m2");
+        let (group, epoch, mut returned) = (net.group(0).tag(), net.group(0).marks().epoch, said.get());
+        for number in 0..200 {
+            if keeps_up {
+                returned = said.get();
+            }
+            let (stamp, nonce) = returned;
+            let (marks, late_ms) = (net.group(0).marks(), 0);
+            let word = match by_stamp {
+                true => Frame::Watermarks(Watermarks {
+                    received: marks.received,
+                    accepted: marks.accepted,
+                    delivered: marks.delivered,
+                    stamp,
+                    hears_multicast: false,
+                    late_ms,
+                }),
+                false => Frame::Alive { nonce },
+            };
+            net.inject(0, address(2), &forge(group, epoch, uid(2), 1_000_000 + number, &[word]));
+            net.run(20 * MS);
+        }
+        let missed = Event::Suspected { member: uid(2), reason: Suspicion::Deaf };
+        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, late ones: {keeps_up}");
+    }
+}
+
 // Another process lives at a member's address and has joined: nobody waits for the silence of the old one (hazard H21).
 #[test]
 fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
