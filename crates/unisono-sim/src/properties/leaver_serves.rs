@@ -78,10 +78,9 @@ impl LeaverServes {
         }
     }
 
-    /// Its application was told that it is gone, and of its leave before.
+    /// Judges this life once it has parted and its application was told of its leave, whichever is first.
     fn judge(&mut self, life: Life) {
-        let Parting { known: Some(known), parted: Some(parted), leave: Some(leave) } =
-            std::mem::take(self.partings.at(life))
+        let Parting { known: Some(known), parted: Some(parted), leave: Some(leave) } = self.partings.at(life)
         else {
             return;
         };
@@ -89,12 +88,12 @@ impl LeaverServes {
         let mark_of = |life: &Life| parted.marks.get(*life).copied().unwrap_or_default();
         let knows = |life: &Life| mark_of(life).accepted >= leave.seqno;
         let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
-        let late = parted.at >= known + PATIENCE;
+        let late = parted.at >= *known + PATIENCE;
         if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
             let marks = leave.staying.iter().map(|life| (*life, mark_of(life)));
             let there = marks.filter(|(_, mark)| mark.epoch == Some(leave.epoch));
             let held = there.map(|(life, mark)| (life, mark.stored)).collect();
-            self.doubts.push(Doubt { life, parted: parted.at, leave, knowing, held });
+            self.doubts.push(Doubt { life, parted: parted.at, leave: leave.clone(), knowing, held });
         }
     }
 
@@ -127,8 +126,8 @@ impl Property for LeaverServes {
     }
 
     fn interests(&self) -> u64 {
-        const PARTING: u64 = Kind::LeaveKnown.bit() | Kind::Parted.bit() | Kind::Gone.bit();
-        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | PARTING
+        let parting = Kind::LeaveKnown.bit() | Kind::Parted.bit();
+        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | parting
     }
 
     #[inline(always)]
@@ -140,8 +139,8 @@ impl Property for LeaverServes {
             What::Parted => {
                 let parted = Parted { at: record.at, marks: facts.marks.all() };
                 self.partings.at(record.life).parted = Some(parted);
+                self.judge(record.life);
             }
-            What::Gone => self.judge(record.life),
             what => {
                 let stream = facts.stream(record.life);
                 if let (What::Joined { seqno, .. } | What::Left { seqno, .. }, Some(epoch)) =
@@ -153,6 +152,7 @@ impl Property for LeaverServes {
                     (What::Left { seqno, member, .. }, Some(epoch)) if *member == record.life => {
                         let leave = Leave { epoch, seqno: *seqno, staying: stream.view.clone() };
                         self.partings.at(record.life).leave = Some(leave);
+                        self.judge(record.life);
                     }
                     (What::Reset(_), Some(epoch)) => self.first.at(epoch).clone_from(&stream.view),
                     _ => {}
@@ -245,10 +245,11 @@ mod tests {
             if waits {
                 parts_at(&mut story, known + PATIENCE);
             }
-            let told = known + PATIENCE * 2;
-            story.last(|record| record.what == What::Gone).at = told;
-            let leaver = |record: &Record| record.life == Life(3);
-            story.last(|record| leaver(record) && matches!(record.what, What::Left { .. })).at = told;
+            let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
+            let left = story.records.remove(story.position(own));
+            let gone = story.records.pop().unwrap();
+            let at = known + PATIENCE * 2;
+            story.records.extend([left, gone].map(|record| Record { at, ..record }));
             assert_eq!(judge(&story).is_ok(), waits);
         }
     }
