@@ -6,8 +6,11 @@
 //! of the view that ends (under *at least n* by all who go on), and once a quorum has prepared something, nothing
 //! else is prepared under a higher ballot. The last two hold where quorums meet. A leaver holds what is kept through
 //! its leave.
+//!
+//! What counts is what had been prepared when the first member entered: applications may be told later.
 
 use super::quorum::Rule;
+use super::streams::Lineage;
 use super::tables::Table;
 use super::{Facts, Property, Terms, Violation, found};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
@@ -22,14 +25,39 @@ struct Prepared {
     by: Vec<Life>,
 }
 
+/// What began.
+#[derive(Clone, Debug)]
+struct Decided {
+    next: Epoch,
+    /// Who entered it first.
+    first: Life,
+    /// What had been prepared of it by then.
+    prepared: Vec<Prepared>,
+}
+
+impl Decided {
+    fn highest_ballot(&self) -> Option<Ballot> {
+        self.prepared.iter().map(|prepared| prepared.ballot).max()
+    }
+}
+
 /// How an epoch ends.
 #[derive(Clone, Debug, Default)]
 struct Ending {
     prepared: Vec<Prepared>,
-    /// What began, who entered it first, and the highest ballot under which it had been prepared by then.
-    decided: Vec<(Epoch, Life, Option<Ballot>)>,
+    decided: Vec<Decided>,
     /// Applications were told.
     told: bool,
+}
+
+/// Somebody whose application had not entered yet went on to another epoch, having known so much of its own to be
+/// accepted.
+#[derive(Clone, Debug)]
+struct Silent {
+    life: Life,
+    epoch: Epoch,
+    accepted: Seqno,
+    next: Epoch,
 }
 
 /// See the module.
@@ -44,6 +72,9 @@ pub(super) struct Consensus {
     leavers: Table<Option<Option<(Epoch, Seqno)>>>,
     /// Leavers that prepared holding less than is kept.
     short: Vec<(Life, Epoch, Seqno)>,
+    /// Where lives joined, as far as anybody was told.
+    joins: Table<Option<(Epoch, Seqno)>>,
+    silent: Vec<Silent>,
     checked: u64,
 }
 
@@ -56,6 +87,8 @@ impl Consensus {
             epochs: Table::default(),
             leavers: Table::default(),
             short: Vec::new(),
+            joins: Table::default(),
+            silent: Vec::new(),
             checked: 0,
         }
     }
@@ -92,23 +125,22 @@ impl Consensus {
             Some(known) => known.by.push(life),
             None => ending.prepared.push(Prepared { ballot, next, start, by: vec![life] }),
         }
-        let decided = ending.decided.iter().find(|(decided, _, highest)| {
-            *decided != next && highest.is_some_and(|highest| highest < ballot)
+        let decided = ending.decided.iter().find(|decided| {
+            decided.next != next && decided.highest_ballot().is_some_and(|highest| highest < ballot)
         });
-        decided.filter(|_| meets).map(|(decided, ..)| format!("{decided:?} was decided"))
+        decided.filter(|_| meets).map(|decided| format!("{:?} was decided", decided.next))
     }
 
     /// A member entered another epoch.
     fn enter(&mut self, life: Life, epoch: Epoch, next: Epoch) -> Option<String> {
         let meets = self.rule.intersects();
         let ending = self.endings.at(epoch);
-        if ending.decided.iter().any(|(decided, ..)| *decided == next) {
+        if ending.decided.iter().any(|decided| decided.next == next) {
             return None;
         }
-        let same = ending.prepared.iter().filter(|prepared| prepared.next == next);
-        let highest = same.map(|prepared| prepared.ballot).max();
-        let other = ending.decided.first().map(|(decided, ..)| *decided);
-        ending.decided.push((next, life, highest));
+        let prepared = ending.prepared.iter().filter(|prepared| prepared.next == next).cloned().collect();
+        let other = ending.decided.first().map(|decided| decided.next);
+        ending.decided.push(Decided { next, first: life, prepared });
         other.filter(|_| meets).map(|other| format!("{other:?} follows {epoch:?} too"))
     }
 
@@ -117,27 +149,36 @@ impl Consensus {
         let ending = self.endings.at(epoch);
         ending.told = true;
         let next = reset.view.epoch;
-        let (_, first, _) = *ending.decided.iter().find(|(decided, ..)| *decided == next)?;
-        let enough = |prepared: &Prepared| {
+        let Decided { first, prepared, .. } = ending.decided.iter().find(|decided| decided.next == next)?;
+        let enough = |prepared: &[Life]| {
             // Who decides may prepare and enter within one input.
-            let mut by = prepared.by.clone();
-            by.push(first);
+            let by = [prepared, &[*first]].concat();
             if self.rule.intersects() {
                 self.rule.met(&by, view)
             } else {
                 reset.view.members.iter().all(|member| by.contains(member))
             }
         };
-        let mut same = ending.prepared.iter().filter(|prepared| prepared.next == next).peekable();
-        let alone = || {
-            let ballot = Ballot::default();
-            enough(&Prepared { ballot, next, start: reset.seqno, by: Vec::new() })
+        let by: Vec<_> = prepared.iter().map(|prepared| &prepared.by).collect();
+        let is_decided = by.iter().any(|by| enough(by)) || enough(&[]);
+        (!is_decided).then(|| format!("of {view:?} it was prepared by {by:?} alone when {first:?} entered"))
+    }
+
+    /// Whoever went on before its application had entered was a member if it knew its own join accepted.
+    fn split(&self, lineage: &Lineage) -> Option<String> {
+        let is_member = |silent: &Silent| {
+            self.joins.get(silent.life).copied().flatten().is_some_and(|(epoch, join)| {
+                let same = epoch == silent.epoch && join <= silent.accepted;
+                same || (epoch != silent.epoch && lineage.keeps(silent.epoch, epoch, join))
+            })
         };
-        let decided = if same.peek().is_none() { alone() } else { same.any(enough) };
-        (!decided).then(|| {
-            let by: Vec<_> = ending.prepared.iter().filter(|p| p.next == next).map(|p| &p.by).collect();
-            format!("of {view:?} it was prepared by {by:?} alone")
-        })
+        self.silent.iter().filter(|silent| is_member(silent)).find_map(
+            |Silent { life, epoch, next, .. }| {
+                let decided = &self.endings.get(*epoch)?.decided;
+                let other = decided.iter().find(|decided| decided.next != *next)?.next;
+                Some(format!("{other:?} follows {epoch:?}, and {life:?} went on to {next:?}"))
+            },
+        )
     }
 }
 
@@ -148,6 +189,7 @@ impl Property for Consensus {
 
     fn interests(&self) -> u64 {
         Kind::Reset.bit()
+            | Kind::Joined.bit()
             | Kind::Left.bit()
             | Kind::Started.bit()
             | Kind::LeaveAsked.bit()
@@ -172,12 +214,23 @@ impl Property for Consensus {
                 self.checked += 1;
                 self.prepare(life, *epoch, preparation, facts.marks.of(life).stored)
             }
-            What::EpochBegun { epoch } => {
-                let before = self.epochs.at(life).replace(*epoch);
-                // Who only listens goes where it is told.
-                let is_member = facts.stream(life).epoch.is_some();
-                let before = before.filter(|before| is_member && before != epoch);
-                before.and_then(|before| self.enter(life, before, *epoch))
+            What::EpochBegun { epoch: next } => {
+                let before = self.epochs.at(life).replace(*next);
+                before.filter(|before| before != next).and_then(|epoch| {
+                    if facts.stream(life).epoch.is_some() {
+                        return self.enter(life, epoch, *next);
+                    }
+                    // Who only listens goes where it is told.
+                    let accepted = facts.marks.of(life).accepted;
+                    self.silent.push(Silent { life, epoch, accepted, next: *next });
+                    None
+                })
+            }
+            What::Joined { seqno, member, .. } => {
+                if let Some(epoch) = facts.stream(life).epoch {
+                    self.joins.at(*member).get_or_insert((epoch, *seqno));
+                }
+                None
             }
             What::Reset(reset) => {
                 let stream = facts.before();
@@ -208,6 +261,9 @@ impl Property for Consensus {
         }
         if !self.rule.intersects() {
             return Ok(());
+        }
+        if let Some(what) = self.split(&facts.lineage) {
+            return Err(Violation { property: self.name(), at: end.at, what });
         }
         for (epoch, ending) in (0..).map(Epoch).zip(self.endings.iter()) {
             if !ending.told {
@@ -339,6 +395,32 @@ mod tests {
         let place = story.position(preparation);
         story.records.remove(place);
         assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_what_too_few_had_prepared_when_the_first_entered() {
+        let mut story = good();
+        let of_others = |record: &Record| preparation(record) && record.life > Life(1);
+        let late: Vec<_> = story.records.iter().filter(|record| of_others(record)).cloned().collect();
+        story.records.retain(|record| !of_others(record));
+        // Its application is told when the others have prepared, too.
+        let told = story.position(|record| record.life == Life(1) && matches!(record.what, What::Reset(_)));
+        story.records.splice(told..told, late);
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_another_epoch_of_a_member_whose_application_has_not_entered_yet() {
+        for elsewhere in [false, true] {
+            let mut story = Story::of(4, 1);
+            let joiner = story.join();
+            let ends = |what: &What| matches!(what, What::Entered { .. } | What::Excluded { .. });
+            story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+            story.records.retain(|record| !(record.life == joiner && ends(&record.what)));
+            let epoch = if elsewhere { Epoch(5) } else { Epoch(1) };
+            story.tell(joiner, What::EpochBegun { epoch });
+            assert_eq!(judge(&story).is_err(), elsewhere);
+        }
     }
 
     #[test]

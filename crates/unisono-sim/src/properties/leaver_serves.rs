@@ -3,26 +3,30 @@
 //! entered, or when it has waited long for that. Who parts sooner may leave the others stuck, without a crash.
 //!
 //! What counts is when the member itself knew its leave accepted, and when it parted: its application may be told of
-//! both later, at once.
+//! both later, at once, or never. One that does not know its leave accepted may be the one that is needed to bring that
+//! about: it parts by itself only after a minute.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, Mark, VIEW_CHANGES};
+use super::streams::{Lineage, Mark, Stream, VIEW_CHANGES};
 use super::tables::Table;
 use super::{Facts, Property, Terms, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
 
-/// Whoever needed a leaver for longer than this is long gone.
+/// Whoever needed a leaver that knows its leave accepted for longer than this is long gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A leaver that does not may be the one that is needed: it gives up after a minute, by whatever clock it has.
+const PATIENCE_UNKNOWING: Duration = Duration::from_secs(55);
 
 /// What is known of one life's leave.
 #[derive(Clone, Debug, Default)]
 struct Parting {
+    asked: Option<Time>,
     /// When it knew the leave accepted.
     known: Option<Time>,
     parted: Option<Parted>,
-    /// As its application was told.
+    /// As its application was told, or any other.
     leave: Option<Leave>,
 }
 
@@ -40,23 +44,11 @@ struct Leave {
     staying: Vec<Life>,
 }
 
-/// Somebody parted when too few knew its leave accepted.
-#[derive(Clone, Debug)]
-struct Doubt {
-    life: Life,
-    parted: Time,
-    leave: Leave,
-    knowing: Vec<Life>,
-    /// How far each of those who stay held the epoch of the leave.
-    held: Vec<(Life, Seqno)>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct LeaverServes {
     rule: Rule,
     partings: Table<Parting>,
-    doubts: Vec<Doubt>,
     /// Joins and leaves of each epoch.
     changes: Table<Vec<Seqno>>,
     /// The first view of each epoch that a reset brought about, and who entered it when.
@@ -70,7 +62,6 @@ impl LeaverServes {
         LeaverServes {
             rule: Rule::new(terms.config.quorum.clone()),
             partings: Table::default(),
-            doubts: Vec::new(),
             changes: Table::default(),
             first: Table::default(),
             entered: Table::default(),
@@ -78,44 +69,66 @@ impl LeaverServes {
         }
     }
 
-    /// Judges this life once it has parted and its application was told of its leave, whichever is first.
-    fn judge(&mut self, life: Life) {
-        let Parting { known: Some(known), parted: Some(parted), leave: Some(leave) } = self.partings.at(life)
-        else {
-            return;
-        };
-        self.checked += 1;
-        let mark_of = |life: &Life| parted.marks.get(*life).copied().unwrap_or_default();
-        let knows = |life: &Life| mark_of(life).accepted >= leave.seqno;
-        let knowing: Vec<_> = leave.staying.iter().copied().filter(knows).collect();
-        let late = parted.at >= *known + PATIENCE;
-        if !leave.staying.is_empty() && !late && !self.rule.met(&knowing, &leave.staying) {
-            let marks = leave.staying.iter().map(|life| (*life, mark_of(life)));
-            let there = marks.filter(|(_, mark)| mark.epoch == Some(leave.epoch));
-            let held = there.map(|(life, mark)| (life, mark.stored)).collect();
-            self.doubts.push(Doubt { life, parted: parted.at, leave: leave.clone(), knowing, held });
+    /// A join or leave: the stream of `life` is at it.
+    fn change(&mut self, life: Life, stream: &Stream, change: &What) {
+        let Some(epoch) = stream.epoch else { return };
+        let (What::Joined { seqno, .. } | What::Left { seqno, .. }) = *change else { return };
+        self.changes.at(epoch).push(seqno);
+        if let What::Left { member, .. } = *change {
+            let leave = &mut self.partings.at(member).leave;
+            // Another line may have a leave of its own.
+            if member == life || (leave.is_none() && self.rule.intersects()) {
+                *leave = Some(Leave { epoch, seqno, staying: stream.view.clone() });
+            }
         }
     }
 
+    /// It had waited long enough.
+    fn has_waited(parting: &Parting, parted: &Parted) -> bool {
+        let asked = parting.asked.map(|asked| asked + PATIENCE_UNKNOWING);
+        let known = parting.known.map(|known| known + PATIENCE);
+        asked.into_iter().chain(known).any(|until| until <= parted.at)
+    }
+
     /// A quorum of those who stay held the next join or leave.
-    fn is_overtaken(&self, doubt: &Doubt) -> bool {
-        let Leave { epoch, seqno, staying, .. } = &doubt.leave;
-        let changes = self.changes.get(*epoch).into_iter().flatten().copied();
-        changes.filter(|place| place > seqno).min().is_some_and(|next| {
-            let holding = doubt.held.iter().filter(|(_, through)| *through >= next);
-            let holding: Vec<_> = holding.map(|(life, _)| *life).collect();
-            self.rule.met(&holding, staying)
+    fn is_overtaken(&self, leave: &Leave, parted: &Parted) -> bool {
+        let changes = self.changes.get(leave.epoch).into_iter().flatten().copied();
+        changes.filter(|place| *place > leave.seqno).min().is_some_and(|next| {
+            let holds = |life: &Life| {
+                let mark = parted.marks.get(*life);
+                mark.is_some_and(|mark| mark.epoch == Some(leave.epoch) && mark.stored >= next)
+            };
+            let holding: Vec<_> = leave.staying.iter().copied().filter(holds).collect();
+            self.rule.met(&holding, &leave.staying)
         })
     }
 
     /// A quorum of a next view that keeps the leave had entered.
-    fn is_settled(&self, doubt: &Doubt, lineage: &Lineage) -> bool {
-        let Leave { epoch, seqno, .. } = doubt.leave;
+    fn is_settled(&self, leave: &Leave, parted: &Parted, lineage: &Lineage) -> bool {
+        let Leave { epoch, seqno, .. } = *leave;
         lineage.children(epoch).iter().filter(|next| lineage.keeps(**next, epoch, seqno)).any(|next| {
             let entered = self.entered.get(*next).into_iter().flatten();
-            let there: Vec<_> =
-                entered.filter(|(_, at)| *at <= doubt.parted).map(|(life, _)| *life).collect();
+            let there: Vec<_> = entered.filter(|(_, at)| *at <= parted.at).map(|(life, _)| *life).collect();
             self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
+        })
+    }
+
+    /// What is wrong with how this life parted.
+    fn fault(&self, life: usize, parting: &Parting, parted: &Parted, lineage: &Lineage) -> Option<String> {
+        let leave = parting.leave.as_ref()?;
+        let staying = &leave.staying;
+        let knows = |life: &Life| parted.marks.get(*life).is_some_and(|mark| mark.accepted >= leave.seqno);
+        let knowing: Vec<_> = staying.iter().copied().filter(knows).collect();
+        let may_go = staying.is_empty()
+            || self.rule.met(&knowing, staying)
+            || LeaverServes::has_waited(parting, parted)
+            || self.is_overtaken(leave, parted)
+            || self.is_settled(leave, parted, lineage);
+        let at = parted.at.as_nanos();
+        (!may_go).then(|| {
+            format!(
+                "Life({life}) parted at {at} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
+            )
         })
     }
 }
@@ -126,57 +139,42 @@ impl Property for LeaverServes {
     }
 
     fn interests(&self) -> u64 {
-        let parting = Kind::LeaveKnown.bit() | Kind::Parted.bit();
+        let parting = Kind::LeaveAsked.bit() | Kind::LeaveKnown.bit() | Kind::Parted.bit();
         VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | parting
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let Record { at, life, .. } = *record;
         match &record.what {
             What::Started { .. } => self.rule.follow(record),
-            What::EpochBegun { epoch } => self.entered.at(*epoch).push((record.life, record.at)),
-            What::LeaveKnown => self.partings.at(record.life).known = Some(record.at),
+            What::EpochBegun { epoch } => self.entered.at(*epoch).push((life, at)),
+            What::LeaveAsked => self.partings.at(life).asked = Some(at),
+            What::LeaveKnown => self.partings.at(life).known = Some(at),
             What::Parted => {
-                let parted = Parted { at: record.at, marks: facts.marks.all() };
-                self.partings.at(record.life).parted = Some(parted);
-                self.judge(record.life);
+                self.partings.at(life).parted = Some(Parted { at, marks: facts.marks.all() });
             }
-            what => {
-                let stream = facts.stream(record.life);
-                if let (What::Joined { seqno, .. } | What::Left { seqno, .. }, Some(epoch)) =
-                    (what, stream.epoch)
-                {
-                    self.changes.at(epoch).push(*seqno);
-                }
-                match (what, stream.epoch) {
-                    (What::Left { seqno, member, .. }, Some(epoch)) if *member == record.life => {
-                        let leave = Leave { epoch, seqno: *seqno, staying: stream.view.clone() };
-                        self.partings.at(record.life).leave = Some(leave);
-                        self.judge(record.life);
-                    }
-                    (What::Reset(_), Some(epoch)) => self.first.at(epoch).clone_from(&stream.view),
-                    _ => {}
+            What::Reset(_) => {
+                let stream = facts.stream(life);
+                if let Some(epoch) = stream.epoch {
+                    self.first.at(epoch).clone_from(&stream.view);
                 }
             }
+            change => self.change(life, facts.stream(life), change),
         }
         Ok(())
     }
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
-        match self
-            .doubts
-            .iter()
-            .find(|doubt| !self.is_overtaken(doubt) && !self.is_settled(doubt, &facts.lineage))
-        {
-            Some(Doubt { life, leave, knowing, parted, .. }) => {
-                let (parted, staying) = (parted.as_nanos(), &leave.staying);
-                let what = format!(
-                    "{life:?} parted at {parted} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
-                );
-                Err(Violation { property: self.name(), at: end.at, what })
+        for (life, parting) in self.partings.iter().enumerate() {
+            if let (Some(_), Some(parted)) = (parting.asked, &parting.parted) {
+                self.checked += 1;
+                if let Some(what) = self.fault(life, parting, parted, &facts.lineage) {
+                    return Err(Violation { property: self.name(), at: end.at, what });
+                }
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn checked(&self) -> u64 {
@@ -303,6 +301,27 @@ mod tests {
             story.records.extend(ends);
             parts_at(&mut story, at);
             assert_eq!(judge(&story).is_ok(), holders >= 2, "{holders} of three hold it");
+        }
+    }
+
+    #[test]
+    fn minds_a_leaver_that_is_never_told() {
+        for ignorant in [&[0, 1, 2][..], &[]] {
+            let mut story = without(ignorant);
+            story.records.pop();
+            story.tell(Life(3), What::Crashed);
+            assert_eq!(judge(&story).is_ok(), ignorant.is_empty());
+        }
+    }
+
+    #[test]
+    fn gives_a_leaver_that_does_not_know_its_leave_accepted_a_minute() {
+        for seconds in [3, 60] {
+            let mut story = without(&[0, 1]);
+            story.records.retain(|record| record.what != What::LeaveKnown);
+            let asked = story.last(|record| record.what == What::LeaveAsked).at;
+            parts_at(&mut story, asked + Duration::from_secs(seconds));
+            assert_eq!(judge(&story).is_ok(), seconds == 60);
         }
     }
 

@@ -240,7 +240,7 @@ pub enum What {
     },
     /// It knows its own leave accepted, and goes on serving those who stay.
     LeaveKnown,
-    /// After that: it serves nobody any more. Its application may be told much later.
+    /// It serves nobody any more. Its application may be told much later.
     Parted,
 
     // --- calls: what applications did and were told ---

@@ -43,28 +43,23 @@ pub(crate) struct GroupSide {
     /// The counter of that epoch, and the group that it is of.
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
-    /// How far it is with its own leave, as last recorded.
-    parting: Parting,
+    /// Whether it was recorded that it knows its own leave accepted, and that it has parted.
+    farewell: Farewell,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
 }
 
-/// How far a member is with its own leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Parting {
-    Stays,
-    Serves,
-    Parted,
+/// Two steps that a member takes once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Farewell {
+    leave_known: bool,
+    parted: bool,
 }
 
-impl Parting {
+impl Farewell {
     #[inline]
-    fn of(group: &Group) -> Parting {
-        match group.has_left() {
-            false => Parting::Stays,
-            true if group.phase() == Phase::Gone => Parting::Parted,
-            true => Parting::Serves,
-        }
+    fn of(group: &Group) -> Farewell {
+        Farewell { leave_known: group.has_left(), parted: group.phase() == Phase::Gone }
     }
 }
 
@@ -92,7 +87,7 @@ impl Side for GroupSide {
             epoch: Epoch::default(),
             counter: 0,
             instance: Instance(0),
-            parting: Parting::Stays,
+            farewell: Farewell::default(),
             view: Vec::new(),
         })
     }
@@ -327,20 +322,22 @@ impl World<GroupSide> {
             let mut witness = Witness { recorder, now, process, life };
             mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut witness);
         }
-        if resident.side.parting != Parting::of(&resident.side.group) {
-            self.note_parting(process);
+        if resident.side.farewell != Farewell::of(&resident.side.group) {
+            self.note_farewell(process);
         }
     }
 
     #[cold]
-    fn note_parting(&mut self, process: usize) {
+    fn note_farewell(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
-        let parting = Parting::of(&resident.side.group);
-        let known = std::mem::replace(&mut resident.side.parting, parting);
-        for (stage, what) in [(Parting::Serves, What::LeaveKnown), (Parting::Parted, What::Parted)] {
-            if known < stage && stage <= parting {
-                self.recorder.note(self.now, process, resident.life, what);
-            }
+        let now = Farewell::of(&resident.side.group);
+        let known = std::mem::replace(&mut resident.side.farewell, now);
+        let steps = [
+            (now.leave_known && !known.leave_known, What::LeaveKnown),
+            (now.parted && !known.parted, What::Parted),
+        ];
+        for (_, what) in steps.into_iter().filter(|(is_new, _)| *is_new) {
+            self.recorder.note(self.now, process, resident.life, what);
         }
     }
 
