@@ -474,7 +474,7 @@ impl Group {
 
     /// What an observer lacks is kept for it, or a busy group would never let it in; but never more than half of what
     /// the history may hold, so that nobody waits for somebody who is no member.
-    fn keeps_for(&self, observer: &Peer) -> bool {
+    pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
         let lacks = self.history.received().saturating_sub(observer.received);
         lacks <= u64::from(self.config.history_messages) / 2
             && self.history.bytes() <= self.config.history_bytes / 2

@@ -8,9 +8,13 @@ use crate::config::SlowMember;
 use crate::event::Suspicion;
 use crate::group::Group;
 use crate::identity::{Seqno, Uid};
-use crate::peers::Standing;
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
+use core::time::Duration;
+
+/// Numbers are held back for the buffers of an observer until it has said nothing for so long.
+const OBSERVER_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How far messages may be numbered at least before somebody has to be looked at: all members hold enough through there,
 /// and their applications have taken enough.
@@ -91,8 +95,16 @@ impl Group {
         }
         let slowest = self.slowest_received();
         let held = self.peers.get(slowest).map_or(self.history.received(), |peer| peer.received);
-        self.order.under_way.note_held(now, held);
+        self.order.under_way.note_held(now, held.min(self.observers_hold(now)));
         self.order.under_way.bytes() >= room
+    }
+
+    /// All who are about to join, say how far they are and have what they lack kept for them hold everything through
+    /// here. What overran their buffers they would have to ask for again, and would never catch up with a busy group.
+    fn observers_hold(&self, now: Time) -> Seqno {
+        let waits_for = |peer: &&Peer| now.since(peer.last_heard) < OBSERVER_PATIENCE && self.keeps_for(peer);
+        let observers = self.peers.iter().filter(|peer| peer.is_observer()).filter(waits_for);
+        observers.map(|peer| peer.received).min().unwrap_or(Seqno::MAX)
     }
 
     fn slowest_received(&self) -> Uid {
