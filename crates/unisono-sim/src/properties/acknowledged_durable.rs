@@ -5,24 +5,41 @@
 //! A message that came through a reset needs no r + 1 holders: the reset itself is held by a quorum. So it is with one
 //! whose sender was told that the group went on without it, and where; under *at least n* that binds only those who
 //! went on so.
+//!
+//! Reports come before events, so a report may be judged only when somebody has been told what the view below it was.
 
 use super::keeping::{Hold, Keeping};
 use super::quorum::Rule;
 use super::streams::{MarkTable, Messages, Stream, Unaided, Views};
-use super::tables::Table;
+use super::tables::{Lives, Table};
 use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{Ballot, Outcome, Seqno, Time};
 
-/// A message reported *ok*, for which too few holders were found so far.
+/// A message reported *ok*, for which too few holders were found so far, or of which the view is not known yet.
 #[derive(Clone, Debug)]
 struct Doubt {
     record: Record,
-    epoch: Epoch,
     seqno: Seqno,
     resilience: u8,
     /// Who held it then.
-    holders: Vec<Life>,
+    holders: Lives,
+    /// Somebody was told all that came before it: the view below it is known.
+    is_passed: bool,
+}
+
+/// What happened to an epoch.
+#[derive(Clone, Debug, Default)]
+struct Course {
+    /// Who prepared it, under which ballot, and when.
+    prepared: Vec<(Ballot, Life, Time)>,
+    /// When somebody first was in it.
+    begun: Option<Time>,
+    /// Everything through here has been told to somebody, so the views are known.
+    known: Seqno,
+    /// What somebody prepared or entered to follow it, and when somebody first did.
+    may_follow: Vec<(Epoch, Time)>,
+    doubts: Vec<Doubt>,
 }
 
 /// See the module.
@@ -36,17 +53,10 @@ pub(super) struct AcknowledgedDurable {
     marks: MarkTable,
     unaided: Unaided,
     rule: Rule,
-    /// By the epoch that is to begin, who prepared it, under which ballot, and when.
-    prepared: Table<Vec<(Ballot, Life, Time)>>,
-    /// When somebody first was in each epoch.
-    begun: Table<Option<Time>>,
-    /// Epochs that somebody prepared or entered, and of whose beginning no application was told yet.
-    unplaced: Vec<Epoch>,
+    courses: Table<Course>,
+    /// The epochs that the marks of lives are of.
+    epochs: Table<Option<Epoch>>,
     lives: u32,
-    /// Reports of an epoch of which nobody was told yet.
-    early: Vec<(Epoch, Seqno, Record)>,
-    /// To be asked again when all joins and leaves are known.
-    doubts: Vec<Doubt>,
     checked: u64,
 }
 
@@ -60,14 +70,23 @@ impl AcknowledgedDurable {
             marks: MarkTable::default(),
             unaided: Unaided::default(),
             rule: Rule::new(terms.config.quorum.clone()),
-            prepared: Table::default(),
-            begun: Table::default(),
-            unplaced: Vec::new(),
+            courses: Table::default(),
+            epochs: Table::default(),
             lives: 0,
-            early: Vec::new(),
-            doubts: Vec::new(),
             checked: 0,
         }
+    }
+
+    /// A message is at this place, as its sender or another was told.
+    #[inline(always)]
+    fn place(&mut self, record: &Record, sender: Life, number: u64, seqno: Seqno) -> Result<(), Violation> {
+        if let Some(place) = self.places.at(sender, number) {
+            let known = std::mem::replace(place, seqno);
+            if known != 0 && known != seqno {
+                return broken(self, record, || format!("it was reported or delivered at {known}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether so many members of the view below the place are among the holders.
@@ -90,21 +109,35 @@ impl AcknowledgedDurable {
         seqno: Seqno,
         facts: &Facts,
     ) -> Result<(), Violation> {
-        let Some(start) = facts.lineage.start(epoch) else {
-            self.early.push((epoch, seqno, record.clone()));
-            return Ok(());
-        };
         let What::SendResult { number, .. } = record.what else { return Ok(()) };
-        if seqno < start {
+        let start = facts.lineage.start(epoch);
+        if start.is_some_and(|start| seqno < start) {
             return Ok(());
         }
         let asked = self.asked.get(record.life, number).copied().unwrap_or_default();
         let resilience = asked.max(self.resilience);
         let held = |life| self.marks.held(life, epoch, seqno, &facts.lineage);
-        if !Self::enough(&facts.views, epoch, seqno, resilience, held) {
+        let course = self.courses.at(epoch);
+        let is_passed = start.is_some() && seqno <= course.known + 1;
+        if !is_passed || !Self::enough(&facts.views, epoch, seqno, resilience, held) {
             let holders = (0..self.lives).map(Life).filter(|life| held(*life)).collect();
-            self.doubts.push(Doubt { record: record.clone(), epoch, seqno, resilience, holders });
+            course.doubts.push(Doubt { record: record.clone(), seqno, resilience, holders, is_passed });
+            if is_passed {
+                self.settle(epoch, |_| false, facts)?;
+            }
         }
+        if start.is_some() { self.keep(record, epoch, seqno, resilience, facts) } else { Ok(()) }
+    }
+
+    /// It lies in every later log, as far as the view is known.
+    fn keep(
+        &mut self,
+        record: &Record,
+        epoch: Epoch,
+        seqno: Seqno,
+        resilience: u8,
+        facts: &Facts,
+    ) -> Result<(), Violation> {
         if !self.rule.intersects() && !self.unaided.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
@@ -116,10 +149,11 @@ impl AcknowledgedDurable {
         }
     }
 
-    /// An epoch may have been decided.
-    fn expect(&mut self, epoch: Epoch, facts: &Facts) {
-        if facts.lineage.start(epoch).is_none() && !self.unplaced.contains(&epoch) {
-            self.unplaced.push(epoch);
+    /// Somebody prepared or entered what may follow an epoch.
+    fn expect(&mut self, epoch: Epoch, next: Epoch, at: Time) {
+        let may_follow = &mut self.courses.at(epoch).may_follow;
+        if may_follow.iter().all(|(known, _)| *known != next) {
+            may_follow.push((next, at));
         }
     }
 
@@ -127,44 +161,86 @@ impl AcknowledgedDurable {
     fn decreed(&self, epoch: Epoch, seqno: Seqno, record: &Record, facts: &Facts) -> bool {
         let keep = |next: &&Epoch| facts.lineage.keeps(**next, epoch, seqno);
         facts.lineage.children(epoch).iter().filter(keep).any(|next| {
-            if self.begun.get(*next).copied().flatten().is_some_and(|at| at <= record.at) {
+            let Some(course) = self.courses.get(*next) else { return false };
+            if course.begun.is_some_and(|at| at <= record.at) {
                 return true;
             }
             let start = facts.lineage.start(*next).unwrap_or(0);
             let Some(view) = facts.views.at(epoch, start.saturating_sub(1)) else { return true };
-            let prepared = self.prepared.get(*next).map_or(&[][..], Vec::as_slice);
             let by_then = |ballot| {
-                let same = prepared.iter().filter(move |(b, _, at)| *b == ballot && *at <= record.at);
+                let same = course.prepared.iter().filter(move |(b, _, at)| *b == ballot && *at <= record.at);
                 // Who decides may prepare within the same input.
                 same.map(|(_, life, _)| *life).chain([record.life]).collect::<Vec<_>>()
             };
-            prepared.iter().any(|(ballot, ..)| self.rule.met(&by_then(*ballot), view))
+            course.prepared.iter().any(|(ballot, ..)| self.rule.met(&by_then(*ballot), view))
         })
     }
 
-    /// Asks the doubts again about places that somebody's stream has passed, so that the view there is known.
-    fn settle(&mut self, has_passed: impl Fn(Epoch, Seqno) -> bool, facts: &Facts) -> Result<(), Violation> {
-        let doubts = std::mem::take(&mut self.doubts);
-        for doubt in doubts {
-            let Doubt { record, epoch, seqno, resilience, holders } = &doubt;
-            if !has_passed(*epoch, *seqno) {
-                self.doubts.push(doubt);
-            } else if !Self::enough(&facts.views, *epoch, *seqno, *resilience, |member| {
-                holders.contains(&member)
-            }) && !self.decreed(*epoch, *seqno, record, facts)
-            {
-                return broken(self, record, || {
+    /// What somebody had prepared or entered by then may have been decided, and no application was told of it yet. Where
+    /// quorums meet nothing else was decided once one was told of another.
+    fn may_be_decreed(&self, epoch: Epoch, record: &Record, facts: &Facts) -> bool {
+        let children = facts.lineage.children(epoch);
+        let is_untold = |next| facts.lineage.start(next).is_none();
+        let may_follow = self.courses.get(epoch).map_or(&[][..], |course| &course.may_follow);
+        (children.is_empty() || !self.rule.intersects())
+            && may_follow.iter().any(|(next, since)| *since <= record.at && is_untold(*next))
+    }
+
+    /// Asks the doubts of an epoch again, of which somebody has passed some places.
+    #[inline(never)]
+    fn settle(
+        &mut self,
+        epoch: Epoch,
+        has_passed: impl Fn(Seqno) -> bool,
+        facts: &Facts,
+    ) -> Result<(), Violation> {
+        let Some(start) = facts.lineage.start(epoch) else { return Ok(()) };
+        let mut settled = Ok(());
+        let mut doubts = std::mem::take(&mut self.courses.at(epoch).doubts);
+        doubts.retain_mut(|doubt| {
+            doubt.is_passed |= has_passed(doubt.seqno);
+            let Doubt { record, seqno, resilience, holders, is_passed } = doubt;
+            if *seqno < start || settled.is_err() {
+                return false;
+            }
+            settled = self.keep(record, epoch, *seqno, *resilience, facts);
+            let held = |life| holders.contains(life);
+            if !*is_passed || Self::enough(&facts.views, epoch, *seqno, *resilience, held) {
+                return !*is_passed;
+            }
+            if self.may_be_decreed(epoch, record, facts) {
+                return true;
+            }
+            if settled.is_ok() && !self.decreed(epoch, *seqno, record, facts) {
+                let holders: Vec<_> = (0..self.lives).map(Life).filter(|life| held(*life)).collect();
+                settled = broken(self, record, || {
                     format!("place {seqno} was held by {holders:?} alone, with resilience {resilience}")
                 });
             }
+            false
+        });
+        self.courses.at(epoch).doubts = doubts;
+        settled
+    }
+
+    /// A life was told what is at a place: whatever came before it there, as far back as its stream goes, is known.
+    #[inline(always)]
+    fn pass(&mut self, stream: &Stream, last: Seqno, facts: &Facts) -> Result<(), Violation> {
+        let Some(epoch) = stream.epoch else { return Ok(()) };
+        let course = self.courses.at(epoch);
+        if stream.entered <= course.known + 1 {
+            course.known = course.known.max(last);
         }
-        Ok(())
+        if course.doubts.is_empty() {
+            return Ok(());
+        }
+        self.settle(epoch, |seqno| has_passed(stream, last, seqno), facts)
     }
 }
 
-/// Whether a stream that has come to `last` came from below a place of an epoch, and has passed it.
-fn has_passed(stream: &Stream, last: Seqno, epoch: Epoch, seqno: Seqno) -> bool {
-    stream.epoch == Some(epoch) && (stream.entered + 1..=last + 1).contains(&seqno)
+/// Whether a stream that has come to `last` came from below a place, and has passed it.
+fn has_passed(stream: &Stream, last: Seqno, seqno: Seqno) -> bool {
+    (stream.entered + 1..=last + 1).contains(&seqno)
 }
 
 impl Property for AcknowledgedDurable {
@@ -173,8 +249,7 @@ impl Property for AcknowledgedDurable {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Entered.bit()
-            | Kind::Reset.bit()
+        Kind::Reset.bit()
             | Kind::Sent.bit()
             | Kind::SendResult.bit()
             | Kind::Delivered.bit()
@@ -197,45 +272,32 @@ impl Property for AcknowledgedDurable {
             }
             What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
                 self.checked += 1;
-                if let Some(place) = self.places.at(record.life, *number) {
-                    let known = std::mem::replace(place, *seqno);
-                    if known != 0 && known != *seqno {
-                        return broken(self, record, || format!("it was delivered at {known}"));
-                    }
-                }
+                self.place(record, record.life, *number, *seqno)?;
                 let epoch = facts.epoch(record.life);
                 return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno, facts));
             }
             What::SendResult { .. } => {}
             What::Delivered { seqno, sender, number, .. } => {
-                // The sender's own delivery is enough to compare with: others' are total_order's business.
-                if *sender == record.life
-                    && let Some(place) = self.places.at(*sender, *number)
-                {
-                    let known = std::mem::replace(place, *seqno);
-                    if known != 0 && known != *seqno {
-                        return broken(self, record, || format!("it was reported ok at {known}"));
-                    }
-                }
-                if !self.doubts.is_empty() && self.unplaced.is_empty() {
-                    let stream = facts.stream(record.life);
-                    return self.settle(|epoch, place| has_passed(stream, *seqno, epoch, place), facts);
-                }
+                self.place(record, *sender, *number, *seqno)?;
+                return self.pass(facts.stream(record.life), *seqno, facts);
             }
             What::Started { .. } => {
                 self.lives = self.lives.max(record.life.0 + 1);
                 self.rule.follow(record);
             }
             What::Stored { .. } => self.marks.follow(record),
-            What::Prepared { preparation, .. } => {
-                let prepared = self.prepared.at(preparation.next);
+            What::Prepared { epoch, preparation } => {
+                let prepared = &mut self.courses.at(preparation.next).prepared;
                 prepared.push((preparation.ballot, record.life, record.at));
-                self.expect(preparation.next, facts);
+                self.expect(*epoch, preparation.next, record.at);
             }
             What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
             What::EpochBegun { epoch } => {
-                self.begun.at(*epoch).get_or_insert(record.at);
-                self.expect(*epoch, facts);
+                self.courses.at(*epoch).begun.get_or_insert(record.at);
+                let before = self.epochs.at(record.life).replace(*epoch);
+                if let Some(before) = before.filter(|before| before != epoch) {
+                    self.expect(before, *epoch, record.at);
+                }
             }
             What::Reset(reset) => {
                 let stream = facts.before();
@@ -248,27 +310,26 @@ impl Property for AcknowledgedDurable {
                         format!("place {lost} was reported ok and is lost with {missing} members")
                     });
                 }
-                self.unplaced.retain(|epoch| *epoch != child);
-                let early = std::mem::take(&mut self.early);
-                for (epoch, seqno, report) in early {
-                    self.report(&report, epoch, seqno, facts)?;
-                }
+                self.pass(stream, reset.seqno.saturating_sub(1), facts)?;
+                let known = &mut self.courses.at(child).known;
+                *known = reset.seqno.max(*known);
+                return self.settle(child, |seqno| seqno <= reset.seqno + 1, facts);
             }
-            What::Entered { seqno: 0, view } => self.unplaced.retain(|epoch| *epoch != view.epoch),
             _ => {}
         }
         Ok(())
     }
 
     fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
-        // What nobody's application was told of may have decided them.
-        if !self.unplaced.is_empty() {
-            return Ok(());
-        }
         let streams: Vec<_> = (0..self.lives).map(|life| facts.stream(Life(life))).collect();
-        let any_passed =
-            |epoch, place| streams.iter().any(|stream| has_passed(stream, stream.last, epoch, place));
-        self.settle(any_passed, facts)
+        let epochs = (0..).map(Epoch).zip(self.courses.iter());
+        let doubted: Vec<_> =
+            epochs.filter(|(_, course)| !course.doubts.is_empty()).map(|(epoch, _)| epoch).collect();
+        doubted.into_iter().try_for_each(|epoch| {
+            let there = || streams.iter().filter(|stream| stream.epoch == Some(epoch));
+            let any_passed = |seqno| there().any(|stream| has_passed(stream, stream.last, seqno));
+            self.settle(epoch, any_passed, facts)
+        })
     }
 
     fn checked(&self) -> u64 {
@@ -279,9 +340,10 @@ impl Property for AcknowledgedDurable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, reset_of};
+    use crate::properties::story::{Story, delivery, reset_of};
     use crate::properties::streams::PLACED;
-    use unisono_core::Quorum;
+    use crate::record::Preparation;
+    use unisono_core::{Quorum, Uid};
 
     fn judge(story: &Story) -> Result<u64, Violation> {
         story.judge(AcknowledgedDurable::new(&story.terms))
@@ -315,22 +377,71 @@ mod tests {
         assert!(judge(&story).unwrap() > 0);
     }
 
+    fn is_result(record: &Record) -> bool {
+        matches!(record.what, What::SendResult { .. })
+    }
+
+    /// The last report comes right after a record, and all that was there already.
+    fn report_after(story: &mut Story, pick: impl Fn(&Record) -> bool) {
+        let report = story.position(is_result);
+        let mut report = story.records.remove(report);
+        let before = story.position(pick);
+        report.at = story.records[before].at;
+        story.records.insert(before + 1, report);
+    }
+
     #[test]
     fn takes_what_a_decision_keeps_for_who_is_left_out() {
-        let mut story = Story::of(3, 2);
-        let number = story.send(Life(2));
-        let seqno = story.order(Life(2), number);
-        story.store(Life(2), seqno);
-        story.reset(&[Life(0), Life(1)]);
-        let told = story.last(|record| matches!(record.what, What::SendResult { .. }));
-        told.what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
+        let mut story = Story::of(5, 4);
+        story.crash(Life(4));
+        let number = story.send(Life(3));
+        let seqno = story.order(Life(3), number);
+        story.store(Life(3), seqno);
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        story.last(is_result).what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
+        story.tell(Life(3), What::Delivered { seqno, sender: Life(3), number, hash: 1_004 });
+        let mut untold = story.clone();
+        untold.records.retain(|record| record.what.kind() != Kind::Reset);
+        for mut story in [story, untold] {
+            assert!(judge(&story).is_ok());
+            // Before anything was decided this is a lie, whoever is told of the decision.
+            report_after(&mut story, |r| {
+                r.life == Life(3) && r.what == What::Stored { epoch: Epoch(0), through: seqno }
+            });
+            assert!(judge(&story).is_err());
+        }
+    }
+
+    /// Life 3 prepares a reset alone, which comes to nothing.
+    fn abandoned() -> Story {
+        let mut story = Story::of(4, 2);
+        let ballot = Ballot { round: 0, coordinator: Uid(3) };
+        let preparation = Box::new(Preparation { ballot, next: Epoch(9), start: story.end() + 1 });
+        story.tell(Life(3), What::Promised { epoch: Epoch(0), ballot });
+        story.tell(Life(3), What::Prepared { epoch: Epoch(0), preparation });
+        story.crash(Life(3));
+        story
+    }
+
+    #[test]
+    fn an_abandoned_proposal_excuses_nothing_in_later_epochs() {
+        let mut story = abandoned();
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        story.message(Life(1));
         assert!(judge(&story).is_ok());
-        // Before anything was decided this is a lie.
-        let told = story.position(|record| matches!(record.what, What::SendResult { .. }));
-        let mut told = story.records.remove(told);
-        let promise = story.position(|record| matches!(record.what, What::Promised { .. }));
-        told.at = story.records[promise].at;
-        story.records.insert(promise, told);
+        let place = story.end();
+        report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn an_abandoned_proposal_excuses_nothing_when_another_was_decided() {
+        let mut story = abandoned();
+        let number = story.send(Life(1));
+        let place = story.order(Life(1), number);
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        assert!(judge(&story).is_ok());
+        report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
         assert!(judge(&story).is_err());
     }
 
@@ -398,6 +509,33 @@ mod tests {
         assert!(judge(&story).is_err());
     }
 
+    /// What applications are told of joins and resets they are told only when life 0 has been told *ok*.
+    fn tell_late(story: &mut Story) {
+        let is_late = |record: &Record| match record.what {
+            What::Entered { seqno, .. } => seqno > 0,
+            _ => matches!(record.what, What::Joined { .. } | What::Reset(_)),
+        };
+        let (late, others): (Vec<_>, Vec<_>) = story.records.drain(..).partition(is_late);
+        story.records = others;
+        let delivered = story.position(delivery(Life(0)));
+        story.records.splice(delivered..delivered, late);
+    }
+
+    #[test]
+    fn judges_by_what_was_though_applications_are_told_of_it_later() {
+        let mut joined = Story::found(1, Quorum::MajorityOfView);
+        joined.join();
+        let mut reset = Story::of(3, 1);
+        reset.reset(&[Life(0), Life(1), Life(2)]);
+        for mut story in [joined, reset] {
+            let place = story.message(Life(0));
+            tell_late(&mut story);
+            assert!(judge(&story).is_ok());
+            report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
+            assert!(judge(&story).is_err());
+        }
+    }
+
     #[test]
     fn takes_what_was_left_alone_though_a_joiner_did_not_see_the_leave() {
         let mut story = Story::of(2, 1);
@@ -435,6 +573,21 @@ mod tests {
             }
         }
         assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn rejects_another_place_than_where_the_others_deliver_it() {
+        for (back, is_good) in [(0, true), (1, false)] {
+            let mut story = Story::of(3, 1);
+            story.message(Life(2));
+            let number = story.send(Life(1));
+            let place = story.order(Life(1), number);
+            story.store(Life(1), place);
+            story.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno: place - back } });
+            story.crash(Life(1));
+            story.everyone();
+            assert_eq!(judge(&story).is_ok(), is_good);
+        }
     }
 
     #[test]
