@@ -1,5 +1,6 @@
 //! L3, every send is resolved: each message gets one outcome, in the order of their numbers; none before it was
-//! sent; *unknown* only where its sender's part in the group is over; and when faults are over, none is left.
+//! sent, and none after the last event; *unknown* only where its sender's part in the group is over, so that it sends,
+//! acknowledges and numbers nothing more and enters no epoch; and when faults are over, none is left.
 
 use super::ground::Ground;
 use super::streams::Messages;
@@ -28,6 +29,13 @@ pub(super) struct SendsResolved {
     checked: u64,
 }
 
+/// After one of these nothing is told any more.
+const LAST: u64 = Kind::Excluded.bit() | Kind::Gone.bit();
+
+/// What only those do who have a part in the group.
+const FOR_THE_GROUP: u64 =
+    Kind::Sent.bit() | Kind::Acknowledged.bit() | Kind::Numbered.bit() | Kind::EpochBegun.bit();
+
 impl SendsResolved {
     fn fault(&mut self, end: &End) -> Option<String> {
         for standing in &end.standings {
@@ -51,11 +59,17 @@ impl Property for SendsResolved {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Healed.bit() | Kind::Sent.bit() | Kind::SendResult.bit()
+        LAST | FOR_THE_GROUP | Kind::Healed.bit() | Kind::SendResult.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        let kind = record.what.kind().bit();
+        if kind & FOR_THE_GROUP != 0
+            && let Some(number) = self.senders.get(record.life).and_then(|sender| sender.unknown)
+        {
+            return broken(self, record, || format!("it was told that number {number} is unknown"));
+        }
         match record.what {
             What::Sent { number, .. } => {
                 if let Some(pending) = self.pending.at(record.life, number) {
@@ -79,6 +93,13 @@ impl Property for SendsResolved {
                 }
                 self.senders.at(record.life).pending -= 1;
             }
+            What::Acknowledged { .. } | What::Numbered { .. } => {}
+            _ if kind & LAST != 0 => {
+                let pending = self.senders.at(record.life).pending;
+                if pending > 0 {
+                    return broken(self, record, || format!("{pending} sends have no outcome"));
+                }
+            }
             _ => self.ground.follow(record),
         }
         Ok(())
@@ -98,6 +119,7 @@ impl Property for SendsResolved {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
+    use crate::record::Epoch;
 
     fn good() -> Story {
         let mut story = Story::of(3, 1);
@@ -153,6 +175,64 @@ mod tests {
             *outcome = Outcome::Unknown;
         }
         story.bad(SendsResolved::default());
+    }
+
+    /// Life 1 is told that it will never know what became of its message.
+    fn cut_off() -> (Story, MessageNumber) {
+        let mut story = Story::of(3, 1);
+        let number = story.send(Life(1));
+        story.tell(Life(1), What::SendResult { number, outcome: Outcome::Unknown });
+        (story, number)
+    }
+
+    #[test]
+    fn whoever_is_told_unknown_does_nothing_more_for_the_group() {
+        let (mut story, number) = cut_off();
+        let (epoch, end) = (Epoch(0), story.end() + 1);
+        let goes_on = [
+            What::Sent { number: number + 1, resilience: 0, hash: 1, bytes: 8 },
+            What::Acknowledged { epoch, through: end },
+            What::Numbered { epoch, term: 0, from: end, to: end },
+            What::EpochBegun { epoch: Epoch(1) },
+        ];
+        for what in goes_on {
+            let mut story = story.clone();
+            story.tell(Life(1), what);
+            story.crash(Life(1));
+            story.bad(SendsResolved::default());
+        }
+        // It delivers what it knows to be accepted; and the others go on.
+        story.message(Life(2));
+        story.crash(Life(1));
+        story.reset(&[Life(0), Life(2)]);
+        story.message(Life(2));
+        story.good(SendsResolved::default());
+    }
+
+    #[test]
+    fn rejects_a_stream_that_ends_before_all_outcomes_are_told() {
+        for last in [What::Excluded { epoch: None }, What::Gone] {
+            let mut story = Story::of(3, 1);
+            story.message(Life(1));
+            let number = story.send(Life(1));
+            let unknown = What::SendResult { number, outcome: Outcome::Unknown };
+            let mut late = story.clone();
+            for (story, told) in [(&mut story, [&unknown, &last]), (&mut late, [&last, &unknown])] {
+                told.into_iter().for_each(|what| story.tell(Life(1), what.clone()));
+                story.crash(Life(1));
+            }
+            story.good(SendsResolved::default());
+            late.bad(SendsResolved::default());
+        }
+    }
+
+    #[test]
+    fn takes_a_crash_before_the_outcome() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(1));
+        story.send(Life(1));
+        story.crash(Life(1));
+        story.good(SendsResolved::default());
     }
 
     #[test]
