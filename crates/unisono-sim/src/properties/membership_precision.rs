@@ -1,6 +1,6 @@
 //! L1, membership precision: when faults are over, every life of the core that is not over becomes a member, and
-//! each member's view is exactly the living members, in one order. No more than a few resets bring that about.
-//! Under a majority rule that is one view. Where a fixed list of names counts, one whom the others could not go on without
+//! each member's view is exactly the living members, in one order. No more than a few resets bring that about (in each
+//! line, where there may be several). Under a majority rule that is one view. Where a fixed list of names counts, one whom the others could not go on without
 //! stays a member though it wants to leave, until somebody joins.
 //!
 //! L5 is the same where the core is only a majority and all else stays broken.
@@ -92,7 +92,7 @@ impl Property for MembershipPrecision {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         self.ground.follow(record);
         self.rule.follow(record);
         if let What::Reset(reset) = &record.what
@@ -100,8 +100,12 @@ impl Property for MembershipPrecision {
             && !self.late.contains(&reset.view.epoch)
         {
             self.late.push(reset.view.epoch);
-            if self.is_single && self.late.len() > RESETS_MAX {
-                let resets = self.late.len();
+            let is_late = |epoch: &Epoch| self.late.contains(epoch);
+            let resets = match self.is_single {
+                true => self.late.len(),
+                false => facts.lineage.line(reset.view.epoch).filter(is_late).count(),
+            };
+            if resets > RESETS_MAX {
                 return broken(self, record, || format!("{resets} resets since the faults are over"));
             }
         }
@@ -204,5 +208,18 @@ mod tests {
         let mut story = good();
         (0..3).for_each(|_| story.reset(&[Life(1), Life(2)]));
         assert!(judge(&story, &story.ending()).is_err());
+    }
+
+    #[test]
+    fn rejects_many_resets_in_one_line_under_at_least() {
+        for (resets, is_good) in [(RESETS_MAX, true), (RESETS_MAX + 1, false)] {
+            let mut story = Story::found(0, Quorum::AtLeast(1));
+            (0..3).for_each(|_| _ = story.join());
+            story.heal();
+            for _ in 0..resets {
+                story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+            }
+            assert_eq!(judge(&story, &story.ending()).is_ok(), is_good, "{resets} resets");
+        }
     }
 }

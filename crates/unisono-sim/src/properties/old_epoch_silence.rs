@@ -1,8 +1,8 @@
 //! G18, silence of what is over: a life whose stream has ended does nothing further; a member that promised a ballot
 //! numbers, acknowledges and accepts nothing in that epoch any more; no member returns to an epoch it has left.
 //!
-//! Who learns that an epoch was decided without it knows everything below the next one to be accepted. So a member
-//! may accept after its promise if all of that is kept, and its part in the group is over.
+//! A leaver that learns that an epoch was decided without it, and its leave kept, knows everything through there to be
+//! accepted. So it may accept after its promise if all of that is kept, and its part in the group is over.
 
 use super::streams::PLACED;
 use super::tables::Table;
@@ -14,6 +14,8 @@ use unisono_core::{Phase, Seqno};
 struct State {
     /// Excluded, gone, crashed, or never let in.
     over: bool,
+    /// Its application asked to leave.
+    leaves: bool,
     /// The last epoch in which it promised a ballot.
     promised: Option<Epoch>,
     entered: bool,
@@ -40,6 +42,7 @@ impl Property for OldEpochSilence {
     fn interests(&self) -> u64 {
         PLACED
             | ENDS
+            | Kind::LeaveAsked.bit()
             | Kind::Sent.bit()
             | Kind::Suspected.bit()
             | Kind::Numbered.bit()
@@ -61,8 +64,15 @@ impl Property for OldEpochSilence {
             }
             What::Accepted { epoch, through } => {
                 if state.promised == Some(epoch) {
+                    if !state.leaves {
+                        return broken(self, record, || "it had promised a ballot of that epoch".into());
+                    }
                     state.late = Some((epoch, through));
                 }
+                return Ok(());
+            }
+            What::LeaveAsked => {
+                state.leaves = true;
                 return Ok(());
             }
             What::EpochBegun { epoch } => {
@@ -74,11 +84,8 @@ impl Property for OldEpochSilence {
                 }
                 state.epochs.push(epoch);
             }
-            What::Acknowledged { epoch, .. } => {
-                if state.promised == Some(epoch) {
-                    return broken(self, record, || "it had promised a ballot of that epoch".into());
-                }
-                return Ok(());
+            What::Acknowledged { epoch, .. } if state.promised == Some(epoch) => {
+                return broken(self, record, || "it had promised a ballot of that epoch".into());
             }
             What::Numbered { epoch, .. } if state.promised == Some(epoch) || state.late.is_some() => {
                 return broken(self, record, || "it had promised a ballot of that epoch".into());
@@ -170,18 +177,35 @@ mod tests {
     #[test]
     fn takes_acceptance_by_decree_of_what_is_kept() {
         let epoch = Epoch(0);
-        for (through, is_kept) in [(4, true), (9, false)] {
+        for (leaves, through, is_good) in [(true, 4, true), (true, 9, false), (false, 4, false)] {
             let mut story = good();
             let excluded = story.position(|r| matches!(r.what, What::Excluded { .. }));
             let ballot = Ballot { round: 9, coordinator: Uid(0) };
-            for what in
-                [What::Promised { epoch, ballot }, What::Accepted { epoch, through }].into_iter().rev()
-            {
-                let record = Record { what, ..story.records[excluded].clone() };
-                story.records.insert(excluded, record);
-            }
-            assert_eq!(story.judge(OldEpochSilence::default()).is_ok(), is_kept);
+            let asked = leaves.then_some(What::LeaveAsked);
+            let late = [What::Promised { epoch, ballot }, What::Accepted { epoch, through }];
+            let record = story.records[excluded].clone();
+            let records = asked.into_iter().chain(late).map(|what| Record { what, ..record.clone() });
+            story.records.splice(excluded..excluded, records);
+            assert_eq!(story.judge(OldEpochSilence::default()).is_ok(), is_good, "{leaves} {through}");
         }
+    }
+
+    #[test]
+    fn rejects_acceptance_after_a_promise_of_one_that_crashes_then() {
+        let mut story = good();
+        let (epoch, ballot) = (Epoch(1), Ballot { round: 9, coordinator: Uid(0) });
+        let through = story.end();
+        story.tell(Life(2), What::Promised { epoch, ballot });
+        story.tell(Life(2), What::Accepted { epoch, through });
+        story.crash(Life(2));
+        story.bad(OldEpochSilence::default());
+    }
+
+    #[test]
+    fn rejects_an_acknowledgement_of_one_that_was_told_that_it_is_out() {
+        let mut story = good();
+        story.tell(Life(3), What::Acknowledged { epoch: Epoch(0), through: 4 });
+        story.bad(OldEpochSilence::default());
     }
 
     #[test]

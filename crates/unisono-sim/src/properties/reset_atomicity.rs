@@ -2,10 +2,10 @@
 //! members of the view before, in their order; it says exactly who is left out; its epoch is the next in number;
 //! and a reset that an application asked for brings together at least as many members as it asked for.
 
+use super::streams::Stream;
 use super::tables::{Lives, Table};
 use super::{Facts, Property, Terms, Violation, broken};
-use crate::record::{Kind, Life, Record, Reset, What};
-use std::collections::BTreeMap;
+use crate::record::{Epoch, Kind, Life, Record, Reset, What};
 
 /// See the module.
 #[derive(Debug)]
@@ -13,11 +13,11 @@ pub(super) struct ResetAtomicity {
     /// Members reset by themselves, with no floor.
     automatic: bool,
     counters: Table<u64>,
-    /// The lowest floor that each life's application asked for in its present epoch.
-    floors: Table<Option<u32>>,
-    /// The lowest floor that any application asked for in an epoch, by its counter: it binds whoever coordinates in the
-    /// place of those who asked.
-    floors_of_epochs: BTreeMap<u64, u32>,
+    /// The lowest floor that each life's application asked for in the epoch in which it asked last.
+    floors: Table<Option<(Epoch, u32)>>,
+    /// The lowest floor that any application asked for in an epoch: it binds whoever coordinates in the place of those
+    /// who asked.
+    floors_of_epochs: Table<Option<u32>>,
     /// Who has asked to leave: it has no application any more, and may reset unasked.
     leavers: Lives,
     checked: u64,
@@ -29,13 +29,30 @@ impl ResetAtomicity {
             automatic: terms.config.automatic,
             counters: Table::default(),
             floors: Table::default(),
-            floors_of_epochs: BTreeMap::new(),
+            floors_of_epochs: Table::default(),
             leavers: Lives::default(),
             checked: 0,
         }
     }
 
-    fn fault(&mut self, reset: &Reset, before: &[Life], counter: u64) -> Option<String> {
+    /// The floor that binds whoever coordinated the end of this epoch.
+    fn floor(&mut self, epoch: Epoch, coordinator: Life, before: &[Life]) -> Option<u32> {
+        let begun_unasked = before.iter().any(|life| self.leavers.contains(*life));
+        let of_epoch = self.floors_of_epochs.at(epoch).filter(|_| !begun_unasked);
+        let own = self.floors.at(coordinator).filter(|(when, _)| *when == epoch).map(|(_, floor)| floor);
+        own.or(of_epoch).filter(|_| !self.automatic)
+    }
+
+    fn ask(&mut self, life: Life, epoch: Epoch, members_min: u32) {
+        let lowest = |known: Option<u32>| known.map_or(members_min, |known| known.min(members_min));
+        let own = self.floors.at(life);
+        *own = Some((epoch, lowest(own.filter(|(when, _)| *when == epoch).map(|(_, floor)| floor))));
+        let of_epoch = self.floors_of_epochs.at(epoch);
+        *of_epoch = Some(lowest(*of_epoch));
+    }
+
+    fn fault(&mut self, reset: &Reset, before: &Stream, counter: u64) -> Option<String> {
+        let Stream { epoch, view: before, .. } = before;
         let members = &reset.view.members;
         let kept: Vec<_> = before.iter().copied().filter(|life| members.contains(life)).collect();
         let mut left_out: Vec<_> = before.iter().copied().filter(|life| !members.contains(life)).collect();
@@ -51,10 +68,7 @@ impl ResetAtomicity {
         if reset.view.counter != counter + 1 {
             return Some(format!("epoch {} follows epoch {counter}", reset.view.counter));
         }
-        let begun_unasked = before.iter().any(|life| self.leavers.contains(*life));
-        let of_epoch = self.floors_of_epochs.get(&counter).filter(|_| !begun_unasked);
-        let own = *self.floors.at(reset.view.coordinator);
-        let floor = own.or(of_epoch.copied()).filter(|_| !self.automatic);
+        let floor = epoch.and_then(|epoch| self.floor(epoch, reset.view.coordinator, before));
         let few = floor.filter(|floor| members.len() < *floor as usize);
         few.map(|floor| format!("{} members, where {floor} were asked for", members.len()))
     }
@@ -73,17 +87,15 @@ impl Property for ResetAtomicity {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::ResetAsked { members_min } => {
-                let floor = self.floors.at(record.life);
-                *floor = Some(floor.map_or(*members_min, |known| known.min(*members_min)));
-                let counter = *self.counters.at(record.life);
-                let lowest = self.floors_of_epochs.entry(counter).or_insert(*members_min);
-                *lowest = (*lowest).min(*members_min);
+                if let Some(epoch) = facts.epoch(record.life) {
+                    self.ask(record.life, epoch, *members_min);
+                }
             }
             What::LeaveAsked => self.leavers.insert(record.life),
             What::Reset(reset) => {
                 self.checked += 1;
                 let counter = std::mem::replace(self.counters.at(record.life), reset.view.counter);
-                if let Some(fault) = self.fault(reset, &facts.before().view, counter) {
+                if let Some(fault) = self.fault(reset, facts.before(), counter) {
                     return broken(self, record, || fault);
                 }
             }
@@ -182,5 +194,18 @@ mod tests {
         assert!(of_two(story.clone()).is_err());
         story.tell(Life(0), What::LeaveAsked);
         assert!(of_two(story).is_ok());
+    }
+
+    #[test]
+    fn a_floor_binds_in_the_epoch_for_which_it_was_asked() {
+        for (first, second, is_good) in [(2, 4, false), (4, 2, true), (4, 3, true)] {
+            let mut story = Story::of(5, 1);
+            story.terms.config.automatic = false;
+            story.tell(Life(0), What::ResetAsked { members_min: first });
+            story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+            story.tell(Life(0), What::ResetAsked { members_min: second });
+            story.reset(&[Life(0), Life(1), Life(2)]);
+            assert_eq!(judge(&story).is_ok(), is_good, "{first}, then {second}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! accepted never shrinks; it acknowledges and purges only what it holds, delivers only what it knows to be accepted, and enters no
 //! epoch that keeps less than it took for accepted.
 //!
-//! Who is excluded may cut its log to what the others keep: then it must be over with it. Who only listens may begin
-//! to listen again, with nothing.
+//! A leaver that a reset leaves out, and keeps the leave of, cuts its log there: then it must be over with it. Who only
+//! listens may begin to listen again, with nothing.
 
 use super::streams::{PLACED, placed_at};
 use super::tables::Table;
@@ -18,7 +18,9 @@ struct State {
     stored: Seqno,
     accepted: Seqno,
     entered: bool,
-    /// It gave up what it held within an epoch, so it must be excluded.
+    /// Its application asked to leave.
+    leaves: bool,
+    /// It gave up what it held within an epoch, so its leave must have been kept.
     cut: bool,
 }
 
@@ -57,6 +59,7 @@ impl Property for Watermarks {
 
     fn interests(&self) -> u64 {
         PLACED
+            | Kind::LeaveAsked.bit()
             | Kind::EpochBegun.bit()
             | Kind::Stored.bit()
             | Kind::Accepted.bit()
@@ -77,15 +80,21 @@ impl Property for Watermarks {
                     Some(Fault::GaveUp)
                 } else if last == Some(epoch) {
                     state.cut = through < known;
-                    None
+                    (state.cut && !state.leaves).then_some(Fault::GaveUp)
                 } else {
-                    (state.entered && through < state.accepted).then_some(Fault::Kept(through))
+                    // The last of it is the reset; a founder that gives way to another group has accepted nothing.
+                    let kept = through.saturating_sub(1);
+                    (state.entered && kept < state.accepted).then_some(Fault::Kept(kept))
                 }
             }
             What::EpochBegun { .. } => {
                 if !state.entered {
                     *state = State::default();
                 }
+                None
+            }
+            What::LeaveAsked => {
+                state.leaves = true;
                 None
             }
             What::Numbered { .. } => state.cut.then_some(Fault::GaveUp),
@@ -170,13 +179,36 @@ mod tests {
     }
 
     #[test]
-    fn takes_an_excluded_member_that_cuts_its_log() {
-        let mut story = good();
-        story.reset(&[Life(1)]);
-        story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
-        story.good(Watermarks::default());
-        story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
-        story.bad(Watermarks::default());
+    fn takes_a_leaver_that_cuts_its_log() {
+        for leaves in [true, false] {
+            let mut story = good();
+            if leaves {
+                story.tell(Life(2), What::LeaveAsked);
+            }
+            story.reset(&[Life(1)]);
+            story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
+            story.crash(Life(2));
+            assert_eq!(story.judge(Watermarks::default()).is_ok(), leaves);
+            story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
+            story.bad(Watermarks::default());
+        }
+    }
+
+    #[test]
+    fn rejects_an_epoch_that_begins_at_a_place_that_was_accepted() {
+        for more in [0, 1] {
+            let mut story = Story::of(3, 1);
+            story.message(Life(1));
+            let (epoch, through) = (Epoch(0), story.end() + more);
+            story.reset(&[Life(0), Life(1), Life(2)]);
+            let promised = |record: &Record| matches!(record.what, What::Promised { .. });
+            let place = story.position(|record| promised(record) && record.life == Life(0));
+            let record = story.records[place].clone();
+            let held = [What::Stored { epoch, through }, What::Accepted { epoch, through }];
+            let records = held.map(|what| Record { what, ..record.clone() });
+            story.records.splice(place..place, records);
+            assert_eq!(story.judge(Watermarks::default()).is_ok(), more == 0);
+        }
     }
 
     #[test]
