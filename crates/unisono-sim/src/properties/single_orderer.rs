@@ -16,8 +16,8 @@ use unisono_core::Seqno;
 struct Numbers {
     /// Given out through here; nothing yet.
     end: Option<Seqno>,
-    /// Who gave numbers out in a term, by the place of the event that named it.
-    givers: BTreeMap<Seqno, Life>,
+    /// Who gave numbers out in a term, and the last of them, by the place of the event that named it.
+    givers: BTreeMap<Seqno, (Life, Seqno)>,
     /// Whom events name, by their places.
     named: BTreeMap<Seqno, Life>,
     /// From where to where each life was told of everything; a joiner is told of nothing before its join.
@@ -46,9 +46,14 @@ impl SingleOrderer {
         if from < next {
             return Some(format!("it gave out {from} to {to}, and {next} was the next"));
         }
-        let giver = *numbers.givers.entry(term).or_insert(record.life);
-        if giver != record.life {
+        let (giver, last) = numbers.givers.entry(term).or_insert((record.life, to));
+        *last = to;
+        if *giver != record.life {
             return Some(format!("{giver:?} gave out numbers by the event at {term} too"));
+        }
+        if let Some((place, later)) = numbers.named.range(term + 1..).next().filter(|(place, _)| **place < to)
+        {
+            return Some(format!("the event at {place} names {later:?} since"));
         }
         let named = numbers.named.get(&term).filter(|named| **named != record.life);
         named.map(|named| format!("the event at {term} names {named:?}"))
@@ -57,8 +62,12 @@ impl SingleOrderer {
     fn name_orderer(&mut self, epoch: Epoch, place: Seqno, orderer: Life) -> Option<String> {
         let numbers = self.numbers.at(epoch);
         numbers.named.entry(place).or_insert(orderer);
-        let giver = numbers.givers.get(&place).filter(|giver| **giver != orderer);
-        giver.map(|giver| format!("{giver:?} gave out numbers by the event at {place}"))
+        if let Some((giver, _)) = numbers.givers.get(&place).filter(|(giver, _)| *giver != orderer) {
+            return Some(format!("{giver:?} gave out numbers by the event at {place}"));
+        }
+        let mut before = numbers.givers.range(..place);
+        let (term, (giver, last)) = before.find(|(_, (_, last))| *last > place)?;
+        Some(format!("by the event at {term} {giver:?} gave out numbers beyond, through {last}"))
     }
 }
 
@@ -94,10 +103,10 @@ impl Property for SingleOrderer {
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         for numbers in self.numbers.iter() {
-            let unnamed = |(place, _): &(&Seqno, &Life)| {
+            let unnamed = |(place, _): &(&Seqno, &(Life, Seqno))| {
                 numbers.told.values().any(|told| told.contains(place)) && !numbers.named.contains_key(place)
             };
-            if let Some((place, life)) = numbers.givers.iter().find(unnamed) {
+            if let Some((place, (life, _))) = numbers.givers.iter().find(unnamed) {
                 let what = format!("{life:?} gave out numbers by the event at {place}, which names nobody");
                 return Err(Violation { property: self.name(), at: end.at, what });
             }
@@ -170,6 +179,44 @@ mod tests {
         story.last(numbering).life = Life(1);
         assert!(place > 0);
         story.bad(SingleOrderer::default());
+    }
+
+    /// Life 0 hands the role to life 1, which never acts, and goes on by the event that named itself.
+    fn goes_on_unheard() -> Story {
+        let mut story = Story::of(3, 1);
+        story.hand_over(Life(1));
+        story.message(Life(2));
+        let first = story.position(numbering);
+        (story.records[first].life, story.records[first].what) = match story.records[first].what {
+            What::Numbered { epoch, from, to, .. } => (Life(0), What::Numbered { epoch, term: 0, from, to }),
+            _ => unreachable!("it is a numbering"),
+        };
+        story
+    }
+
+    #[test]
+    fn rejects_who_goes_on_though_its_successor_never_acts() {
+        goes_on_unheard().bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn rejects_the_same_where_applications_are_told_late() {
+        let mut story = goes_on_unheard();
+        let is_told = |record: &Record| matches!(record.what, What::HandedOver { .. });
+        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        records.retain(|record| !matches!(record.what, What::Delivered { .. }));
+        records.extend(told);
+        story.records = records;
+        story.bad(SingleOrderer::default());
+    }
+
+    #[test]
+    fn takes_a_successor_that_never_acts() {
+        let mut story = Story::of(3, 1);
+        story.message(Life(2));
+        story.hand_over(Life(1));
+        story.reset(&[Life(0), Life(2)]);
+        story.good(SingleOrderer::default());
     }
 
     #[test]
