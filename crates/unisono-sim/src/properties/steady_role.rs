@@ -11,6 +11,15 @@ use unisono_core::{Migration, Seqno, Time};
 /// A tenth of a second, by a clock that runs one percent too fast.
 const TENURE_MIN: Duration = Duration::from_millis(99);
 
+/// An orderer's application wants the role to go to somebody, and it has not.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    epoch: Option<Epoch>,
+    giver: Life,
+    successor: Life,
+    at: Time,
+}
+
 /// Numbers given out by the event at `term`, and when.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -33,8 +42,7 @@ struct Roles {
 pub(super) struct SteadyRole {
     migration: Migration,
     epochs: Table<Roles>,
-    /// Who asked that the role go to whom, and when, and it has not.
-    asked: Vec<(Life, Life, Time)>,
+    asked: Vec<Wish>,
     checked: u64,
 }
 
@@ -59,9 +67,13 @@ impl SteadyRole {
             (run.from <= place).then_some(*run)
         };
         let run = run_of(seqno)?;
-        // What was numbered before it was asked for, and is told only now, is no answer.
-        let is_answer =
-            |&(giver, to, at): &(Life, Life, Time)| (giver, to) == (run.giver, successor) && at <= run.at;
+        // A wish is forgotten with the term in which it was uttered. What was numbered before it was asked for, and is
+        // told only now, is no answer either.
+        let named_at = run_of(run.term).map_or(Time::ZERO, |run| run.at);
+        let is_answer = |wish: &Wish| {
+            (wish.epoch, wish.giver, wish.successor) == (Some(epoch), run.giver, successor)
+                && (named_at..=run.at).contains(&wish.at)
+        };
         // The latest that can be meant: what was asked before is left for an event before, which may be told after this one.
         if let Some(place) = self.asked.iter().rposition(is_answer) {
             self.asked.remove(place);
@@ -92,7 +104,10 @@ impl Property for SteadyRole {
             What::Numbered { epoch, term, from, to } => {
                 self.epochs.at(epoch).runs.push(Run { from, to, term, giver: record.life, at: record.at });
             }
-            What::HandOverAsked { successor } => self.asked.push((record.life, successor, record.at)),
+            What::HandOverAsked { successor } => {
+                let epoch = facts.epoch(record.life);
+                self.asked.push(Wish { epoch, giver: record.life, successor, at: record.at });
+            }
             _ => {}
         }
         let What::HandedOver { seqno, orderer } = record.what else { return Ok(()) };
@@ -178,6 +193,46 @@ mod tests {
         records.extend(late.into_iter().map(|record| Record { at, ..record }));
         story.records = records;
         story.good(judge(&story));
+    }
+
+    /// Its orderer wants life 1 to have the role, and has no time to give it away before a reset.
+    fn asked_in_vain() -> Story {
+        let mut story = Story::of(3, 1);
+        story.terms.config.migration = Migration::OnRequest;
+        story.tell(Life(0), What::HandOverAsked { successor: Life(1) });
+        story.reset(&[Life(0), Life(1), Life(2)]);
+        story.message(Life(1));
+        story
+    }
+
+    #[test]
+    fn takes_a_wish_that_is_uttered_again_after_a_reset() {
+        let mut story = asked_in_vain();
+        story.hand_over(Life(1));
+        story.good(judge(&story));
+    }
+
+    #[test]
+    fn rejects_an_answer_to_a_wish_of_another_epoch() {
+        let mut story = asked_in_vain();
+        story.migrate(Life(1));
+        story.bad(judge(&story));
+    }
+
+    #[test]
+    fn rejects_an_answer_to_a_wish_from_before_the_orderer_got_the_role_again() {
+        let mut story = Story::of(3, 1);
+        story.terms.config.migration = Migration::OnRequest;
+        let soon = Duration::from_millis(1);
+        story.tell(Life(0), What::HandOverAsked { successor: Life(2) });
+        for to in [1, 0] {
+            story.wait(soon);
+            story.hand_over(Life(to));
+        }
+        story.good(judge(&story));
+        story.wait(soon);
+        story.migrate(Life(2));
+        story.bad(judge(&story));
     }
 
     #[test]
