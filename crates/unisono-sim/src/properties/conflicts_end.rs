@@ -1,6 +1,9 @@
 //! Groups of one name that hear each other do not stay unaware of each other. Applications are told of a conflict only
-//! where there is another group; all members of both are told, and which of the two is to give way. Since the
+//! where another group was founded, and everybody in the view of an undisturbed member that is told. Since the
 //! applications here want one group, and leave the one that is to give way, there is one group in the end.
+//!
+//! How soon they are told, that those of the other group are told too, and that one of the two is to give way, is not judged
+//! here: groups come and go, and a conflict does not say with whom. The core's own tests see to that.
 
 use super::ground::Ground;
 use super::streams::Lineage;
