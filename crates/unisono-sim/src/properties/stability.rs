@@ -1,14 +1,30 @@
 //! G22, stability: what leaves a history was held by every member of the view at that place (of the epoch's first
 //! view, for what came before it), and no history has more entries than the group allows.
 //!
-//! Whoever is leaving is waited for by courtesy only. Changes take no room from messages: n + 2 slots stand beside,
-//! and one for each reset that came since anything was freed.
+//! A leaver counts below the place of its leave until that is accepted; from then on it is waited for by courtesy only.
+//! What leaves may go before any application knows of the joins and leaves that matter. In the end it is judged again,
+//! by who held what when it went.
+//!
+//! Changes take no room from messages: n + 2 slots stand beside, and one for each reset that came since anything was
+//! freed. As n count the members that the application knows, and whoever may have joined since.
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken};
-use crate::record::{Kind, Record, What};
+use super::{Facts, Property, Terms, Violation, broken, found};
+use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
+
+/// Something left a history, and not all is known that it is judged by.
+#[derive(Debug)]
+struct Doubt {
+    record: Record,
+    epoch: Epoch,
+    through: Seqno,
+    /// What lives held then.
+    marks: MarkTable,
+    /// What anybody in this epoch knew to be accepted then.
+    accepted: Seqno,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -16,11 +32,18 @@ pub(super) struct Stability {
     history_messages: u32,
     lives: u32,
     leavers: Lives,
+    /// Whose part in the group is over, as somebody was told.
+    over: Lives,
     marks: MarkTable,
+    /// By epoch, what anybody knows to be accepted.
+    accepted: Table<Seqno>,
+    /// By life, the place of its leave, in each epoch in which there is one.
+    leaves: Table<Vec<(Epoch, Seqno)>>,
     /// By life, resets since it freed something.
     resets: Table<u32>,
-    /// By epoch, everything through here was found to be held by all.
+    /// By epoch, everything through here was found to be held by all, or will be judged in the end.
     stable: Table<Seqno>,
+    doubts: Vec<Doubt>,
     checked: u64,
 }
 
@@ -30,12 +53,98 @@ impl Stability {
             history_messages: terms.config.history_messages,
             lives: 0,
             leavers: Lives::default(),
+            over: Lives::default(),
             marks: MarkTable::default(),
+            accepted: Table::default(),
+            leaves: Table::default(),
             resets: Table::default(),
             stable: Table::default(),
+            doubts: Vec::new(),
             checked: 0,
         }
     }
+
+    /// Takes note of who comes and goes.
+    #[cold]
+    fn follow(&mut self, record: &Record, facts: &Facts) {
+        match &record.what {
+            What::Started { .. } => self.lives += 1,
+            What::EpochBegun { .. } => *self.resets.at(record.life) += 1,
+            What::LeaveAsked => self.leavers.insert(record.life),
+            What::Left { seqno, member, .. } => {
+                self.over.insert(*member);
+                let epoch = facts.stream(record.life).epoch;
+                self.leaves.at(*member).extend(epoch.map(|epoch| (epoch, *seqno)));
+            }
+            What::Reset(reset) => reset.excluded.iter().for_each(|life| self.over.insert(*life)),
+            _ => self.over.insert(record.life),
+        }
+    }
+
+    /// A history has so many entries, and that is too many.
+    fn too_many(&mut self, life: Life, entries: u32, facts: &Facts) -> Option<String> {
+        let (most, resets) = (self.history_messages, *self.resets.at(life));
+        if entries <= most {
+            return None;
+        }
+        let known = &facts.stream(life).members;
+        let may_be_there = |life: &Life| !self.over.contains(*life) || known.contains(*life);
+        let members = (0..self.lives).map(Life).filter(may_be_there).count() as u32;
+        let most = most + members + 2 + resets;
+        (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
+    }
+
+    /// Everything through a place has left the history of `record`'s life.
+    fn purge(&mut self, record: &Record, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
+        *self.resets.at(record.life) = 0;
+        self.checked += 1;
+        if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
+            return None;
+        }
+        let lacking: Vec<Life> = lacking(epoch, through, &self.marks, facts).collect();
+        if let Some(member) = lacking.iter().find(|member| !self.leavers.contains(**member)) {
+            return Some(format!("{member:?} does not hold place {through}"));
+        }
+        let stream = facts.stream(record.life);
+        let is_told = stream.epoch == Some(epoch) && stream.last >= through;
+        if !is_told || !lacking.is_empty() {
+            let (record, marks, accepted) = (record.clone(), self.marks.clone(), *self.accepted.at(epoch));
+            self.doubts.push(Doubt { record, epoch, through, marks, accepted });
+        }
+        *self.stable.at(epoch) = through;
+        None
+    }
+
+    /// Whether a member counted when something left a history, though it had asked to leave.
+    fn counted(&self, member: Life, doubt: &Doubt, facts: &Facts) -> bool {
+        let mut leaves = self.leaves.get(member).into_iter().flatten();
+        match leaves.find(|(epoch, _)| *epoch == doubt.epoch) {
+            Some((_, place)) => *place > doubt.accepted,
+            // It may be that nobody lived to be told of its leave.
+            None => {
+                let stream = facts.stream(doubt.record.life);
+                let passed = |epoch| {
+                    epoch == doubt.epoch && stream.last >= doubt.accepted
+                        || facts.lineage.keeps(epoch, doubt.epoch, doubt.accepted)
+                };
+                !self.leavers.contains(member) || stream.epoch.is_some_and(passed)
+            }
+        }
+    }
+}
+
+/// Members of the view at a place that do not hold everything through there.
+fn lacking<'a>(
+    epoch: Epoch,
+    through: Seqno,
+    marks: &'a MarkTable,
+    facts: &'a Facts,
+) -> impl Iterator<Item = Life> + 'a {
+    let start = facts.lineage.start(epoch);
+    let view = start.and_then(|start| facts.views.at(epoch, through.max(start))).unwrap_or_default();
+    // The reset event itself everybody makes for himself.
+    let needed = if start == Some(through) { through.saturating_sub(1) } else { through };
+    view.iter().copied().filter(move |member| !marks.held(*member, epoch, needed, &facts.lineage))
 }
 
 impl Property for Stability {
@@ -45,48 +154,53 @@ impl Property for Stability {
 
     fn interests(&self) -> u64 {
         Kind::Stored.bit()
+            | Kind::Accepted.bit()
             | Kind::Purged.bit()
             | Kind::EpochBegun.bit()
             | Kind::HistoryUsed.bit()
             | Kind::Started.bit()
             | Kind::LeaveAsked.bit()
+            | Kind::Left.bit()
+            | Kind::Reset.bit()
+            | Kind::Parted.bit()
+            | Kind::Gone.bit()
+            | Kind::Excluded.bit()
+            | Kind::JoinFailed.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        match record.what {
-            What::Started { .. } => self.lives += 1,
-            What::LeaveAsked => self.leavers.insert(record.life),
-            What::Stored { .. } => self.marks.follow(record),
-            What::EpochBegun { .. } => *self.resets.at(record.life) += 1,
+        let fault = match &record.what {
+            What::Stored { .. } => {
+                self.marks.follow(record);
+                None
+            }
+            What::Accepted { epoch, through } => {
+                let accepted = self.accepted.at(*epoch);
+                *accepted = (*accepted).max(*through);
+                None
+            }
             What::HistoryUsed { entries } => {
                 self.checked += 1;
-                let resets = *self.resets.at(record.life);
-                let most = self.history_messages + self.lives + 2 + resets;
-                if entries > most {
-                    return broken(self, record, || format!("{entries} entries, where {most} are allowed"));
-                }
+                self.too_many(record.life, *entries, facts)
             }
-            What::Purged { epoch, through } => {
-                *self.resets.at(record.life) = 0;
-                if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
-                    self.checked += 1;
-                    return Ok(());
-                }
-                let Some(start) = facts.lineage.start(epoch) else { return Ok(()) };
-                let Some(view) = facts.views.at(epoch, through.max(start)) else { return Ok(()) };
-                self.checked += 1;
-                // The reset event itself everybody makes for himself.
-                let needed = if through == start { through.saturating_sub(1) } else { through };
-                let lacks = |member| {
-                    !self.leavers.contains(member) && !self.marks.held(member, epoch, needed, &facts.lineage)
-                };
-                if let Some(member) = view.iter().copied().find(|member| lacks(*member)) {
-                    return broken(self, record, || format!("{member:?} does not hold place {through}"));
-                }
-                *self.stable.at(epoch) = through;
+            What::Purged { epoch, through } => self.purge(record, *epoch, *through, facts),
+            _ => {
+                self.follow(record, facts);
+                None
             }
-            _ => {}
+        };
+        found(self, record, fault)
+    }
+
+    fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
+        for doubt in &self.doubts {
+            let mut lacking = lacking(doubt.epoch, doubt.through, &doubt.marks, facts);
+            if let Some(member) = lacking.find(|member| self.counted(*member, doubt, facts)) {
+                return broken(self, &doubt.record, || {
+                    format!("{member:?} did not hold place {}", doubt.through)
+                });
+            }
         }
         Ok(())
     }
@@ -100,7 +214,6 @@ impl Property for Stability {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
-    use crate::record::{Epoch, Life};
 
     fn judge(story: &Story) -> Result<u64, Violation> {
         story.judge(Stability::new(&story.terms))
@@ -175,6 +288,93 @@ mod tests {
         story.tell(Life(1), What::HistoryUsed { entries: most });
         assert!(judge(&story).is_ok());
         story.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
+    fn those_who_came_and_went_leave_no_room_behind() {
+        let mut story = Story::of(3, 1);
+        for _ in 0..9 {
+            let joiner = story.join();
+            story.leave(joiner);
+        }
+        story.purge();
+        let most = story.terms.config.history_messages + 3 + 2;
+        story.tell(Life(1), What::HistoryUsed { entries: most });
+        assert!(judge(&story).is_ok());
+        story.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        assert!(judge(&story).is_err());
+    }
+
+    /// Nobody but life 0 has a place after the join of life 2.
+    fn purged_too_early() -> Story {
+        let mut story = Story::of(3, 1);
+        let number = story.send(Life(0));
+        let place = story.order(Life(0), number);
+        story.store(Life(1), place);
+        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: place });
+        story
+    }
+
+    #[test]
+    fn rejects_purging_what_a_joiner_lacks_of_whose_join_nobody_was_told_yet() {
+        let mut story = purged_too_early();
+        assert!(judge(&story).is_err());
+        let joiner = Life(2);
+        let is_told = |record: &Record| {
+            matches!(record.what, What::Joined { member, .. } if member == joiner)
+                || record.life == joiner && matches!(record.what, What::Entered { .. })
+        };
+        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        records.extend(told);
+        story.records = records;
+        assert!(judge(&story).is_err());
+        // It holds it in time.
+        let purged = story.position(|record| matches!(record.what, What::Purged { .. }));
+        let through = story.end();
+        let what = What::Stored { epoch: Epoch(0), through };
+        let stored = Record { life: joiner, what, ..story.records[purged].clone() };
+        story.records.insert(purged, stored);
+        assert!(judge(&story).is_ok());
+    }
+
+    /// Life 2 lacks the last message, and is leaving.
+    fn leaver_behind() -> Story {
+        let mut story = behind();
+        story.tell(Life(2), What::LeaveAsked);
+        story
+    }
+
+    #[test]
+    fn takes_purging_what_a_leaver_lacks_whose_leave_is_accepted() {
+        let mut story = leaver_behind();
+        let told = story.clone();
+        story.leave(Life(2));
+        let is_accepted = |record: &Record| matches!(record.what, What::Accepted { through: 5, .. });
+        let accepted = story.records.iter().position(is_accepted).unwrap();
+        let purged = Record {
+            life: Life(0),
+            what: What::Purged { epoch: Epoch(0), through: 4 },
+            ..story.records[accepted].clone()
+        };
+        let behind = |record: &Record| {
+            record.life == Life(2) && matches!(record.what, What::Stored { .. } | What::Accepted { .. })
+        };
+        let late: Vec<_> =
+            story.records.drain(told.records.len()..).filter(|record| !behind(record)).collect();
+        story.records.extend(late);
+        let accepted = story.records.iter().position(is_accepted).unwrap();
+        let mut early = story.clone();
+        story.records.insert(accepted + 1, purged.clone());
+        assert!(judge(&story).is_ok());
+        early.records.insert(accepted, purged);
+        assert!(judge(&early).is_err());
+    }
+
+    #[test]
+    fn rejects_purging_what_a_leaver_lacks_whose_leave_never_comes() {
+        let mut story = leaver_behind();
+        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
         assert!(judge(&story).is_err());
     }
 }
