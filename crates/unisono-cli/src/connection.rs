@@ -199,6 +199,7 @@ impl From<OpenError> for Problem {
         match error {
             OpenError::Join(_)
             | OpenError::OtherKey { .. }
+            | OpenError::Unasked { .. }
             | OpenError::Socket { .. }
             | OpenError::AddressInUse { .. } => Problem::failed(error),
             _ => Problem::usage(error),

@@ -42,14 +42,14 @@ enum Finding {
 use Finding::{Bad, Good};
 
 pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let found = address(settings)?;
+    let (found, unasked) = address(settings)?;
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
     let checks: [(&str, &dyn Fn() -> Finding); 8] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
         ("port", &|| port(settings, address)),
-        ("seeds", &|| seeds(settings)),
+        ("seeds", &|| seeds(settings, &unasked, address)),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
         ("buffers", &|| buffers()),
         ("datagrams", &|| datagrams(address)),
@@ -77,12 +77,19 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     }
 }
 
-/// The address that a member with these settings would have. Seeds without an address are told of by themselves.
-fn address(settings: &Settings) -> Result<Result<IpAddr, OpenError>, Problem> {
+/// The address that a member with these settings would have. Seeds without an address are told of by themselves, and so
+/// are those that nobody could ask from there: by the error that comes along.
+fn address(settings: &Settings) -> Result<(Result<IpAddr, OpenError>, Option<OpenError>), Problem> {
     let mut options = connection::options(&Settings { key: None, ..settings.clone() }, None)?;
     options.insecure |= settings.key.is_some();
     options.seeds.retain(|seed| unisono::seed_addresses(seed).is_ok());
-    Ok(options.address())
+    match options.address() {
+        Err(unasked @ OpenError::SeedFamily { .. }) => {
+            options.seeds.clear();
+            Ok((options.address(), Some(unasked)))
+        }
+        found => Ok((found, None)),
+    }
 }
 
 fn reach(address: &Result<IpAddr, OpenError>) -> Finding {
@@ -135,22 +142,39 @@ fn port(settings: &Settings, address: IpAddr) -> Finding {
     }
 }
 
-fn seeds(settings: &Settings) -> Finding {
+fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Finding {
     if settings.seeds.is_empty() {
         return Good("none: the group is looked for by multicast".into());
     }
     let mut found = Vec::new();
     for seed in &settings.seeds {
         match unisono::seed_addresses(seed) {
-            Ok(addresses) => found.extend(addresses.iter().map(SocketAddr::to_string)),
+            Ok(addresses) => found.extend(addresses),
             Err(OpenError::Seeds { source, .. }) => {
                 return Bad(format!("{seed} has no address: {source}"), crate::seeds::advice(seed));
             }
             Err(error) => return Bad(format!("{seed} cannot be asked"), error.to_string()),
         }
     }
-    let found = found.join(", ");
+    if let Some(error) = unasked {
+        return Bad("they cannot all be asked from one address".into(), error.to_string());
+    }
+    let ways: Vec<_> = found.iter().map(|seed| way(from, *seed)).collect();
+    if let Some(Err(error)) = ways.last()
+        && ways.iter().all(Result::is_err)
+    {
+        return Bad(
+            format!("there is no way to them from {from}: {error}"),
+            format!("type `ip route get {}`, and see whether the network is up", found[0].ip()),
+        );
+    }
+    let found = found.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
     Good(format!("resolves to {found}; nobody was asked: `unisono members GROUP` with the same flags asks"))
+}
+
+/// Whether the system would send there from an address; nothing is sent.
+fn way(from: IpAddr, to: SocketAddr) -> std::io::Result<()> {
+    UdpSocket::bind((from, 0))?.connect(to)
 }
 
 /// A datagram to a multicast group on the interface of this address, and whether it came.

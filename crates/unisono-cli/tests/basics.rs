@@ -209,6 +209,30 @@ fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
 }
 
 #[test]
+fn seeds_that_cannot_be_asked_are_told_of_and_no_group_is_founded() {
+    let (four, six, far) = ("127.0.0.1:9", "[::1]:9", "255.255.255.255:9");
+    let both = format!("{four},{six}");
+    for (seeds, bind, status, advice) in [
+        (both.as_str(), None, 2, "--bind ADDRESS"),
+        (six, Some("127.0.0.1"), 2, "--bind ADDRESS"),
+        (far, Some("127.0.0.1"), 1, "`ip route get 255.255.255.255`"),
+    ] {
+        let flags = ["--insecure", "--seeds", seeds].into_iter();
+        let flags: Vec<_> = flags.chain(bind.into_iter().flat_map(|bind| ["--bind", bind])).collect();
+        for command in [&["listen", "x"][..], &["status", "x"]] {
+            let output = unisono([command, &flags].concat());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(status), "{command:?} {flags:?}: {said}");
+            assert!(said.contains(advice) && !said.contains("founded it"), "{said}");
+        }
+        let output = unisono([&["doctor"], &flags[..]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("bad   seeds") && said.contains(advice), "{said}");
+        assert!(said.contains("good  address"), "{said}");
+    }
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_is_told_of() {
     let output = unisono(["sim", "replay", "1", "--trace", "/dev/full"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -84,7 +84,7 @@ impl AsyncGroup {
     ) -> Result<AsyncGroup, OpenError> {
         let mut lives = Lives::default();
         loop {
-            let seeds = Seeds::new(&options.seeds)?;
+            let seeds = Seeds::new(options)?;
             let known = resolve(&seeds).await;
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;

@@ -20,10 +20,15 @@ const HANDFUL_BYTES_MAX: usize = 1 << 20;
 /// Waits until the member is in.
 pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
     let failure = match member.peek() {
-        Some(Event::JoinFailed { reason }) => *reason,
-        Some(_) => return Attempt::Done(Ok(())),
+        Some(Event::JoinFailed { reason }) => Some(*reason),
+        Some(_) => None,
         None => return Attempt::Wait(Interest::Event),
     };
+    if let Some(address) = member.could_not_ask() {
+        // There may be a group: it is not founded a second time, nor said to be missing.
+        return Attempt::Done(Err(OpenError::Unasked { address }));
+    }
+    let Some(failure) = failure else { return Attempt::Done(Ok(())) };
     Attempt::Done(Err(match (failure, member.group.info().foreign) {
         (JoinFailure::NotFound, Some(address)) => OpenError::OtherKey { address },
         (failure, _) => OpenError::Join(failure),

@@ -78,6 +78,22 @@ pub enum OpenError {
         /// As given.
         seed: String,
     },
+    /// This process sends by the other version of IP: to the address that it is to bind, or that of the first seed.
+    #[error("{}", other_family(*seed))]
+    SeedFamily {
+        /// The seed, or an address of it.
+        seed: SocketAddr,
+    },
+    /// The system would not send the question where the group is, to anybody.
+    #[error(
+        "nobody was asked for the group, since the system sends nothing to {address}, or anybody else who may know it: type \
+         `ip route get {}` to see whether there is a way, look for a firewall if there is, and try again",
+        address.ip()
+    )]
+    Unasked {
+        /// Where the question was to go, or one of the places.
+        address: SocketAddr,
+    },
     /// None of the seeds has an address.
     #[error(
         "none of the seeds ({seeds}) has an address, so there is nobody to ask: check their spelling, and that DNS answers \
@@ -124,6 +140,14 @@ pub enum OpenError {
 /// As the user gave it: any free port is no port.
 fn chosen(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
+}
+
+fn other_family(seed: SocketAddr) -> String {
+    let (its, other) = if seed.is_ipv6() { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
+    format!(
+        "the seed {seed} cannot be asked, since this process sends by {other}: leave it out, or send by {its}, with \
+         --bind ADDRESS (Options::bind) and {its} seeds only"
+    )
 }
 
 fn other_key(address: SocketAddr) -> String {

@@ -76,7 +76,7 @@ impl Group {
     fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::default();
         loop {
-            let seeds = Seeds::new(&options.seeds)?;
+            let seeds = Seeds::new(options)?;
             let known = seeds.resolve();
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;

@@ -32,7 +32,7 @@ const HEARD: u64 = 1;
 /// sealed under it.
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
-    let seeds = Seeds::new(&options.seeds)?.resolve()?;
+    let seeds = Seeds::new(options)?.resolve()?;
     ask(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
 }
 
@@ -63,6 +63,7 @@ fn ask(
     })?;
     let tag = port(name)?.tag();
     let mut destinations = known.to_vec();
+    destinations.retain(|seed| seed.is_ipv6() == address.is_ipv6());
     let mut nearby = place.interface.filter(|_| by_multicast);
     if let Some(interface) = nearby {
         match socket.send_multicast_by(interface, 1) {
@@ -80,17 +81,24 @@ fn ask(
         .map_err(|cause| OpenError::Socket { what: "wait for answers", cause })?;
     let mut asker = Asker::new(tag, options)?;
     let mut receiver = Receiver::new();
+    let multicast = SocketAddr::from(multicast_address(tag));
+    if destinations.is_empty() && nearby.take().is_some() {
+        destinations.push(multicast);
+    }
+    let (mut besides, mut asked) = (Vec::new(), false);
     let (mut answer, mut foreign) = (None, None);
     while answer.is_none() && begin.elapsed() < timeout {
         // Seeds have the first word.
-        if (destinations.is_empty() || asker.number > 0) && nearby.take().is_some() {
-            destinations.push(multicast_address(tag).into());
+        if asker.number > 0 && nearby.take().is_some() {
+            besides.push(multicast);
         }
         let question = asker.question();
-        socket.send(&question, question.len(), &destinations);
-        let asked = Instant::now();
-        while answer.is_none() && asked.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
-            let left = ASK_AGAIN.saturating_sub(asked.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
+        asked |= socket.send(&question, question.len(), &destinations) < destinations.len();
+        socket.send(&question, question.len(), &besides);
+        let asked_at = Instant::now();
+        while answer.is_none() && asked_at.elapsed() < ASK_AGAIN && begin.elapsed() < timeout {
+            let left =
+                ASK_AGAIN.saturating_sub(asked_at.elapsed()).min(timeout.saturating_sub(begin.elapsed()));
             watch.set_alarm(left);
             for &key in watch.wait().keys() {
                 let socket = if key == ANSWERS { &socket } else { heard.as_ref().unwrap_or(&socket) };
@@ -105,9 +113,10 @@ fn ask(
             }
         }
     }
-    answer.ok_or(match foreign {
-        Some(address) => LookError::OtherKey { address },
-        None => LookError::NoAnswer,
+    answer.ok_or(match (foreign, destinations.first()) {
+        (Some(address), _) => LookError::OtherKey { address },
+        (None, Some(&address)) if !asked => OpenError::Unasked { address }.into(),
+        (None, _) => LookError::NoAnswer,
     })
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Which addresses to use, for a process that will ask `seeds`.
+    /// Which addresses to use, for a process that will ask `seeds`, or of those the ones of its own family.
     pub(crate) fn choose(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
         let home = options.key.is_none() && !options.insecure;
         if home {
@@ -50,14 +50,23 @@ impl Place {
                 return Err(OpenError::Unprotected { address: *address });
             }
         }
-        let version_six = !seeds.is_empty() && seeds.iter().all(SocketAddr::is_ipv6);
+        let version_six = match options.bind {
+            Some(address) => address.is_ipv6(),
+            None => seeds.first().is_some_and(SocketAddr::is_ipv6),
+        };
+        match seeds.first() {
+            Some(seed) if seeds.iter().all(|seed| seed.is_ipv6() != version_six) => {
+                return Err(OpenError::SeedFamily { seed: *seed });
+            }
+            _ => {}
+        }
         let bind = match options.bind {
             Some(address) => address,
             None if home => (loopback(version_six), 0).into(),
             None => (outward(seeds, version_six)?, 0).into(),
         };
         let advertised = match bind.ip().is_unspecified() {
-            true => outward(seeds, bind.is_ipv6())?,
+            true => outward(seeds, version_six)?,
             false => bind.ip(),
         };
         let interface = options.multicast_interface.or(match advertised {
@@ -78,7 +87,7 @@ impl Options {
     /// # Errors
     /// What would keep such a process from entering a group, as far as addresses go. Nothing is sent.
     pub fn address(&self) -> Result<IpAddr, OpenError> {
-        let seeds = Seeds::new(&self.seeds)?.resolve()?;
+        let seeds = Seeds::new(self)?.resolve()?;
         Ok(Place::choose(self, &seeds)?.advertised)
     }
 }
@@ -175,6 +184,22 @@ mod tests {
         assert_eq!(Place::choose(&options(None), &seed).unwrap().advertised, Ipv4Addr::LOCALHOST);
         let six = Place::choose(&options(None), &["[::1]:1".parse().unwrap()]).unwrap();
         assert_eq!(six.bind.ip(), Ipv6Addr::LOCALHOST);
+    }
+
+    #[test]
+    fn seeds_of_which_none_can_be_asked_are_refused() {
+        let (four, six) = ("127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap());
+        for (bind, other) in [("127.0.0.1:0", six), ("[::1]:0", four)] {
+            let refused = Place::choose(&options(Some(bind)), &[other]);
+            assert!(matches!(refused, Err(OpenError::SeedFamily { seed }) if seed == other), "{refused:?}");
+            // A name may have addresses of both families.
+            Place::choose(&options(Some(bind)), &[four, six]).unwrap();
+        }
+        // The first decides: those that were given come first.
+        for (first, second) in [(four, six), (six, four)] {
+            let place = Place::choose(&options(None), &[first, second]).unwrap();
+            assert_eq!(place.bind.ip(), first.ip());
+        }
     }
 
     #[test]

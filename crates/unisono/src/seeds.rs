@@ -1,7 +1,7 @@
 //! Seeds: whom to ask for a group where multicast does not lead to it.
 
 use crate::error::OpenError;
-use crate::options::DEFAULT_PORT;
+use crate::options::{DEFAULT_PORT, Options};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,10 +28,11 @@ struct Found {
 }
 
 impl Seeds {
-    /// Sorts what the user gave into addresses and names.
-    pub(crate) fn new(given: &[String]) -> Result<Seeds, OpenError> {
+    /// Sorts what the user gave into addresses and names. One socket is to ask all of the addresses; of a name's, those that
+    /// it can.
+    pub(crate) fn new(options: &Options) -> Result<Seeds, OpenError> {
         let mut seeds = Seeds::default();
-        for seed in given {
+        for seed in &options.seeds {
             match host_and_port(seed)? {
                 (host, port) if let Ok(address) = host.parse::<IpAddr>() => {
                     seeds.fixed.push((address, port).into());
@@ -39,7 +40,12 @@ impl Seeds {
                 _ => seeds.names.push(seed.clone()),
             }
         }
-        Ok(seeds)
+        let asked_from = options.bind.or(seeds.fixed.first().copied());
+        let other = |seed: &&SocketAddr| asked_from.is_some_and(|from| from.is_ipv6() != seed.is_ipv6());
+        match seeds.fixed.iter().find(other) {
+            Some(seed) => Err(OpenError::SeedFamily { seed: *seed }),
+            None => Ok(seeds),
+        }
     }
 
     /// The same ones are asked.
@@ -70,8 +76,14 @@ impl Seeds {
         }
     }
 
+    /// Whom to ask from this address: the others that are known now, as far as it can.
+    pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+        let known = self.refresh().into_iter();
+        known.filter(move |address| *address != own && address.is_ipv6() == own.is_ipv6())
+    }
+
     /// Every address known now. Names not looked up lately are, in the background.
-    pub(crate) fn refresh(&self) -> Vec<SocketAddr> {
+    fn refresh(&self) -> Vec<SocketAddr> {
         let mut found = self.found();
         if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
             let (names, shared) = (self.names.clone(), self.found.clone());
@@ -89,6 +101,7 @@ impl Seeds {
         self.known()
     }
 
+    /// Addresses that were given come first, then those of names, IPv4 before IPv6.
     fn known(&self) -> Vec<SocketAddr> {
         self.fixed.iter().chain(&self.found().addresses).copied().collect()
     }
@@ -138,19 +151,47 @@ fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
 mod tests {
     use super::*;
 
+    fn seeds(bind: Option<&str>, given: &[&str]) -> Result<Seeds, OpenError> {
+        let given = given.iter().map(|seed| String::from(*seed)).collect();
+        let bind = bind.map(|address| address.parse().unwrap());
+        Seeds::new(&Options { bind, seeds: given, ..Options::default() })
+    }
+
     #[test]
     fn seeds_are_addresses_or_names_with_or_without_a_port() {
-        let given = ["127.0.0.1:9", "127.0.0.2", "[::1]:9", "::1", "localhost:9", "localhost"];
-        let seeds = Seeds::new(&given.map(String::from)).unwrap();
-        assert_eq!((seeds.fixed.len(), seeds.names.len()), (4, 2));
-        let known = seeds.resolve().unwrap();
-        for expected in ["127.0.0.1:9", "127.0.0.2:7195", "[::1]:9", "[::1]:7195", "127.0.0.1:7195"] {
-            assert!(known.contains(&expected.parse().unwrap()), "{expected} in {known:?}");
+        let four = (["127.0.0.1:9", "127.0.0.2", "localhost"], ["127.0.0.1:9", "127.0.0.2:7195"]);
+        let six = (["[::1]:9", "::1", "localhost:9"], ["[::1]:9", "[::1]:7195"]);
+        for (given, expected) in [four, six] {
+            let seeds = seeds(None, &given).unwrap();
+            assert_eq!((seeds.fixed.len(), seeds.names.len()), (2, 1));
+            let known = seeds.resolve().unwrap();
+            assert_eq!(known[..2], expected.map(|address| address.parse().unwrap()));
+            assert!(known.len() > 2);
+            assert_eq!(seeds.refresh(), known);
+            for seed in given {
+                assert!(
+                    seed_addresses(seed).unwrap().iter().all(|address| known.contains(address)),
+                    "{seed}"
+                );
+            }
         }
-        assert_eq!(seeds.refresh(), known);
-        for seed in given {
-            assert!(seed_addresses(seed).unwrap().iter().all(|address| known.contains(address)), "{seed}");
+    }
+
+    #[test]
+    fn addresses_that_one_socket_cannot_ask_are_refused_and_names_are_not() {
+        let refused = |bind, given: &[&str]| match seeds(bind, given) {
+            Err(OpenError::SeedFamily { seed }) => Some(seed.to_string()),
+            other => other.map(|_| None).unwrap(),
+        };
+        let (four, six) = ("127.0.0.1:9", "[::1]:9");
+        assert_eq!(refused(None, &[four, six]).as_deref(), Some(six));
+        assert_eq!(refused(None, &["localhost:9", six, four]).as_deref(), Some(four));
+        assert_eq!(refused(Some("127.0.0.1:0"), &[six]).as_deref(), Some(six));
+        assert_eq!(refused(Some("[::]:0"), &[six, four]).as_deref(), Some(four));
+        for bind in ["127.0.0.1:0", "[::1]:0"] {
+            assert_eq!(refused(Some(bind), &["localhost:9"]), None);
         }
+        assert_eq!(refused(Some("[::1]:0"), &[six, "localhost:9"]), None);
     }
 
     #[test]
@@ -158,7 +199,7 @@ mod tests {
         for seed in
             ["127.0.0.1:99999", "127.0.0.1:0", "localhost:99999", "a:", "a:b", "[::1]:65536", "[::1]:x"]
         {
-            let refused = Seeds::new(&[seed.into(), "127.0.0.1:9".into()]);
+            let refused = seeds(None, &[seed, "127.0.0.1:9"]);
             assert!(
                 matches!(&refused, Err(OpenError::SeedPort { seed: said }) if said == seed),
                 "{refused:?}"
@@ -169,9 +210,9 @@ mod tests {
 
     #[test]
     fn names_without_an_address_are_said_to_have_none_unless_others_have() {
-        let nowhere = Seeds::new(&["nowhere.invalid".into()]).unwrap();
+        let nowhere = seeds(None, &["nowhere.invalid"]).unwrap();
         assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
-        let partly = Seeds::new(&["nowhere.invalid".into(), "127.0.0.1:9".into()]).unwrap();
+        let partly = seeds(None, &["nowhere.invalid", "127.0.0.1:9"]).unwrap();
         assert_eq!(partly.resolve().unwrap(), ["127.0.0.1:9".parse().unwrap()]);
     }
 }

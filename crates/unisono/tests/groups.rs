@@ -474,6 +474,33 @@ fn seeds_replace_multicast() {
 }
 
 #[test]
+fn whoever_can_ask_nobody_is_told_so_and_founds_nothing() {
+    let name = fresh_name("unasked");
+    // A broadcast that nobody has permitted, which the system refuses everywhere.
+    let refused: std::net::SocketAddr = "255.255.255.255:9".parse().unwrap();
+    let bind = "127.0.0.1:0".parse().ok();
+    let asking = |seeds: &[&str]| {
+        let seeds = seeds.iter().map(|seed| seed.to_string()).collect();
+        hasty(Duration::from_millis(20), Options { bind, seeds, insecure: true, ..options() })
+    };
+    let (config, nobody) = (GroupConfig::default, asking(&["255.255.255.255:9"]));
+    for entered in [Group::join_or_create(&name, config(), "", &nobody), Group::join(&name, "", &nobody)] {
+        assert!(matches!(entered, Err(OpenError::Unasked { address }) if address == refused), "{entered:?}");
+    }
+    let looked = look(&name, &nobody, Duration::from_millis(50));
+    assert!(
+        matches!(looked, Err(LookError::Open(OpenError::Unasked { address })) if address == refused),
+        "{looked:?}"
+    );
+    // Who asks nobody, and who has asked somebody, may found.
+    Group::create(&name, config(), &nobody).unwrap();
+    let somebody = asking(&["255.255.255.255:9", "127.0.0.1:9"]);
+    Group::join_or_create(&name, config(), "", &somebody).unwrap();
+    let looked = look(&name, &somebody, Duration::from_millis(50));
+    assert!(matches!(looked, Err(LookError::NoAnswer)), "{looked:?}");
+}
+
+#[test]
 fn a_member_is_found_at_whichever_address_it_is_asked() {
     let name = fresh_name("wildcard");
     let everywhere = Options { bind: Some("0.0.0.0:0".parse().unwrap()), insecure: true, ..options() };
@@ -602,6 +629,19 @@ fn a_group_can_live_without_multicast_on_version_six() {
     let second = Group::join(&name, "", &Options { seeds, ..six }).unwrap();
     second.send(vec![6; 100_000]).unwrap();
     assert_eq!(messages(&first, 1)[0].2, vec![6; 100_000]);
+    // By the other version nobody could be asked there, and a second group would be founded.
+    let seed = first.members()[0].address;
+    for (bind, more) in [(None, Some("127.0.0.1:9")), ("127.0.0.1:0".parse().ok(), None)] {
+        let seeds = more.into_iter().map(String::from).chain([seed.to_string()]).collect();
+        let four = hasty(Duration::from_millis(20), Options { bind, seeds, ..options() });
+        let entered = Group::join_or_create(&name, GroupConfig::default(), "", &four);
+        assert!(
+            matches!(entered, Err(OpenError::SeedFamily { seed: refused }) if refused == seed),
+            "{entered:?}"
+        );
+        let looked = look(&name, &four, Duration::from_millis(50));
+        assert!(matches!(looked, Err(LookError::Open(OpenError::SeedFamily { .. }))), "{looked:?}");
+    }
 }
 
 #[test]

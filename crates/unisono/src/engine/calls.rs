@@ -280,8 +280,7 @@ impl Source for Calls {
                 if self.access.seeds.is_empty() {
                     addresses.push(multicast_address(port.tag()).into());
                 } else {
-                    addresses
-                        .extend(self.access.seeds.refresh().into_iter().filter(|address| *address != own));
+                    addresses.extend(self.access.seeds.ask(own));
                 }
                 // Nobody hears its own multicasts.
                 addresses.extend((!self.is_withdrawn(port)).then_some(own));

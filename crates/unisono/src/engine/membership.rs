@@ -43,6 +43,10 @@ pub(crate) struct Membership {
     events: WaitList,
     progress: WaitList,
     phase: Phase,
+    /// Where the system would not send a question after the group, as long as it has sent none to anybody.
+    refused: Option<SocketAddr>,
+    /// It has sent one, or there was nobody to send it to.
+    asked: bool,
     /// When it was last served there was something for those who wait for anything but events.
     progressed: bool,
     /// Bytes submitted and not yet sent, so that more may go along.
@@ -71,6 +75,8 @@ impl Membership {
             outcomes: Outcomes::default(),
             events: WaitList::default(),
             progress: WaitList::default(),
+            refused: None,
+            asked: false,
             progressed: false,
             gathered_bytes: 0,
             ignoring: false,
@@ -220,6 +226,11 @@ impl Membership {
         self.overdue
     }
 
+    /// It looked for its group, and no question left this machine: it knows of nobody, whoever there is.
+    pub(crate) fn could_not_ask(&self) -> Option<SocketAddr> {
+        self.refused.filter(|_| !self.asked)
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
@@ -287,8 +298,15 @@ impl Source for Membership {
             Destination::Multicast => addresses.extend(self.reach.multicast),
             Destination::Rendezvous if self.reach.seeds.is_empty() => addresses.extend(self.reach.multicast),
             Destination::Rendezvous => {
-                addresses.extend(self.reach.seeds.refresh().into_iter().filter(|address| *address != own));
+                addresses.extend(self.reach.seeds.ask(own));
             }
+        }
+    }
+
+    fn note_sent(&mut self, destination: Destination, refused: Option<SocketAddr>) {
+        if destination == Destination::Rendezvous && self.phase == Phase::Locating {
+            self.asked |= refused.is_none();
+            self.refused = refused;
         }
     }
 }

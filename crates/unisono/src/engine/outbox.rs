@@ -32,6 +32,9 @@ pub(crate) trait Source {
 
     /// Appends the addresses that a datagram for this destination goes to from the address `own`.
     fn resolve(&self, destination: Self::Destination, own: SocketAddr, addresses: &mut Vec<SocketAddr>);
+
+    /// The system refused to send for this destination, to this address and to every other; or it did not.
+    fn note_sent(&mut self, _destination: Self::Destination, _refused: Option<SocketAddr>) {}
 }
 
 /// Sends what the cores have to send.
@@ -112,16 +115,19 @@ impl Outbox {
             && self.run.len() + self.datagram.len() <= RUN_BYTES_MAX
     }
 
-    fn send<S: Source>(&mut self, destination: Option<S::Destination>, source: &S) {
+    fn send<S: Source>(&mut self, destination: Option<S::Destination>, source: &mut S) {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
+        let datagrams = self.run.len().div_ceil(segment_bytes.max(1)) * self.addresses.len();
+        let first = self.addresses.first().copied();
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {
             let (run, addresses) = (std::mem::take(&mut self.run), std::mem::take(&mut self.addresses));
             self.unsent.push_back(Unsent { run, segment_bytes, addresses, progress });
         }
+        source.note_sent(destination, first.filter(|_| progress.refused() == datagrams));
         self.run.clear();
         self.complete = false;
     }

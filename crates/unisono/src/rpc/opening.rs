@@ -13,7 +13,7 @@ use unisono_core::{ConfigError, Random, Time, Uid};
 
 /// An endpoint for whoever has these options: the one there is, or a new one.
 pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
-    let seeds = Seeds::new(&options.seeds)?;
+    let seeds = Seeds::new(options)?;
     // Whom nobody can ask finds nobody, but may be found.
     let place = Place::choose(options, &seeds.resolve()?)?;
     if seeds.is_empty() && place.interface.is_none() {
@@ -27,7 +27,7 @@ pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
 pub(super) fn beside(group: &Group) -> Result<Shared<Calls>, OpenError> {
     let options = group.options();
     let make = maker(options)?;
-    group.shared().call_beside(entrance(options, Seeds::new(&options.seeds)?), make)
+    group.shared().call_beside(entrance(options, Seeds::new(options)?), make)
 }
 
 fn entrance(options: &Options, seeds: Seeds) -> Entrance {
