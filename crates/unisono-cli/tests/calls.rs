@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, WATCHFUL, group, json, unisono};
+use common::{Background, LOOKS_LONG, WATCHFUL, asked, command, group, json, unisono};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -130,4 +130,20 @@ fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
     assert!(names.len() == 2 && names[0] != names[1], "{met}");
     members[0].signal(rustix::process::Signal::TERM);
     assert_eq!(members[0].end(), Some(0));
+}
+
+#[test]
+fn a_counter_that_cannot_say_that_it_serves_leaves() {
+    let port = group("speechless");
+    let mut counter = Background::start(&["rpc", "counter", &port]);
+    counter.until("the service", |seen| !seen.is_empty());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let speechless =
+        command().args(["rpc", "counter", &port]).args(LOOKS_LONG).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&speechless.stderr).into_owned();
+    assert_eq!(speechless.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    // Members suspect nobody for long: whoever has not left is still there.
+    let left = json(&asked(["members", &port, "--json"]));
+    assert_eq!(left["members"].as_array().map(Vec::len), Some(1), "{left}");
 }

@@ -63,17 +63,15 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     loop {
         let member = Arc::new(open(command, &config, &options)?);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
-        introduce(&member, &command.port.name, output)?;
-        let noticing = member.clone();
-        threads::start("notices", move || {
-            while let Some(notice) = noticing.notice() {
-                tell(words(&notice));
-            }
-        })?;
-        match member.wait() {
-            Ended::Left => return Ok(()),
+        match serve(&member, &command.port.name, output) {
+            Ok(Ended::Left) => return Ok(()),
             // It may have stood still for long: the others know what it missed.
-            ended @ Ended::Excluded { .. } => tell(format_args!("{ended}; joining again")),
+            Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
+            Err(problem) => {
+                // The others are not to miss it.
+                member.close(FAREWELL);
+                return Err(problem);
+            }
         }
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -82,6 +80,18 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
 fn open(command: &Counter, config: &GroupConfig, options: &Options) -> Result<OpenGroup<Sum>, Problem> {
     let (name, port) = (&command.port.name, &command.port.port);
     Ok(OpenGroup::open(name, port, Sum(0), config.clone(), options)?)
+}
+
+/// Serves for as long as the member is in.
+fn serve(member: &Arc<OpenGroup<Sum>>, name: &str, output: &Output) -> Result<Ended, Problem> {
+    introduce(member, name, output)?;
+    let noticing = member.clone();
+    threads::start("notices", move || {
+        while let Some(notice) = noticing.notice() {
+            tell(words(&notice));
+        }
+    })?;
+    Ok(member.wait())
 }
 
 /// From now on there are answers.
