@@ -107,17 +107,18 @@ pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summar
     let threads = threads(options.threads);
     let (first, last) = (*options.seeds.start(), *options.seeds.end());
     let total = last.saturating_sub(first).saturating_add(1);
-    let next = AtomicU64::new(first);
+    let begun = AtomicU64::new(0);
     let is_late = || options.time_max.is_some_and(|most| begin.elapsed() >= most);
     let tally = Mutex::new(Tally::default());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > last || is_late() {
+                    let place = begun.fetch_add(1, Ordering::Relaxed);
+                    if place >= total || is_late() {
                         break;
                     }
+                    let seed = first + place;
                     let finding = judge_seed(seed, options.profile);
                     let mut tally = tally.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     tally.add(seed, options.profile, finding);
@@ -287,6 +288,14 @@ pub(crate) fn find_first<T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_seed_follows_the_last_there_is() {
+        let (profile, threads, time_max) = (Profile::Perf, Some(2), Some(Duration::from_secs(60)));
+        let seeds = u64::MAX - 1..=u64::MAX;
+        let summary = run(&RunOptions { seeds, profile, threads, time_max }, &|_| {});
+        assert_eq!((summary.seeds, summary.failed), (2, Vec::new()));
+    }
 
     #[test]
     fn the_first_seed_is_found_whatever_the_threads_do() {
