@@ -59,7 +59,7 @@ pub enum Quorum {
     /// More than half of the view, or half of it with its first member. So there is one line of views; a group of
     /// two cannot outlive its first member.
     MajorityOfView,
-    /// More than half of these names, whatever the view is.
+    /// More than half of these names, which all differ, whatever the view is.
     MajorityOf(Vec<Name>),
     /// Every member of the view: a reset can only bring back those who were there.
     All,
@@ -166,9 +166,7 @@ impl Formation {
         if !self.participants.contains(me) {
             return participants("names that include this member's own");
         }
-        let mut names: Vec<&Name> = self.participants.iter().collect();
-        names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        if !all_differ(&self.participants) {
             return participants("names that all differ");
         }
         let at_least = u64::from(self.at_least);
@@ -186,6 +184,12 @@ impl Formation {
         let within = self.within.as_millis() as u64;
         check_between("within", within, 5, 3_600_000, "5 ms to an hour, in milliseconds")
     }
+}
+
+fn all_differ(names: &[Name]) -> bool {
+    let mut names: Vec<&Name> = names.iter().collect();
+    names.sort_unstable();
+    names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Refuses a value above `max`.
@@ -224,7 +228,15 @@ impl GroupConfig {
         check_between("window", self.window.into(), 1, 1 << 16, "1 to 65,536")?;
         match &self.quorum {
             Quorum::MajorityOf(names) => {
-                check_between("quorum names", names.len() as u64, 1, 4096, "1 to 4,096 names")
+                let count = names.len() as u64;
+                check_between("quorum names", count, 1, 4096, "1 to 4,096 names")?;
+                // A name has one vote, so that twice the same would be a vote that nobody has.
+                let differ = || ConfigError {
+                    parameter: "quorum names",
+                    value: count,
+                    allowed: "names that all differ",
+                };
+                all_differ(names).then_some(()).ok_or_else(differ)
             }
             Quorum::AtLeast(least) => {
                 check_between("quorum at least", (*least).into(), 1, 4096, "1 to 4,096")

@@ -461,6 +461,11 @@ fn formations_that_cannot_be_are_refused() {
     assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(5))), None);
     assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(4))), Some("participants"));
     assert_eq!(refused(&|_, config, _| config.quorum = Quorum::MajorityOf(names(6))), Some("at_least"));
+    let twice = [names(5), names(1)].concat();
+    assert_eq!(
+        refused(&|_, config, _| config.quorum = Quorum::MajorityOf(twice.clone())),
+        Some("quorum names")
+    );
     // A proposal has to fit a datagram.
     let many = |formation: &mut Formation| {
         formation.participants = names(30);
