@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
+use std::thread::Builder;
 use std::time::Duration;
 use unisono::{Counters, LookError, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
 
@@ -248,22 +249,20 @@ struct Everyone {
     first: Report,
 }
 
-/// Asks each member that the first report names.
+/// Asks each member that the first report names: all at once, as far as the system grants threads.
 fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) -> Everyone {
+    let ask = |Member { uid, address, .. }: &Member| {
+        let report = unisono::look_at(group, *address, options, patience).ok();
+        report.filter(|report| report.reporter == *uid)
+    };
     let answers: Vec<Option<Report>> = std::thread::scope(|scope| {
-        let asking: Vec<_> = first
-            .members
-            .iter()
-            .map(|member| {
-                let uid = member.member.uid;
-                let address = member.member.address;
-                scope.spawn(move || {
-                    let report = unisono::look_at(group, address, options, patience).ok();
-                    report.filter(|report| report.reporter == uid)
-                })
-            })
-            .collect();
-        asking.into_iter().map(|asked| asked.join().ok().flatten()).collect()
+        let begin = |member| (member, Builder::new().spawn_scoped(scope, move || ask(member)));
+        let asking: Vec<_> = first.members.iter().map(|report| begin(&report.member)).collect();
+        let answers = asking.into_iter().map(|(member, asking)| match asking {
+            Ok(asking) => asking.join().ok().flatten(),
+            Err(_) => ask(member),
+        });
+        answers.collect()
     });
     let unanswered = first.members.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
     let silent = unanswered.map(|(member, _)| member.member.clone()).collect();

@@ -1,6 +1,7 @@
 //! What people are told while something takes long, on standard error: progress bars only where a person looks.
 
 use crate::output::{BARS, tell};
+use crate::threads;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -20,10 +21,11 @@ pub(crate) fn count(what: &'static str) -> ProgressBar {
     BARS.add(ProgressBar::no_length().with_style(style).with_message(what))
 }
 
-/// Tells these words if what follows takes longer than this. It is over when what is returned is dropped.
+/// Tells these words if what follows takes longer than this, and if there is a thread to wait for that. It is over when what
+/// is returned is dropped.
 pub(crate) fn tell_if_long(patience: Duration, words: String) -> Sender<()> {
     let (under_way, over) = mpsc::channel();
-    std::thread::spawn(move || {
+    let _ = threads::start("progress", move || {
         if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             tell(words);
         }

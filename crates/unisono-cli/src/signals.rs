@@ -47,7 +47,7 @@ fn end_when_nobody_reads(signal: i32) {
     }
     // Nobody may read standard error either.
     let (say, said) = mpsc::channel();
-    std::thread::spawn(move || {
+    let _ = threads::start("farewell", move || {
         output::tell("nobody reads standard output; what it does not hold yet is lost");
         let _ = say.send(());
     });
@@ -72,14 +72,20 @@ fn ignores_hangup() -> bool {
     ignored & 1 << (SIGHUP - 1) != 0
 }
 
-/// Does this on the first interrupt.
+/// Does this on the first interrupt, in a thread that waits for it: the system may grant none then.
 pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new(interrupts()).context("cannot wait for signals")?;
+    let (interrupt, interrupted) = mpsc::channel();
+    threads::start("interrupted", move || {
+        if let Ok(signal) = interrupted.recv() {
+            first(signal);
+        }
+    })?;
     threads::start("signals", move || {
         let mut arrivals = signals.forever();
         if let Some(signal) = arrivals.next() {
             FIRST.store(signal, Ordering::Relaxed);
-            std::thread::spawn(move || first(signal));
+            let _ = interrupt.send(signal);
         }
         if let Some(second) = arrivals.next() {
             std::process::exit(128 + second);

@@ -253,6 +253,24 @@ fn a_group_can_be_looked_at_from_outside() {
 }
 
 #[test]
+fn a_group_is_looked_at_where_the_system_grants_no_thread() {
+    let _alone = alone();
+    let name = group("threadless");
+    let _first = Background::listen(&name, &[]);
+    let _second = Background::join(&name, &[]);
+    // No machine has room for such a stack.
+    let look = || {
+        let mut look = command();
+        look.env("RUST_MIN_STACK", (1u64 << 50).to_string()).args(["members", &name]).output().unwrap()
+    };
+    let listed =
+        persistently(look, |output| !String::from_utf8_lossy(&output.stdout).contains("does not answer"));
+    let said = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.status.success() && said.contains("(2)"), "{listed:?}");
+    assert!(!said.contains("does not answer") && listed.stderr.is_empty(), "{listed:?}");
+}
+
+#[test]
 fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
     let _alone = alone();
     let name = group("slow");
