@@ -121,14 +121,20 @@ impl Outbox {
         source.resolve(destination, self.socket.address(), &mut self.addresses);
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
-        let datagrams = self.run.len().div_ceil(segment_bytes.max(1)) * self.addresses.len();
-        let first = self.addresses.first().copied();
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {
             let (run, addresses) = (std::mem::take(&mut self.run), std::mem::take(&mut self.addresses));
             self.unsent.push_back(Unsent { run, segment_bytes, addresses, progress });
         }
-        source.note_sent(destination, first.filter(|_| progress.refused() == datagrams));
+        source.note_sent(destination, self.refused_to(progress));
         self.run.clear();
         self.complete = false;
+    }
+
+    /// Where the run was to go, if the system refused all of it.
+    fn refused_to(&self, progress: Progress) -> Option<SocketAddr> {
+        let is_whole = || {
+            progress.refused() == self.run.len().div_ceil(self.segment_bytes.max(1)) * self.addresses.len()
+        };
+        self.addresses.first().copied().filter(|_| progress.refused() > 0 && is_whole())
     }
 }
