@@ -718,6 +718,31 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
     }
 }
 
+// Numbers are held back for the socket of one that listens, but not for long if it says nothing.
+#[test]
+fn a_joiner_that_falls_silent_holds_nobody_up() {
+    let mut net = group_of(3, 0);
+    let welcomed = Rc::new(Cell::new(false));
+    let listens = welcomed.clone();
+    net.filter(move |seen| {
+        let is_welcome = seen.to == 3 && seen.has(|frame| matches!(frame, Frame::Welcome(_)));
+        listens.set(listens.get() || is_welcome);
+        if seen.from == 3 && listens.get() { LOST } else { PROMPT }
+    });
+    net.add(Entry::Join, unicast());
+    assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it does not listen");
+    let delivered = net.delivered(1);
+    let is_done = (0..4_000).any(|_| {
+        let now = Time::from_nanos(net.now);
+        if net.group(0).report(now).under_way < 500 {
+            net.send(0, &[7; 300_000]).unwrap();
+        }
+        net.run(MS / 20);
+        net.delivered(1) >= delivered + 20
+    });
+    assert!(is_done, "{} messages in 200 ms", net.delivered(1) - delivered);
+}
+
 // A quorum holds the join, and who joins does not. It would be in a view that it may never hear of.
 #[test]
 fn nobody_has_joined_who_does_not_hold_its_own_join() {
