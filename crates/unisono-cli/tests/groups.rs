@@ -9,10 +9,8 @@ use common::{
     tried, unisono,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::SIGHUP;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
@@ -518,8 +516,6 @@ fn members_say_themselves_how_far_they_are() {
 fn whoever_is_asked_to_end_leaves() {
     let _alone = alone();
     let name = group("leave");
-    // Whoever is started by nohup, as this may be, hands on that it outlives its terminal; a handler is not handed on.
-    signal_hook::flag::register(SIGHUP, Arc::default()).unwrap();
     let mut ann = Background::listen(&name, &["--name", "ann"]);
     for (signal, bob) in [(Signal::TERM, "bob"), (Signal::HUP, "bob, whose terminal is closed")] {
         let mut listener = Background::join(&name, &["--name", bob]);

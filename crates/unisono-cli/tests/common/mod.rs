@@ -5,13 +5,14 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use signal_hook::consts::SIGHUP;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything in a test takes.
@@ -31,8 +32,11 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The command. Its members suspect nobody whom the machine keeps waiting, unless told to be [`WATCHFUL`].
+/// The command. Its members suspect nobody whom the machine keeps waiting, unless told to be [`WATCHFUL`]; and it minds that its
+/// terminal is closed, though these tests may have been started by nohup: a handler is not handed on, and to ignore it is.
 pub(crate) fn command() -> Command {
+    static MINDS: Once = Once::new();
+    MINDS.call_once(|| _ = signal_hook::flag::register(SIGHUP, Arc::default()).unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
     command.env("UNISONO_PATIENCE", "30000");
     command
