@@ -473,7 +473,7 @@ impl Group {
     }
 
     /// What an observer lacks is kept for it, or a busy group would never let it in; but never more than half of what
-    /// the history may hold, so that nobody waits for somebody who is no member.
+    /// the history may hold, so that nobody waits long for somebody who is no member.
     pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
         let lacks = self.history.received().saturating_sub(observer.received);
         lacks <= u64::from(self.config.history_messages) / 2

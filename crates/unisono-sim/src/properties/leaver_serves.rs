@@ -186,6 +186,7 @@ impl Property for LeaverServes {
 mod tests {
     use super::*;
     use crate::properties::story::Story;
+    use unisono_core::Quorum;
 
     fn judge(story: &Story) -> Result<u64, Violation> {
         story.judge(LeaverServes::new(&story.terms))
@@ -311,6 +312,18 @@ mod tests {
             story.records.pop();
             story.tell(Life(3), What::Crashed);
             assert_eq!(judge(&story).is_ok(), ignorant.is_empty());
+        }
+    }
+
+    #[test]
+    fn minds_a_leaver_of_whose_leave_only_others_are_told() {
+        for quorum in [Quorum::MajorityOfView, Quorum::AtLeast(1)] {
+            let mut story = without(&[0, 1, 2]);
+            story.terms.config.quorum = quorum;
+            let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
+            story.records.remove(story.position(own));
+            // Another line may have a leave of its own.
+            assert_eq!(judge(&story).is_err(), story.terms.config.quorum == Quorum::MajorityOfView);
         }
     }
 
