@@ -424,6 +424,36 @@ mod tests {
     }
 
     #[test]
+    fn takes_whoever_only_listened_wherever_it_goes() {
+        let mut story = Story::of(4, 1);
+        let joiner = story.join();
+        let join = story.end();
+        story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+        let knows = |what: &What| match what {
+            What::Entered { .. } | What::Excluded { .. } => true,
+            What::Accepted { through, .. } => *through >= join,
+            _ => false,
+        };
+        story.records.retain(|record| !(record.life == joiner && knows(&record.what)));
+        story.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        assert!(judge(&story).is_ok());
+    }
+
+    #[test]
+    fn rejects_another_epoch_of_a_silent_member_that_joined_in_an_earlier_one() {
+        let mut story = Story::of(4, 1);
+        let joiner = story.join();
+        story.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
+        story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+        let told =
+            |what: &What| matches!(what, What::Entered { .. } | What::Reset(_) | What::Excluded { .. });
+        story.records.retain(|record| !(record.life == joiner && told(&record.what)));
+        assert!(judge(&story).is_ok());
+        story.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        assert!(judge(&story).is_err());
+    }
+
+    #[test]
     fn rejects_two_epochs_after_one() {
         let mut story = good();
         let entered = |r: &Record| r.life == Life(3) && r.what == What::EpochBegun { epoch: Epoch(1) };
