@@ -246,6 +246,7 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         summary.probes_hit,
         summary.probes
     ))?;
+    output.say(format_args!("fingerprint {}", summary.fingerprint))?;
     for (property, kept) in &summary.properties {
         output.say(format_args!("  {property:32} held {kept} times"))?;
     }

@@ -2,9 +2,9 @@
 //! words when somebody reads along.
 
 use crate::properties::{Judge, Violation};
-use crate::record::{CallOutcome, End, Life, Names, Record, Reset, What, hash, mix};
+use crate::record::{CallOutcome, End, Fingerprint, Life, Names, Record, Reset, What};
 use std::io::Write;
-use unisono_core::{Event, Info, Instance, Outcome, Seqno, Time, Uid};
+use unisono_core::{Destination, Event, Info, Instance, Outcome, Seqno, Time, Uid};
 
 /// How often things happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub(crate) struct Recorder {
     /// Who crashed, or was stopped before it had gone.
     pub(crate) crashed: Vec<Uid>,
     judge: Judge,
-    fingerprint: u64,
+    fingerprint: Fingerprint,
     violation: Option<Violation>,
     /// Epochs that somebody entered, by index.
     entered: Vec<bool>,
@@ -122,7 +122,7 @@ impl Recorder {
             latest_views: LatestViews::default(),
             crashed: Vec::new(),
             judge,
-            fingerprint: 0,
+            fingerprint: Fingerprint::default(),
             violation: None,
             entered: Vec::new(),
             trace,
@@ -133,7 +133,7 @@ impl Recorder {
     #[inline(always)]
     pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
         let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
-        self.fold(&record);
+        self.fingerprint.add(&record);
         match &record.what {
             What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
             What::CallEnded { outcome: CallOutcome::Replied { .. }, .. } => self.totals.calls += 1,
@@ -198,9 +198,16 @@ impl Recorder {
         self.judge.checked().collect()
     }
 
-    /// A number that two runs share only if they recorded the same.
+    /// A number that two runs share only if members did and sent the same at the same times.
     pub(crate) fn fingerprint(&self) -> u64 {
-        self.fingerprint
+        self.fingerprint.value()
+    }
+
+    /// A process sends a datagram at the world's `now`.
+    #[inline]
+    pub(crate) fn note_datagram(&mut self, now: u64, from: usize, to: Destination, datagram: &[u8]) {
+        self.totals.datagrams += 1;
+        self.fingerprint.add_datagram(now, from, to, datagram);
     }
 
     /// Whether somebody reads along, so that words are worth making.
@@ -225,57 +232,9 @@ impl Recorder {
             self.totals.resets += 1;
         }
     }
-
-    #[inline(always)]
-    fn fold(&mut self, record: &Record) {
-        let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
-        let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
-        let what = match &record.what {
-            What::Sent { number, hash, .. } => number ^ hash,
-            What::Delivered { seqno, sender, number, hash } => {
-                (seqno ^ hash).wrapping_add(number << 32 ^ u64::from(sender.0) << 56)
-            }
-            What::SendResult { number, outcome: Outcome::Ok { seqno } } => number << 32 ^ seqno,
-            What::Numbered { from, to, .. } => from << 32 ^ to,
-            What::Stored { through, .. }
-            | What::Acknowledged { through, .. }
-            | What::Accepted { through, .. }
-            | What::Purged { through, .. } => *through,
-            What::HistoryUsed { entries } => u64::from(*entries),
-            What::Called { call, hash, .. } => call ^ hash,
-            What::Handed { client, call, hash, .. } | What::Replied { client, call, hash } => {
-                (call ^ hash).wrapping_add(u64::from(client.0) << 32)
-            }
-            What::Executed { client, call } => call ^ u64::from(client.0) << 32,
-            What::CallEnded { call, outcome: CallOutcome::Replied { hash } } => call ^ hash,
-            rare => fold_words(rare),
-        };
-        self.fingerprint = mix(self.fingerprint, when_and_who ^ what.wrapping_mul(SPREAD));
-    }
 }
 
 fn write_line(trace: &mut dyn Write, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
     // A reader that stops reading must not change the run.
     let _ = writeln!(trace, "{:>12.3} {who:<8} {words}", now as f64 / 1_000.0);
-}
-
-/// Any odd number with as many ones as zeros keeps small numbers apart from what they are folded with.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// What happened, as a number that only its words share.
-#[cold]
-fn fold_words(what: &What) -> u64 {
-    struct Folder(u64);
-
-    impl std::fmt::Write for Folder {
-        fn write_str(&mut self, words: &str) -> std::fmt::Result {
-            self.0 = mix(self.0, hash(words.as_bytes()));
-            Ok(())
-        }
-    }
-
-    let mut folder = Folder(0);
-    // Folding never fails.
-    let _ = std::fmt::Write::write_fmt(&mut folder, format_args!("{what:?}"));
-    folder.0
 }

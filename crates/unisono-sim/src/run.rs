@@ -7,6 +7,7 @@ use crate::calls;
 use crate::director::{Director, Finding};
 use crate::plan::Profile;
 use crate::properties::Violation;
+use crate::record::mix;
 use crate::recorder::Totals;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -76,6 +77,8 @@ pub struct Summary {
     pub datagrams: u64,
     /// How often each property found its promise kept.
     pub properties: BTreeMap<&'static str, u64>,
+    /// Sixteen hexadecimal digits that change with what members did and sent in these seeds, and with nothing else.
+    pub fingerprint: String,
     /// Rare states that were met.
     pub probes_hit: usize,
     /// Rare states that there are.
@@ -192,6 +195,7 @@ struct Tally {
     repeated: u64,
     totals: Totals,
     properties: BTreeMap<&'static str, u64>,
+    fingerprint: u64,
     probes: u128,
     failures: Vec<Failure>,
 }
@@ -207,6 +211,8 @@ impl Tally {
         for (name, times) in finding.checked {
             *self.properties.entry(name).or_default() += times;
         }
+        // A sum, as seeds end in any order.
+        self.fingerprint = self.fingerprint.wrapping_add(mix(finding.fingerprint, seed));
         self.probes |= finding.probes;
         if let Some(violation) = finding.violation {
             self.failures.push(Failure {
@@ -244,6 +250,7 @@ impl Tally {
             partitions: self.totals.partitions,
             datagrams: self.totals.datagrams,
             properties: self.properties,
+            fingerprint: format!("{:016x}", self.fingerprint),
             probes_hit: probes - probes_missed.len(),
             probes,
             probes_missed,

@@ -7,11 +7,13 @@
 //! Lives and epochs are counted from 0 in the order in which the run first names them ([`Names`]), so that a
 //! property can keep what it knows of them in a `Vec`. The frequent records are small and own nothing.
 
+mod fingerprint;
 mod hash;
 mod kind;
 mod marks;
 mod names;
 
+pub(crate) use fingerprint::Fingerprint;
 pub use hash::hash;
 pub(crate) use hash::mix;
 pub use kind::Kind;

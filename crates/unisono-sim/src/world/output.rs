@@ -73,7 +73,7 @@ impl<S: Side> World<S> {
             };
             let id = self.network.store(from, &mut self.outgoing);
             S::note_datagram(self, from);
-            self.recorder.totals.datagrams += 1;
+            self.recorder.note_datagram(self.now, from, destination, self.network.read(id).0);
             datagrams += 1;
             let drained = self.dispatch(id, from, destination, &mut copies_left);
             self.network.release(id);

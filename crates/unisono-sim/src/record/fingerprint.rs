@@ -1,0 +1,220 @@
+//! The fingerprint of a run: one number over what members sent, what their applications were told and how their marks
+//! moved, with the time of each. Names and wording do not enter it, so renaming a field or rewording a message changes
+//! no fingerprint, and any change of behaviour does.
+
+use super::{CallOutcome, Epoch, Life, Record, View, What, hash, mix};
+use std::net::IpAddr;
+use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
+
+/// A rolling hash of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+/// An odd number with as many ones as zeros: it keeps small numbers apart from the numbers that they are combined with.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Fingerprint {
+    /// The number itself.
+    pub(crate) fn value(self) -> u64 {
+        self.0
+    }
+
+    /// Adds a record.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, record: &Record) {
+        let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
+        let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
+        self.0 = mix(self.0, when_and_who ^ content(&record.what).wrapping_mul(SPREAD));
+    }
+
+    /// Adds a datagram that the process `from` sends at `now`, in nanoseconds.
+    #[inline]
+    pub(crate) fn add_datagram(&mut self, now: u64, from: usize, to: Destination, datagram: &[u8]) {
+        let to = match to {
+            Destination::Address(address) => match address.ip() {
+                IpAddr::V4(ip) => u64::from(ip.to_bits()) << 2,
+                IpAddr::V6(ip) => hash(&ip.octets()) << 2,
+            },
+            Destination::Everyone => 1,
+            Destination::Multicast => 2,
+            Destination::Rendezvous => 3,
+        };
+        let when_and_who = now ^ (from as u64) << 48 ^ to.rotate_left(20);
+        self.0 = mix(self.0, when_and_who ^ hash(datagram).wrapping_mul(SPREAD));
+    }
+}
+
+/// The contents of a record as one number.
+#[inline(always)]
+fn content(what: &What) -> u64 {
+    match what {
+        What::Sent { number, hash, .. } => number ^ hash,
+        What::Delivered { seqno, sender, number, hash } => {
+            (seqno ^ hash).wrapping_add(number << 32 ^ u64::from(sender.0) << 56)
+        }
+        What::SendResult { number, outcome: Outcome::Ok { seqno } } => number << 32 ^ seqno,
+        What::Numbered { from, to, .. } => from << 32 ^ to,
+        What::Stored { through, .. }
+        | What::Acknowledged { through, .. }
+        | What::Accepted { through, .. }
+        | What::Purged { through, .. } => *through,
+        What::HistoryUsed { entries } => u64::from(*entries),
+        What::Called { call, hash, .. } => call ^ hash,
+        What::Handed { client, call, hash, .. } | What::Replied { client, call, hash } => {
+            (call ^ hash).wrapping_add(u64::from(client.0) << 32)
+        }
+        What::Executed { client, call } => call ^ u64::from(client.0) << 32,
+        What::CallEnded { call, outcome: CallOutcome::Replied { hash } } => call ^ hash,
+        rare => rare_content(rare),
+    }
+}
+
+/// The same for records that a run makes seldom.
+#[cold]
+fn rare_content(what: &What) -> u64 {
+    let life = |life: &Life| u64::from(life.0);
+    let epoch = |epoch: &Epoch| u64::from(epoch.0);
+    match what {
+        What::ResetAsked { members_min } => fold([u64::from(*members_min)]),
+        What::HandOverAsked { successor } => fold([life(successor)]),
+        What::SendResult { number, outcome } => fold([*number, u64::from(*outcome == Outcome::Failed)]),
+        What::Entered { seqno, view } => fold([*seqno, of_view(view)]),
+        What::Joined { seqno, member, members } => fold([*seqno, life(member), u64::from(*members)]),
+        What::Left { seqno, member, members, successor } => {
+            fold([*seqno, life(member), u64::from(*members), successor.as_ref().map_or(u64::MAX, life)])
+        }
+        What::HandedOver { seqno, orderer } => fold([*seqno, life(orderer)]),
+        What::Reset(reset) => {
+            let excluded = fold(reset.excluded.iter().map(life));
+            fold([reset.seqno, of_view(&reset.view), excluded, u64::from(reset.degraded)])
+        }
+        What::Suspected { member, reason } => fold([life(member), of_suspicion(*reason)]),
+        What::Excluded { epoch: named } => fold([named.as_ref().map_or(u64::MAX, epoch)]),
+        What::JoinFailed { reason } => fold([of_join_failure(reason)]),
+        What::Conflict { gives_way } => fold([u64::from(*gives_way)]),
+        What::EpochBegun { epoch: begun } => fold([epoch(begun)]),
+        What::Promised { epoch: ending, ballot } => fold([epoch(ending), of_ballot(*ballot)]),
+        What::Prepared { epoch: ending, preparation } => {
+            let ballot = of_ballot(preparation.ballot);
+            fold([epoch(ending), ballot, epoch(&preparation.next), preparation.start])
+        }
+        What::CallEnded { call, outcome } => fold([*call, of_outcome(outcome)]),
+        What::CallCancelled { call } => fold([*call]),
+        What::Serving { port, owns, repeats } => {
+            fold([u64::from(*port), u64::from(*owns), u64::from(*repeats)])
+        }
+        What::Withdrawn { port } => fold([u64::from(*port)]),
+        What::RefusedCall { client, call, hash } => fold([life(client), *call, *hash]),
+        What::PassedOn { client, call, hops } => fold([life(client), *call, u64::from(*hops)]),
+        What::Held { used, max, .. } => fold([u64::from(*used), u64::from(*max)]),
+        What::Strayed { came, left } => fold([*came, *left]),
+        What::Healed { core } => fold(core.iter().map(life)),
+        // The kind says everything, or the contents are names that the simulator gave.
+        _ => 0,
+    }
+}
+
+fn fold(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(SPREAD, mix)
+}
+
+fn of_view(view: &View) -> u64 {
+    let members = fold(view.members.iter().map(|member| u64::from(member.0)));
+    let (epoch, coordinator) = (u64::from(view.epoch.0), u64::from(view.coordinator.0));
+    let (sequencer, resilience) = (u64::from(view.orderer.0), u64::from(view.resilience));
+    fold([epoch, view.counter, coordinator, members, sequencer, resilience])
+}
+
+fn of_ballot(ballot: Ballot) -> u64 {
+    fold([u64::from(ballot.round), ballot.coordinator.0])
+}
+
+fn of_suspicion(reason: Suspicion) -> u64 {
+    match reason {
+        Suspicion::Silent => 0,
+        Suspicion::Deaf => 1,
+        Suspicion::Replaced => 2,
+        Suspicion::Slow => 3,
+        _ => 4,
+    }
+}
+
+fn of_join_failure(reason: &JoinFailure) -> u64 {
+    match reason {
+        JoinFailure::NotFound => 0,
+        JoinFailure::Lost => 1,
+        JoinFailure::Unreachable { .. } => 2,
+        JoinFailure::Halted => 3,
+        JoinFailure::Full { .. } => 4,
+        JoinFailure::NameRefused { .. } => 5,
+        JoinFailure::TimedOut => 6,
+        JoinFailure::Reset => 7,
+        _ => 8,
+    }
+}
+
+fn of_outcome(outcome: &CallOutcome) -> u64 {
+    match outcome {
+        CallOutcome::Replied { hash } => fold([0, *hash]),
+        CallOutcome::Refused { hash } => fold([1, *hash]),
+        CallOutcome::NotFound => 2,
+        CallOutcome::Failed => 3,
+        CallOutcome::Busy => 4,
+        CallOutcome::Unknown => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::Time;
+
+    fn of(at: u64, what: What) -> u64 {
+        let mut fingerprint = Fingerprint::default();
+        fingerprint.add(&Record { at: Time::from_nanos(at), process: 1, life: Life(2), what });
+        fingerprint.value()
+    }
+
+    fn of_datagram(now: u64, from: usize, to: Destination, datagram: &[u8]) -> u64 {
+        let mut fingerprint = Fingerprint::default();
+        fingerprint.add_datagram(now, from, to, datagram);
+        fingerprint.value()
+    }
+
+    #[test]
+    fn records_that_differ_in_time_kind_or_content_differ() {
+        let reasons = [Suspicion::Silent, Suspicion::Deaf, Suspicion::Replaced, Suspicion::Slow];
+        let suspected = reasons.map(|reason| of(1, What::Suspected { member: Life(3), reason }));
+        let mut all = vec![
+            of(1, What::Gone),
+            of(2, What::Gone),
+            of(1, What::Parted),
+            of(1, What::Conflict { gives_way: true }),
+            of(1, What::Conflict { gives_way: false }),
+            of(1, What::Stored { epoch: Epoch(0), through: 7 }),
+            of(1, What::Stored { epoch: Epoch(0), through: 8 }),
+        ];
+        all.extend(suspected);
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn datagrams_that_differ_in_time_sender_destination_or_bytes_differ() {
+        let mut all = vec![
+            of_datagram(1, 0, Destination::Everyone, b"a"),
+            of_datagram(2, 0, Destination::Everyone, b"a"),
+            of_datagram(1, 1, Destination::Everyone, b"a"),
+            of_datagram(1, 0, Destination::Multicast, b"a"),
+            of_datagram(1, 0, Destination::Address(([10, 0, 0, 1], 7).into()), b"a"),
+            of_datagram(1, 0, Destination::Address(([10, 0, 0, 2], 7).into()), b"a"),
+            of_datagram(1, 0, Destination::Everyone, b"b"),
+        ];
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}
