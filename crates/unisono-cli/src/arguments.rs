@@ -154,7 +154,7 @@ impl OrderChoice {
         }
     }
 
-    /// When the orderer's role moves.
+    /// When the sequencer's role moves.
     pub(crate) fn migration(self) -> Migration {
         match self {
             OrderChoice::Sequencer => Migration::OnRequest,

@@ -4,10 +4,10 @@ use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
 use crate::lines::{self, Input, Lines};
 use crate::listen::{self, RESILIENCE};
-use crate::outbox::Outbox;
 use crate::output::{Output, tell};
 use crate::printer::Printer;
 use crate::problem::Problem;
+use crate::resender::Resender;
 use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
@@ -51,12 +51,12 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
 
 /// Sends what is typed, line by line, and leaves when there is no more.
 fn speak(group: &Group, lines: &Lines) {
-    let mut outbox = Outbox::new(group.clone());
+    let mut resender = Resender::new(group.clone());
     loop {
         let sent = match lines.next() {
             Input::Line(line) => {
-                outbox.push(line);
-                outbox.flush().map_err(|stuck| stuck.to_string())
+                resender.push(line);
+                resender.flush().map_err(|stuck| stuck.to_string())
             }
             Input::End(Ok(())) => break,
             Input::End(Err(error)) => Err(format!("cannot read standard input: {error}")),

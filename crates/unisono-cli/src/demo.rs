@@ -105,15 +105,15 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
             bar.set_position(trial.delivered());
             (0..members).all(|index| trial.accepted(index) >= share(index) / 2)
         })?;
-        let orderer = trial.orderer();
+        let sequencer = trial.sequencer();
         let victim = match command.kill {
             Victim::Any => usize::try_from(trial::lot(command.members)?).unwrap_or(0),
-            _ => orderer.unwrap_or(0),
+            _ => sequencer.unwrap_or(0),
         };
-        let struck_orderer = orderer == Some(victim);
+        let struck_sequencer = sequencer == Some(victim);
         let struck_ns = trial.strike(victim, Blow::Kill)?;
         let victim = name(victim);
-        let whom = if struck_orderer { format!("the sequencer, {victim},") } else { victim };
+        let whom = if struck_sequencer { format!("the sequencer, {victim},") } else { victim };
         bar.suspend(|| {
             let news = format!("Half-way: {whom} is killed (SIGKILL).");
             output.say(output.tone(Tone::Bad, news))
@@ -161,9 +161,9 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     output.say(format_args!("{} processes on this machine form the group {group}.", trial.members()))?;
     output.say(format_args!("  view {view}"))?;
     output.say("  (who orders, and in which epoch; how many members there are; who they are)")?;
-    let orderer = name(trial.orderer().unwrap_or(0));
+    let sequencer = name(trial.sequencer().unwrap_or(0));
     output.say(format_args!(
-        "{orderer} is the sequencer: it gives every message its place in the one order."
+        "{sequencer} is the sequencer: it gives every message its place in the one order."
     ))?;
     if command.order == OrderChoice::Migrating {
         output.say("Whoever sends nearly everything for a while gets its role.")?;

@@ -70,7 +70,7 @@ What the words mean:
   [ann|2.1f3a90bc]    who orders, and in which epoch (counted by resets); then how many members, and who they are
   primary             this part of the group has its quorum and is in no reset: what is sent here gets its place
   accepted through    up to this place all is safe: no loss of as many members as the resilience says takes it back
-  held by everybody   up to this place nobody lacks anything, as far as the orderer knows
+  held by everybody   up to this place nobody lacks anything, as far as the sequencer knows
   resilience          how many members may crash at once without loss: as the founder chose, but not the last one
   expects place       what the member that answered delivers next
   unstable from       the first place that it has not received itself
@@ -227,13 +227,13 @@ fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
     report
 }
 
-/// For whom senders have been waiting for a while. The orderer knows.
+/// For whom senders have been waiting for a while. The sequencer knows.
 fn stall(group: &str, report: &Report, options: &Options) -> Option<Waiting> {
-    let asked = match report.reporter == report.orderer {
+    let asked = match report.reporter == report.sequencer {
         true => None,
         false => {
-            let orderer = report.members.iter().find(|member| member.member.uid == report.orderer)?;
-            let address = orderer.member.address;
+            let sequencer = report.members.iter().find(|member| member.member.uid == report.sequencer)?;
+            let address = sequencer.member.address;
             Some(unisono::look_at(group, address, options, SHORT_PATIENCE).ok()?)
         }
     };
@@ -316,7 +316,7 @@ fn roster_of(report: &Report) -> Vec<Member> {
 }
 
 fn view(report: &Report) -> String {
-    roster::view(&report.epoch, report.orderer, &roster_of(report), report.members_omitted)
+    roster::view(&report.epoch, report.sequencer, &roster_of(report), report.members_omitted)
 }
 
 /// For people: three digits say enough.
@@ -353,7 +353,7 @@ fn object(group: &str, report: &Report) -> Value {
         "view": view(report),
         "epoch": report.epoch.to_string(),
         "primary": report.primary,
-        "orderer": name(report, report.orderer),
+        "orderer": name(report, report.sequencer),
         "term": report.term,
         "resilience": report.resilience,
         "resilience_founded": report.resilience_founded,
@@ -408,7 +408,7 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
     ))?;
     for (rank, member) in report.members.iter().enumerate() {
         let mut remarks = String::new();
-        if member.member.uid == report.orderer {
+        if member.member.uid == report.sequencer {
             remarks += "  orders";
         }
         if member.suspected {

@@ -61,7 +61,7 @@ impl Printer {
     fn describe_view(&self, seqno: u64) -> (Value, String) {
         let object = json!({
             "event": "view", "seq": seqno, "view": self.view, "members": self.roster.len(),
-            "orderer": self.roster.name(self.roster.orderer()),
+            "orderer": self.roster.name(self.roster.sequencer()),
         });
         (object, format!("{seqno:>8}  view {}", self.view))
     }
@@ -95,9 +95,9 @@ impl Printer {
                 json!({"event": "left", "seq": seqno, "member": name(member), "members": members, "view": view}),
                 format!("{seqno:>8}  left {}, now {view}", name(member)),
             ),
-            Event::HandedOver { seqno, orderer } => (
-                json!({"event": "orderer", "seq": seqno, "member": names.name(*orderer), "view": view}),
-                format!("{seqno:>8}  {} orders from here on", names.name(*orderer)),
+            Event::HandedOver { seqno, sequencer } => (
+                json!({"event": "orderer", "seq": seqno, "member": names.name(*sequencer), "view": view}),
+                format!("{seqno:>8}  {} orders from here on", names.name(*sequencer)),
             ),
             Event::Reset { seqno, excluded, degraded, .. } => {
                 let gone: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();

@@ -40,7 +40,7 @@ struct Worker {
 #[derive(Debug)]
 pub(crate) enum Said<R> {
     /// A report.
-    Report(R),
+    Answer(R),
     /// A line that is no report.
     Nonsense(String),
     /// It ended.
@@ -84,7 +84,7 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
             let sayer = self.sayer.clone();
             threads::start(format!("reports {index}"), move || {
                 for line in BufReader::new(reports).lines().map_while(Result::ok) {
-                    let said = serde_json::from_str(&line).map_or(Said::Nonsense(line), Said::Report);
+                    let said = serde_json::from_str(&line).map_or(Said::Nonsense(line), Said::Answer);
                     if sayer.send((index, said)).is_err() {
                         return;
                     }
@@ -129,7 +129,7 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
     ) -> Result<(usize, R), Problem> {
         loop {
             match self.hear(deadline) {
-                Some((index, Said::Report(report))) => return Ok((index, report)),
+                Some((index, Said::Answer(report))) => return Ok((index, report)),
                 Some((index, _)) if dead.contains(&index) => {}
                 Some((index, Said::Nonsense(line))) => {
                     return Err(Problem::failed(format!(

@@ -1,4 +1,4 @@
-//! Who is in the group at the present place in its order, and how that is written: `[orderer|epoch] (n) [a, b, c]`.
+//! Who is in the group at the present place in its order, and how that is written: `[sequencer|epoch] (n) [a, b, c]`.
 
 use crate::output::visible;
 use unisono::{EpochId, Event, Member, Uid, View};
@@ -29,8 +29,8 @@ impl Roster {
     }
 
     /// Who orders.
-    pub(crate) fn orderer(&self) -> Uid {
-        self.view.as_ref().map_or(Uid::default(), |view| view.orderer)
+    pub(crate) fn sequencer(&self) -> Uid {
+        self.view.as_ref().map_or(Uid::default(), |view| view.sequencer)
     }
 
     /// What people call a member.
@@ -41,20 +41,20 @@ impl Roster {
     /// The view as people write it.
     pub(crate) fn view(&self) -> String {
         let epoch = self.view.as_ref().map_or(EpochId::default(), |view| view.epoch);
-        view(&epoch, self.orderer(), self.members(), 0)
+        view(&epoch, self.sequencer(), self.members(), 0)
     }
 }
 
-/// `[orderer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` with so many that are not among `members`. A group whose
+/// `[sequencer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` with so many that are not among `members`. A group whose
 /// last member has left has nobody who orders.
-pub(crate) fn view(epoch: &EpochId, orderer: Uid, members: &[Member], omitted: usize) -> String {
+pub(crate) fn view(epoch: &EpochId, sequencer: Uid, members: &[Member], omitted: usize) -> String {
     if members.is_empty() {
         return format!("[nobody|{epoch}] (0) []");
     }
     let names: Vec<String> = members.iter().map(|member| distinct(members, member.uid)).collect();
     let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
     let count = names.len() + omitted;
-    format!("[{}|{epoch}] ({count}) [{}{more}]", distinct(members, orderer), names.join(", "))
+    format!("[{}|{epoch}] ({count}) [{}{more}]", distinct(members, sequencer), names.join(", "))
 }
 
 /// The name of a member; its uid if it has none.
@@ -100,7 +100,7 @@ mod tests {
         let view = View {
             epoch: EpochId { counter: 3, coordinator: Uid(1), nonce: 1 },
             members: vec![member(1, "ann"), member(2, "bob")],
-            orderer: Uid(1),
+            sequencer: Uid(1),
             resilience: 1,
             resilience_founded: 1,
         };
@@ -111,12 +111,12 @@ mod tests {
             hello: "".into(),
             members: 3
         }));
-        assert!(roster.follow(&Event::HandedOver { seqno: 2, orderer: Uid(2) }));
+        assert!(roster.follow(&Event::HandedOver { seqno: 2, sequencer: Uid(2) }));
         assert!(!roster.follow(&Event::Gone));
         assert_eq!(roster.view(), "[bob|3.00000000] (3) [ann, bob, 0000000000000009]");
         assert!(roster.follow(&left(3, member(1, "ann"), None)));
         assert_eq!(roster.view(), "[bob|3.00000000] (2) [bob, 0000000000000009]");
-        let some = super::view(&roster.view.as_ref().unwrap().epoch, roster.orderer(), roster.members(), 5);
+        let some = super::view(&roster.view.as_ref().unwrap().epoch, roster.sequencer(), roster.members(), 5);
         assert_eq!(some, "[bob|3.00000000] (7) [bob, 0000000000000009 and 5 more]");
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let view = View {
             epoch: EpochId::default(),
             members: vec![member(1, "ann"), member(2, "bob")],
-            orderer: Uid(1),
+            sequencer: Uid(1),
             resilience: 1,
             resilience_founded: 1,
         };

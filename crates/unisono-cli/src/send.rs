@@ -5,10 +5,10 @@ use crate::connection;
 use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
-use crate::outbox::{Outbox, PULSE, Stuck};
 use crate::output::{Output, several, tell};
 use crate::problem::Problem;
 use crate::progress;
+use crate::resender::{PULSE, Resender, Stuck};
 use crate::settings::Settings;
 use crate::signals;
 use anyhow::Context;
@@ -81,18 +81,18 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     let lines = lines::read(command.text)?;
     signals::leave_on_interrupt(&group, lines.ender())?;
-    let mut outbox = Outbox::new(group.clone());
+    let mut resender = Resender::new(group.clone());
     // Who types sees how far it is.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
-    let sent = send_all(&mut outbox, &lines, &bar);
+    let sent = send_all(&mut resender, &lines, &bar);
     bar.finish_and_clear();
     leave(&group);
     // What the group has taken it has given a place before the leave.
-    let settled = outbox.settle_all();
-    let (accepted, sent_again) = (outbox.accepted(), outbox.sent_again());
+    let settled = resender.settle_all();
+    let (accepted, sent_again) = (resender.accepted(), resender.sent_again());
     output.say(format_args!("{} accepted", several(accepted, "message")))?;
     output.object(&json!({
-        "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": outbox.last(),
+        "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": resender.last(),
     }))?;
     match (sent.and_then(|end| settled.map(|()| end)), signals::interrupt()) {
         (Ok(_) | Err(Stuck::Refused { reason: SendError::Left, .. }), Some(signal)) => {
@@ -134,23 +134,23 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
 }
 
 /// Sends lines until there are no more, and sees each to its place. Returns how they ended.
-fn send_all(outbox: &mut Outbox, lines: &Lines, bar: &ProgressBar) -> Result<std::io::Result<()>, Stuck> {
+fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result<std::io::Result<()>, Stuck> {
     let end = loop {
-        outbox.advance()?;
-        bar.set_position(outbox.accepted());
-        if outbox.waiting() == 0 {
-            let patience = if outbox.under_way() > 0 { PULSE } else { Duration::MAX };
-            if let Some(end) = lines.take(patience, |line| outbox.push(line)) {
+        resender.advance()?;
+        bar.set_position(resender.accepted());
+        if resender.waiting() == 0 {
+            let patience = if resender.under_way() > 0 { PULSE } else { Duration::MAX };
+            if let Some(end) = lines.take(patience, |line| resender.push(line)) {
                 break end;
             }
-        } else if outbox.under_way() > 0 {
+        } else if resender.under_way() > 0 {
             // The group takes no more at present: lines can wait where they are.
-            outbox.wait()?;
+            resender.wait()?;
         } else {
             std::thread::sleep(PULSE);
         }
     };
-    outbox.flush()?;
+    resender.flush()?;
     Ok(end)
 }
 

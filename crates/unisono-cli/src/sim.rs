@@ -121,7 +121,7 @@ in the end:
   at 10ms crash 0
   until 2s
   expect 1 2:
-    3 reset [1 2] orderer 1 without [0]
+    3 reset [1 2] sequencer 1 without [0]
 
 All that a script may say is in crates/unisono-sim/scenarios/README.md.
 

@@ -58,7 +58,7 @@ fn every_copy_of_a_datagram_is_counted() {
             assert_eq!(output.status.code(), Some(0), "{output:?}");
             json(&output)
         };
-        // To the orderer, and from there to the two others; now and then a heartbeat, more of them where the machine
+        // To the sequencer, and from there to the two others; now and then a heartbeat, more of them where the machine
         // stands still.
         let usual = |summary: &serde_json::Value| {
             (copies..copies + 0.2).contains(&summary["datagrams_per_message"].as_f64().unwrap())
@@ -85,7 +85,7 @@ fn throughput_is_measured_beside_its_floor() {
     ];
     let summary = &measured(&run, &fields)[0];
     assert_eq!(summary["order_identical"], true, "{summary}");
-    // In pieces, from all members, the orderer among them.
+    // In pieces, from all members, the sequencer among them.
     measured(&["throughput", "--members", "2", "--bytes", "8000", "--seconds", "1"], &["mb_per_s"]);
     assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
 }

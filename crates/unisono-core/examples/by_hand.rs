@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::wire::Checksum;
 use unisono_core::{
-    ConfigError, Destination, Entry, Event, Group, GroupConfig, Member, Name, Outcome, Port, Random,
+    ConfigError, Destination, EntryMode, Event, Group, GroupConfig, Member, Name, Outcome, Port, Random,
     Settings, Time, Uid,
 };
 
@@ -36,7 +36,7 @@ struct World {
 }
 
 impl World {
-    fn add(&mut self, name: &str, entry: Entry) -> Result<SocketAddr, ConfigError> {
+    fn add(&mut self, name: &str, entry: EntryMode) -> Result<SocketAddr, ConfigError> {
         let number = self.members.len() as u16 + 1;
         let address = SocketAddr::from(([10, 0, 0, number as u8], 7195));
         let me = Member { uid: Uid(number.into()), name: Name::new(name).unwrap_or_default(), address };
@@ -144,9 +144,9 @@ fn millis(time: Time) -> f64 {
 fn main() -> Result<(), ConfigError> {
     let mut world = World { now: Time::from_nanos(1), ..World::default() };
     let seconds = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);
-    let ann = world.add("Ann", Entry::Found(GroupConfig::default()))?;
-    let bob = world.add("Bob", Entry::Join)?;
-    let cy = world.add("Cy", Entry::Join)?;
+    let ann = world.add("Ann", EntryMode::Found(GroupConfig::default()))?;
+    let bob = world.add("Bob", EntryMode::Join)?;
+    let cy = world.add("Cy", EntryMode::Join)?;
     world.run(seconds(0.5));
 
     world.send(bob, "from Bob");

@@ -9,7 +9,7 @@ use core::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
     /// How many members may crash at once without a message lost that anybody was told is accepted (r). Held to at
-    /// most members − 1. 0: fastest, and what a crashed orderer alone had delivered may be lost. 1 by default.
+    /// most members − 1. 0: fastest, and what a crashed sequencer alone had delivered may be lost. 1 by default.
     pub resilience: u8,
     /// Most members at a time. 1 to 4,096; 256 by default.
     pub members_max: u16,
@@ -21,8 +21,8 @@ pub struct GroupConfig {
     pub message_bytes_max: u32,
     /// How many messages of one sender may be under way. 1 to 65,536; 1,024 by default.
     pub window: u32,
-    /// Messages of more bytes than this travel by the BB method (the sender multicasts, the orderer sends a short
-    /// accept), smaller ones by PB (the orderer multicasts). 1,300 by default.
+    /// Messages of more bytes than this travel by the BB method (the sender multicasts, the sequencer sends a short
+    /// accept), smaller ones by PB (the sequencer multicasts). 1,300 by default.
     pub broadcast_above_bytes: u32,
     /// Which members a reset must bring together. A majority of the view by default.
     pub quorum: Quorum,
@@ -31,7 +31,7 @@ pub struct GroupConfig {
     pub automatic: bool,
     /// What becomes of a member whose application does not keep up. By default it is waited for.
     pub slow_member: SlowMember,
-    /// When the role of orderer moves to a member though the one that has it stays. On request by default.
+    /// When the role of sequencer moves to a member though the one that has it stays. On request by default.
     pub migration: Migration,
 }
 
@@ -77,18 +77,18 @@ pub enum SlowMember {
     ExcludeAfter(Duration),
 }
 
-/// When the role of orderer moves to another member though the one that has it stays.
+/// When the role of sequencer moves to another member though the one that has it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Migration {
     /// Never: only leaves and resets move it.
     Never,
-    /// When the orderer's application asks for it ([`Group::hand_over`](crate::Group::hand_over)).
+    /// When the sequencer's application asks for it ([`Group::hand_over`](crate::Group::hand_over)).
     #[default]
     OnRequest,
     /// Besides, to a member that has lately sent nearly everything: three quarters of at least 64 messages, in at
     /// least 20 ms and at most a second. Its messages then need one datagram less each, and at resilience 0 no way to
     /// somebody else and back; above, the way to a holder and back stays. Each move costs a few datagrams and, for as long as they travel, the group's numbers;
-    /// so an orderer keeps the role for a tenth of a second at least, and longer each time that it soon comes back.
+    /// so a sequencer keeps the role for a tenth of a second at least, and longer each time that it soon comes back.
     /// Worth it where one member sends much for a while; where several send at the same time nothing moves.
     ByLoad,
 }
@@ -117,7 +117,7 @@ pub struct Settings {
     pub receive_buffer_bytes: usize,
     /// How the group is reached.
     pub transport: Transport,
-    /// How long a member may be silent before it is probed; a sixth of it if it is the orderer, and owes this member
+    /// How long a member may be silent before it is probed; a sixth of it if it is the sequencer, and owes this member
     /// a number. The first of the detector's two knobs; 150 ms by default.
     pub silence: Duration,
     /// How long probes may stay unanswered before a member is suspected, and the invitation to a reset before it is left
@@ -141,7 +141,7 @@ impl Default for Settings {
     }
 }
 
-/// Who forms a group together: see [`Entry::Form`](crate::Entry::Form).
+/// Who forms a group together: see [`EntryMode::Form`](crate::EntryMode::Form).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formation {
     /// Who may take part, this member included. All participants give the same names, in any order; of those who

@@ -29,12 +29,12 @@ impl Group {
     pub(crate) fn begin_group(&mut self, now: Time, founding: Founding) {
         let Founding { instance, epoch, config, members } = founding;
         (self.instance, self.config) = (instance, config);
-        let orderer = members[0].uid;
-        let base = LogBase { seqno: 0, members, term: (0, orderer), last_numbers: Vec::new() };
+        let sequencer = members[0].uid;
+        let base = LogBase { seqno: 0, members, term: (0, sequencer), last_numbers: Vec::new() };
         self.begin_log(now, epoch, 0, &base);
         self.joining = None;
         self.phase = Phase::Member;
-        let view = self.view_at(0, orderer);
+        let view = self.view_at(0, sequencer);
         self.notices.push_back(Event::Entered { seqno: 0, view });
     }
 
@@ -71,13 +71,13 @@ impl Group {
         self.epochs.clear();
         self.epoch_tag = EpochTag::OUTSIDE;
         self.peers = Peers::default();
-        self.hold.clear();
+        self.unordered.clear();
         self.repair.clear();
         self.order.begin(0);
         self.order.stop();
         self.detector.stop();
         self.recovery = Default::default();
-        self.past = None;
+        self.previous = None;
         self.departures.forget_requests();
         self.seek = None;
         self.mail.clear();

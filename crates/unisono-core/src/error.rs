@@ -79,14 +79,14 @@ pub enum ResetError {
     NotMember,
 }
 
-/// The role of orderer was not handed over.
+/// The role of sequencer was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HandOverError {
-    /// Only the orderer can hand the role over.
-    #[error("this member does not order; {orderer} does")]
-    NotOrderer {
+    /// Only the sequencer can hand the role over.
+    #[error("this member does not order; {sequencer} does")]
+    NotSequencer {
         /// Who does.
-        orderer: Uid,
+        sequencer: Uid,
     },
     /// The successor is not in the view.
     #[error("{0} is not a member of the view")]

@@ -55,12 +55,12 @@ pub enum Event {
         /// it was the last member.
         successor: Option<Uid>,
     },
-    /// The role of orderer was handed on by a member that stays.
+    /// The role of sequencer was handed on by a member that stays.
     HandedOver {
         /// Place.
         seqno: Seqno,
         /// Who orders from here on.
-        orderer: Uid,
+        sequencer: Uid,
     },
     /// A reset was completed: a new epoch begins here.
     Reset {
@@ -132,7 +132,7 @@ pub struct View {
     /// In rank order.
     pub members: Vec<Member>,
     /// Who orders.
-    pub orderer: Uid,
+    pub sequencer: Uid,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
     /// The resilience that the group was founded with.
@@ -140,7 +140,7 @@ pub struct View {
 }
 
 impl View {
-    /// Takes over what an event changes: members, orderer, epoch and resilience are those of its place then. True if it
+    /// Takes over what an event changes: members, sequencer, epoch and resilience are those of its place then. True if it
     /// changes anything.
     pub fn follow(&mut self, event: &Event) -> bool {
         match event {
@@ -151,9 +151,9 @@ impl View {
             }
             Event::Left { member, successor, .. } => {
                 self.members.retain(|known| known.uid != member.uid);
-                self.orderer = successor.unwrap_or(self.orderer);
+                self.sequencer = successor.unwrap_or(self.sequencer);
             }
-            Event::HandedOver { orderer, .. } => self.orderer = *orderer,
+            Event::HandedOver { sequencer, .. } => self.sequencer = *sequencer,
             Event::Message { .. }
             | Event::Suspected { .. }
             | Event::Excluded { .. }
@@ -207,10 +207,10 @@ pub enum JoinFailure {
     NotFound,
     /// The group answered, and then nobody did any more: all its members have crashed or left, or are out of reach.
     Lost,
-    /// A member answered, but the group's orderer does not answer at the address it has told the others.
+    /// A member answered, but the group's sequencer does not answer at the address it has told the others.
     Unreachable {
         /// That address.
-        orderer: SocketAddr,
+        sequencer: SocketAddr,
     },
     /// The group is there and stands still: it is being reset for longer than a joiner waits, or has lost its quorum.
     /// Trying again is safe; founding another would split it.

@@ -6,7 +6,7 @@
 
 use crate::identity::MessageNumber;
 use crate::multicasts::OwnMulticasts;
-use crate::path::{Path, WINDOW_MIN};
+use crate::path::{PATH_WINDOW_MIN, Path};
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::PIECE_HEAD_BYTES;
@@ -20,16 +20,16 @@ const RESEND_MIN: Duration = Duration::from_millis(15);
 const RESEND_MAX: Duration = Duration::from_millis(500);
 const AGAIN_SPAN_FIRST: u64 = 4;
 const AGAIN_SPAN_MAX: u64 = 1024;
-/// Ranges that wait to be sent again; more the orderer asks for once more.
+/// Ranges that wait to be sent again; more the sequencer asks for once more.
 const AGAIN_RANGES_MAX: usize = 64;
 /// Before anything is known of the path: no more than a slow one holds.
-const CONGESTION_WINDOW_FIRST: u64 = WINDOW_MIN;
+const CONGESTION_WINDOW_FIRST: u64 = PATH_WINDOW_MIN;
 const CONGESTION_WINDOW_MIN: u64 = 8 << 10;
 const CONGESTION_WINDOW_MAX: u64 = 4 << 20;
 
 /// Of a stream by BB at least one in so many datagrams asks for its number: a short datagram to everybody for each would
 /// cost a slow network a tenth of what it carries.
-const ASK_EVERY: u64 = 16;
+const FLOW_ASK_EVERY: u64 = 16;
 /// The same as a part of what is under way: some that ask always are.
 const ASK_PART: u64 = 3;
 
@@ -64,7 +64,7 @@ pub(crate) struct Outbox {
     last_datagram_bytes: usize,
     /// Everything of this epoch through here has a number: it never lies more than one before `base`.
     numbered: MessageNumber,
-    /// Everything through here was sent at least once to the present orderer.
+    /// Everything through here was sent at least once to the present sequencer.
     sent: MessageNumber,
     /// What to send again, first of all: ranges, first and last.
     again: VecDeque<(MessageNumber, MessageNumber)>,
@@ -169,7 +169,7 @@ impl Outbox {
         let datagram = datagram_bytes as u64;
         self.again.is_empty()
             && self.multicasts.are_heard()
-            && self.unasked + 1 < ASK_EVERY.min(self.bytes_in_flight / (ASK_PART * datagram))
+            && self.unasked + 1 < FLOW_ASK_EVERY.min(self.bytes_in_flight / (ASK_PART * datagram))
             && self.has_beyond(2 * datagram)
     }
 
@@ -287,7 +287,7 @@ impl Outbox {
         self.waits_since = (self.sent > number).then_some(now);
     }
 
-    /// The orderer lacks these. What it was sent again less than a round trip ago it may not have seen yet.
+    /// The sequencer lacks these. What it was sent again less than a round trip ago it may not have seen yet.
     pub(crate) fn note_wanted(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         let (from, to) = (from.max(self.numbered + 1).max(self.first), to.min(self.sent));
         let round_trip = self.round_trip.mean().unwrap_or(RESEND_MIN);
@@ -313,10 +313,10 @@ impl Outbox {
         for outgoing in self.kept.iter_mut().take(last + 1).skip(first) {
             outgoing.again_at = now;
         }
-        let has_room = self.again.len() < AGAIN_RANGES_MAX;
+        let has_capacity = self.again.len() < AGAIN_RANGES_MAX;
         match self.again.back_mut() {
             Some((_, end)) if *end + 1 == from => *end = to,
-            _ if has_room => self.again.push_back((from, to)),
+            _ if has_capacity => self.again.push_back((from, to)),
             _ => {}
         }
     }
@@ -327,13 +327,13 @@ impl Outbox {
         self.slow_start_below = self.congestion_window;
     }
 
-    /// Since when the orderer owes a number, and gives none.
+    /// Since when the sequencer owes a number, and gives none.
     pub(crate) fn waits_since(&self) -> Option<Time> {
         self.waits_since
     }
 
     /// Nothing came back of what was sent, and nothing has come back of what was sent since: perhaps only the multicast does
-    /// not come through, and the orderer alone does for that.
+    /// not come through, and the sequencer alone does for that.
     pub(crate) fn is_overdue(&self) -> bool {
         self.again_span > AGAIN_SPAN_FIRST
     }
@@ -365,7 +365,7 @@ impl Outbox {
         true
     }
 
-    /// Another orderer: whatever has no number goes to it, from the beginning.
+    /// Another sequencer: whatever has no number goes to it, from the beginning.
     pub(crate) fn restart(&mut self) {
         self.sent = self.numbered;
         self.again.clear();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_orderer_lacks_it_gets_once_in_a_round_trip() {
+    fn what_the_sequencer_lacks_it_gets_once_in_a_round_trip() {
         let (mut outbox, now) = (under_way(), Time::ZERO + MS * 50);
         outbox.note_wanted(now, 3, 4);
         outbox.note_wanted(now, 6, 6);

@@ -410,19 +410,19 @@ impl History {
                     members.push(member.clone());
                 }
             }
-            Change::Leave { uid, orderer, .. } => {
+            Change::Leave { uid, sequencer, .. } => {
                 let before = members.len();
                 members.retain(|member| member.uid != *uid);
                 if members.len() == before {
                     return;
                 }
                 if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push((seqno, *orderer));
+                    self.terms.push((seqno, *sequencer));
                 }
                 self.at_received.remove(*uid);
             }
-            Change::Role { orderer } => {
-                self.terms.push((seqno, *orderer));
+            Change::Role { sequencer } => {
+                self.terms.push((seqno, *sequencer));
                 return;
             }
         }
@@ -431,7 +431,7 @@ impl History {
         self.last_change = seqno;
     }
 
-    /// Appends a message under the next number: the orderer's own act. The log must have no gap.
+    /// Appends a message under the next number: the sequencer's own act. The log must have no gap.
     pub(crate) fn append_message(&mut self, message: Message, data: Slice<'_>) -> Seqno {
         self.bytes += data.len() as u64;
         let data = Some(self.blocks.keep(self.received + 1, data));
@@ -519,11 +519,11 @@ impl History {
 
     /// Ends the log with a reset event: a new epoch begins with these members, the first of whom orders.
     pub(crate) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
-        let orderer = members.first().map_or(Uid(0), |member| member.uid);
+        let sequencer = members.first().map_or(Uid(0), |member| member.uid);
         close_messages(&mut self.at_received, Some(&members));
         let seqno = self.append(Entry::Reset(Box::new(reset)));
         self.views.push((seqno, Arc::new(members)));
-        self.terms.push((seqno, orderer));
+        self.terms.push((seqno, sequencer));
         self.changes.push(seqno);
         self.last_change = seqno;
         seqno

@@ -26,7 +26,7 @@
 //! ```
 //! use bytes::Bytes;
 //! use unisono_core::wire::Checksum;
-//! use unisono_core::{Entry, Event, Group, GroupConfig, Member, Name, Port, Random, Settings, Time, Uid};
+//! use unisono_core::{EntryMode, Event, Group, GroupConfig, Member, Name, Port, Random, Settings, Time, Uid};
 //!
 //! let now = Time::from_nanos(1);
 //! let me = Member {
@@ -34,7 +34,7 @@
 //!     name: Name::new("Ann").unwrap(),
 //!     address: "10.0.0.1:7195".parse().unwrap(), // what others are told
 //! };
-//! let entry = Entry::Found(GroupConfig::default());
+//! let entry = EntryMode::Found(GroupConfig::default());
 //! let (port, random) = (Port::from_name("kitchen"), Random::from_u64(1));
 //! let mut ann =
 //!     Group::new(now, me, port, entry, Bytes::new(), Settings::default(), Box::new(Checksum), random)?;
@@ -67,7 +67,6 @@ mod flow;
 mod fragment;
 mod group;
 mod history;
-mod hold;
 mod identity;
 pub mod look;
 mod membership;
@@ -83,6 +82,7 @@ pub mod rpc;
 mod stability;
 mod table;
 mod time;
+mod unordered;
 pub mod wire;
 
 pub use config::*;

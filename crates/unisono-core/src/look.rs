@@ -16,8 +16,8 @@ pub struct Report {
     /// Who reports.
     pub reporter: Uid,
     /// Who orders.
-    pub orderer: Uid,
-    /// The place of the event that named the orderer.
+    pub sequencer: Uid,
+    /// The place of the event that named the sequencer.
     pub term: Seqno,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
@@ -27,7 +27,7 @@ pub struct Report {
     pub end: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
-    /// Everything through here is held by every member, as far as the orderer knows.
+    /// Everything through here is held by every member, as far as the sequencer knows.
     pub stable: Seqno,
     /// The members in rank order.
     pub members: Vec<MemberReport>,

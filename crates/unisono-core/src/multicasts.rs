@@ -2,7 +2,7 @@
 //!
 //! It may hear everybody's and be heard by nobody, for good: a wrong interface or a filter does that. Then each use costs the
 //! time until something goes again. So after such a time a single datagram tries it, with others behind it that show the
-//! orderer what is lacking; and while trials fail they come ever more rarely.
+//! sequencer what is lacking; and while trials fail they come ever more rarely.
 
 use crate::identity::MessageNumber;
 use crate::time::Time;

@@ -1,4 +1,4 @@
-//! What the way to the orderer and back carries, as the numbers of own messages show it.
+//! What the way to the sequencer and back carries, as the numbers of own messages show it.
 //!
 //! More under way than a path carries in one round trip only waits in some queue before its slowest part, until that
 //! overflows. So what may be under way is bounded by what was seen to come back in a time, over the shortest round trip
@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 /// So much is always allowed, whatever was measured: a first impression may be wrong, and a few datagrams harm nobody.
-pub(crate) const WINDOW_MIN: u64 = 32 << 10;
+pub(crate) const PATH_WINDOW_MIN: u64 = 32 << 10;
 /// For how long what is under way may wait on the path beyond the shortest round trip. Well below the tenth of a second
 /// that queues of slow links hold, and well above what a busy processor lets a process wait for.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(40);
@@ -32,7 +32,12 @@ pub(crate) struct Path {
 impl Path {
     /// Nothing is known of it yet. At most so many bytes are to wait in queues.
     pub(crate) fn new(queued_bytes_max: u64) -> Path {
-        Path { queued_bytes_max: queued_bytes_max.max(WINDOW_MIN), rate: 0, shortest: None, window: None }
+        Path {
+            queued_bytes_max: queued_bytes_max.max(PATH_WINDOW_MIN),
+            rate: 0,
+            shortest: None,
+            window: None,
+        }
     }
 
     /// The same, forgetting what was seen.
@@ -56,11 +61,11 @@ impl Path {
         let shortest = self.shortest.map_or(round_trip, |known| known.min(round_trip));
         let queued = self.carried_within(QUEUE_TIME_MAX + lateness.min(QUEUE_TIME_MAX));
         let carried = self.carried_within(shortest).saturating_add(queued.min(self.queued_bytes_max));
-        if carried >= WINDOW_MIN {
+        if carried >= PATH_WINDOW_MIN {
             (self.shortest, self.window) = (Some(shortest), Some(carried));
         } else {
             // The least is under way, and takes so long: the path is long, and no queue of ours.
-            (self.shortest, self.window) = (Some(round_trip), Some(WINDOW_MIN));
+            (self.shortest, self.window) = (Some(round_trip), Some(PATH_WINDOW_MIN));
         }
     }
 
@@ -106,7 +111,7 @@ mod tests {
         for (bytes_per_s, empty) in [(1_000_000_000, MS / 10), (100_000_000, 30 * MS), (20_000_000, 100 * MS)]
         {
             let mut path = path();
-            path.note(empty, WINDOW_MIN, true, Duration::ZERO);
+            path.note(empty, PATH_WINDOW_MIN, true, Duration::ZERO);
             let (path, _) = filled(bytes_per_s, empty, path, 100);
             let needed = (bytes_per_s as f64 * empty.as_secs_f64()) as u64;
             assert!(path.window() >= needed, "{path:?} on {bytes_per_s} bytes/s, {empty:?}");

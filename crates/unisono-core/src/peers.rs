@@ -182,7 +182,7 @@ impl Peers {
             1 if own == mine => mine,
             2 => {
                 let (mut highest, mut second) = (own, 0);
-                // Mostly the first one asked, the orderer, holds all there is.
+                // Mostly the first one asked, the sequencer, holds all there is.
                 while second < mine
                     && let Some(mark) = others.next()
                 {

@@ -30,9 +30,9 @@ named! {
         AckBeforeHolding,
         /// A member delivers what it holds, accepted or not.
         DeliverTentative,
-        /// The orderer numbers a message that has its number already.
+        /// The sequencer numbers a message that has its number already.
         DuplicateNumbered,
-        /// The orderer numbers what it has of a sender, whether earlier messages are there or not.
+        /// The sequencer numbers what it has of a sender, whether earlier messages are there or not.
         SenderOrderForgotten,
         /// Datagrams of another epoch are taken as of this one.
         OldEpochTaken,
@@ -41,7 +41,7 @@ named! {
         /// Every send under way is reported failed at a reset, in the log or not.
         KeptReportedFailed,
         /// Who handed the role over goes on numbering.
-        OldOrdererGoesOn,
+        OldSequencerGoesOn,
         /// Joins and leaves are accepted like messages at r = 0.
         ChangeAcceptedAlone,
         /// The next join or leave is numbered before the last is accepted.
@@ -54,7 +54,7 @@ named! {
         StoreAfterPromise,
         /// A member that promised a ballot goes on accepting.
         AcceptAfterPromise,
-        /// An orderer that promised a ballot goes on numbering.
+        /// A sequencer that promised a ballot goes on numbering.
         NumberAfterPromise,
         /// A member votes in any ballot, whatever it promised.
         PromiseForgotten,
@@ -78,11 +78,11 @@ named! {
         DegradedUnsaid,
         /// Lost places are not asked for.
         NoNack,
-        /// The orderer is silent after its last message.
+        /// The sequencer is silent after its last message.
         NoHeartbeat,
         /// Messages of an excluded sender that are unfinished are kept over the reset.
         UnfinishedKept,
-        /// A leave needs only the leaver's word: the orderer is not told to wait until its messages are numbered.
+        /// A leave needs only the leaver's word: the sequencer is not told to wait until its messages are numbered.
         LeaveOvertakesMessages,
         /// The history is not bounded.
         HistoryUnbounded,
@@ -158,7 +158,7 @@ named! {
         Resent,
         /// A message came again that has its number.
         DuplicateRefused,
-        /// The orderer asked a sender for a missing message.
+        /// The sequencer asked a sender for a missing message.
         SenderAsked,
         /// The history was full.
         HistoryFull,
@@ -194,8 +194,8 @@ named! {
         ConflictTold,
         /// A member left.
         LeaverGone,
-        /// The orderer left.
-        OrdererLeft,
+        /// The sequencer left.
+        SequencerLeft,
         /// A leaver voted.
         LeaverVoted,
         /// A leave met a reset.

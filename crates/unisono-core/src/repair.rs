@@ -1,7 +1,7 @@
 //! Repair: asking for what was lost, and giving it to whoever asks.
 //!
 //! A gap is a place this member knows to exist and does not hold. It asks for it after a little while with jitter
-//! (the datagram may only be late), then ever more patiently: first the orderer, then anyone known to hold it.
+//! (the datagram may only be late), then ever more patiently: first the sequencer, then anyone known to hold it.
 //! Anyone who holds a place answers, whatever state it is in.
 
 use crate::event::JoinFailure;
@@ -20,7 +20,7 @@ const ASK_AFTER: Duration = Duration::from_millis(1);
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
 const ASK_AGAIN_MAX: Duration = Duration::from_millis(200);
 /// So many NACKs in vain, and whoever is asked is asked what became of the epoch as well.
-const ASKS_PER_INQUIRY: u32 = 8;
+const REPAIR_ASKS_PER_INQUIRY: u32 = 8;
 /// The most places that one NACK gets answered.
 const SERVE_PLACES_MAX: u64 = 512;
 /// The most answers that wait to be sent.
@@ -70,7 +70,7 @@ impl Group {
         self.history.received() < self.history.end().max(self.repair.target)
     }
 
-    /// Nothing is heard from the orderer: asks everybody for the next place, whether or not it exists.
+    /// Nothing is heard from the sequencer: asks everybody for the next place, whether or not it exists.
     pub(crate) fn ask_around(&mut self) {
         let next = self.history.received() + 1;
         self.repair.target = self.repair.target.max(next);
@@ -105,7 +105,7 @@ impl Group {
             }
             self.counters.nacks_sent += 1;
             self.post(whom, Frame::Nack { ranges });
-            if self.repair.asked % ASKS_PER_INQUIRY == ASKS_PER_INQUIRY - 1 {
+            if self.repair.asked % REPAIR_ASKS_PER_INQUIRY == REPAIR_ASKS_PER_INQUIRY - 1 {
                 // The epoch may be long over for all of them.
                 self.post(whom, Frame::Inquiry);
             }
@@ -116,12 +116,12 @@ impl Group {
         self.repair.ask_again = (self.repair.ask_again * 2).min(ASK_AGAIN_MAX);
     }
 
-    /// First the orderer; when that does not help, who told of the places, then anyone known to hold them, then
+    /// First the sequencer; when that does not help, who told of the places, then anyone known to hold them, then
     /// anyone.
     fn whom_to_ask(&mut self) -> Option<Uid> {
-        let orderer = self.named();
-        if self.repair.asked < 2 && self.peers.get(orderer).is_some() {
-            return Some(orderer);
+        let sequencer = self.named();
+        if self.repair.asked < 2 && self.peers.get(sequencer).is_some() {
+            return Some(sequencer);
         }
         if self.repair.asked == 2 && self.peers.get(self.repair.told_by).is_some() {
             return Some(self.repair.told_by);

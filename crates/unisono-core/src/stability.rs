@@ -2,8 +2,8 @@
 //!
 //! A message is accepted when as many members of the view below it as its resilience asks for hold it and all
 //! below; a join or leave when a quorum of those before it and one of those after it does, and the joiner. Anybody
-//! who can tell may take it for accepted: a member that holds a message knows two holders, itself and the orderer,
-//! so at r ≤ 1 it waits for nobody. The others learn it from the orderer's heartbeat.
+//! who can tell may take it for accepted: a member that holds a message knows two holders, itself and the sequencer,
+//! so at r ≤ 1 it waits for nobody. The others learn it from the sequencer's heartbeat.
 //!
 //! An acknowledgement is cumulative: "I hold everything through s, data included".
 
@@ -16,7 +16,7 @@ use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
 
-/// What this member owes the orderer, and what it told it last.
+/// What this member owes the sequencer, and what it told it last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Acknowledging {
     /// An acknowledgement is to go out now.
@@ -26,15 +26,15 @@ pub(crate) struct Acknowledging {
     told_at: Time,
     /// Bytes received since then.
     untold_bytes: u64,
-    /// The stamp of the last heartbeat of the orderer.
+    /// The stamp of the last heartbeat of the sequencer.
     pub(crate) stamp: u32,
     /// When a multicast of the group was last heard.
     pub(crate) multicast_at: Option<Time>,
-    /// When a heartbeat of the orderer was last heard, or missed.
+    /// When a heartbeat of the sequencer was last heard, or missed.
     pub(crate) beat_at: Time,
     /// Looked at for acknowledgements through here.
     seen: Seqno,
-    /// What the orderer said is accepted, and what it said all hold.
+    /// What the sequencer said is accepted, and what it said all hold.
     accepted_hint: Seqno,
     pub(crate) stable_hint: Seqno,
 }
@@ -81,7 +81,7 @@ impl Group {
             let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
             let (through, is_to_be_told) = self.acceptable_within(last, hint);
             self.accepted = through;
-            // Whoever holds a message knows two holders, itself and the orderer: only more must be told.
+            // Whoever holds a message knows two holders, itself and the sequencer: only more must be told.
             if is_to_be_told && self.order.is_acting() {
                 self.order.heartbeat_due = true;
             }
@@ -173,9 +173,9 @@ impl Group {
     /// goes on without the others, fewer of them missing than the resilience covers, is to know whom it goes on without.
     #[cold]
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
-        if let Change::Role { orderer } = change {
+        if let Change::Role { sequencer } = change {
             let (needed, mine) = (self.holders_needed(before.len(), 0), self.history.received());
-            return self.holds(*orderer, seqno)
+            return self.holds(*sequencer, seqno)
                 && self.peers.held_by(before, needed, self.me.uid, mine) >= seqno;
         }
         if self.broken(Planted::ChangeAcceptedAlone) {
@@ -230,7 +230,7 @@ impl Group {
                     }
                     let before = last.replace((*sender, *number));
                     if let Some((other, number)) = before.filter(|(known, _)| known != sender) {
-                        self.hold.forget_through(other, number);
+                        self.unordered.forget_through(other, number);
                     }
                 }
                 Some(Entry::Change(change)) => {
@@ -248,14 +248,14 @@ impl Group {
             }
         }
         if let Some((sender, number)) = last {
-            self.hold.forget_through(sender, number);
+            self.unordered.forget_through(sender, number);
         }
         let received = self.history.received();
         if own > 0 {
             let lateness = self.detector.lateness(now);
             self.outbox.note_numbered(now, own, lateness);
         }
-        // An orderer holds everything through what it numbers.
+        // A sequencer holds everything through what it numbers.
         let (_, numberer) = self.history.term_at(received - 1);
         if let Some(peer) = self.peers.get_mut(numberer) {
             peer.received = peer.received.max(received);
@@ -263,7 +263,7 @@ impl Group {
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
-        // An orderer owes nobody.
+        // A sequencer owes nobody.
         if (due || is_much) && !self.order.is_acting() {
             self.acknowledging.due = true;
         }
@@ -291,10 +291,10 @@ impl Group {
         }
     }
 
-    /// This member is one of so many that acknowledge at once: the first in rank order, the orderer aside.
+    /// This member is one of so many that acknowledge at once: the first in rank order, the sequencer aside.
     fn acknowledges_first(&self, holders: usize) -> bool {
-        let orderer = self.history.term().1;
-        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != orderer);
+        let sequencer = self.history.term().1;
+        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != sequencer);
         others.take(holders).any(|uid| uid == self.me.uid)
     }
 
@@ -341,7 +341,7 @@ impl Group {
         self.say_farewells(now);
     }
 
-    /// The orderer said so.
+    /// The sequencer said so.
     pub(crate) fn note_accept_hint(&mut self, accepted: Seqno, stable: Seqno) {
         let known = &mut self.acknowledging;
         known.accepted_hint = known.accepted_hint.max(accepted);
@@ -400,8 +400,8 @@ impl Group {
         known.untold_bytes = 0;
     }
 
-    /// A heartbeat of the orderer is to be answered. One that only rides along with entries is not, unless the
-    /// orderer has not heard from this member for a while.
+    /// A heartbeat of the sequencer is to be answered. One that only rides along with entries is not, unless the
+    /// sequencer has not heard from this member for a while.
     pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, alone: bool) -> bool {
         let known = &self.acknowledging;
         let (said, is) = (&known.told, self.watermarks(now));
@@ -415,7 +415,7 @@ impl Group {
             || now.since(known.told_at) >= SHOW_LIFE_AFTER
     }
 
-    /// The application took events: tells the orderer before its window shuts.
+    /// The application took events: tells the sequencer before its window shuts.
     pub(crate) fn note_delivered(&mut self) {
         let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
         if untold >= self.report_every() && !self.order.is_acting() {
@@ -423,7 +423,7 @@ impl Group {
         }
     }
 
-    /// What every member holds: as the orderer counts it, or as it said.
+    /// What every member holds: as the sequencer counts it, or as it said.
     pub(crate) fn stable(&self) -> Seqno {
         self.stable_beyond(0)
     }
@@ -488,7 +488,7 @@ impl Group {
             // Observers are to hear of it too.
             through = through.min(self.order.announced);
         }
-        // What is stable is asked last: an orderer has to look at everybody.
+        // What is stable is asked last: a sequencer has to look at everybody.
         if through > self.history.base() {
             through = through.min(self.stable_beyond(self.history.base()));
             if through > self.history.base() {

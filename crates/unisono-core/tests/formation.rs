@@ -18,8 +18,8 @@ fn formation(participants: usize, at_least: usize, within: u64) -> Formation {
     }
 }
 
-fn form(participants: usize, at_least: usize, within: u64) -> Entry {
-    Entry::Form(formation(participants, at_least, within), GroupConfig::default())
+fn form(participants: usize, at_least: usize, within: u64) -> EntryMode {
+    EntryMode::Form(formation(participants, at_least, within), GroupConfig::default())
 }
 
 /// The view that a life entered with.
@@ -49,7 +49,7 @@ fn all_participants_enter_with_one_view_and_work() {
         assert_eq!(view.members.iter().map(|m| m.name.clone()).collect::<Vec<_>>(), {
             (0..participants).map(name).collect::<Vec<_>>()
         });
-        assert_eq!((view.orderer, view.epoch.counter), (view.members[0].uid, 0));
+        assert_eq!((view.sequencer, view.epoch.counter), (view.members[0].uid, 0));
         let tag = net.group(0).marks().epoch;
         for life in 0..participants {
             assert_eq!(entered(&net, life), Some(&view));
@@ -62,7 +62,7 @@ fn all_participants_enter_with_one_view_and_work() {
             assert_eq!(net.texts(life), net.texts(0));
         }
         // It is a group like any other: one may join, and the first may go.
-        let joiner = net.add(Entry::Join);
+        let joiner = net.add(EntryMode::Join);
         net.run(500 * MS);
         assert!(matches!(net.events[joiner].first(), Some(Event::Entered { seqno: 1.., .. })));
         net.members[0] = None;
@@ -89,7 +89,7 @@ fn enough_of_the_participants_form_without_the_rest() {
     let late = net.start(0, form(5, 3, 2000 * MS));
     net.run(100 * MS);
     assert!(told_not_formed(&net, late).is_some());
-    let late = net.start(0, Entry::Join);
+    let late = net.start(0, EntryMode::Join);
     net.run(500 * MS);
     assert!(matches!(net.events[late].first(), Some(Event::Entered { seqno: 1.., .. })));
 }
@@ -120,7 +120,7 @@ fn participants_with_other_lists_or_another_least_number_do_not_mix() {
     turned.participants.rotate_left(1);
     net.add(form(3, 3, 500 * MS));
     net.add(form(3, 3, 500 * MS));
-    net.add(Entry::Form(turned, GroupConfig::default()));
+    net.add(EntryMode::Form(turned, GroupConfig::default()));
     net.run(500 * MS);
     assert!((0..3).all(|life| entered(&net, life).is_some()));
 }
@@ -438,7 +438,7 @@ fn formations_that_cannot_be_are_refused() {
         change(&mut formation, &mut config, &mut settings);
         let me = Member { uid: Uid(100), name: name(0), address: address(0) };
         let (port, random) = (Port::from_name("test"), Random::from_u64(1));
-        let entry = Entry::Form(formation, config);
+        let entry = EntryMode::Form(formation, config);
         let checksum = Box::new(Checksum);
         Group::new(Time::ZERO, me, port, entry, Bytes::new(), settings, checksum, random).err().map(|error| {
             assert!(error.to_string().contains("must be"), "{error}");
@@ -644,7 +644,7 @@ impl Run {
             names.sort_unstable();
             names.dedup();
             assert!(names.len() == view.members.len() && names.len() >= *at_least, "seed {seed}: {view:?}");
-            assert_eq!(view.orderer, view.members[0].uid);
+            assert_eq!(view.sequencer, view.members[0].uid);
         }
         let is_named =
             |life: usize| view.is_some_and(|view| view.members.iter().any(|member| member.uid == uid(life)));

@@ -10,9 +10,9 @@ use unisono_core::*;
 
 fn group_of(n: usize, resilience: u8) -> Net {
     let mut net = Net::new();
-    net.add(Entry::Found(GroupConfig { resilience, ..GroupConfig::default() }));
+    net.add(EntryMode::Found(GroupConfig { resilience, ..GroupConfig::default() }));
     for _ in 1..n {
-        net.add(Entry::Join);
+        net.add(EntryMode::Join);
         net.run(200 * MS);
     }
     for index in 0..n {
@@ -60,9 +60,9 @@ fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
     }
 }
 
-// Nobody waits for an account of what the orderer took, and what may leave its history does so with the next input.
+// Nobody waits for an account of what the sequencer took, and what may leave its history does so with the next input.
 #[test]
-fn the_events_that_an_orderer_takes_are_no_reason_to_drain_it_again() {
+fn the_events_that_a_sequencer_takes_are_no_reason_to_drain_it_again() {
     let mut net = group_of(1, 0);
     let now = net.time();
     let group = net.group(0);
@@ -79,7 +79,7 @@ fn the_events_that_an_orderer_takes_are_no_reason_to_drain_it_again() {
 fn a_busy_group_lets_a_joiner_in() {
     for (members, pause) in [(1, MS / 2), (1, MS / 50), (3, MS / 50)] {
         let mut net = group_of(members, 0);
-        let joiner = net.add(Entry::Join);
+        let joiner = net.add(EntryMode::Join);
         let began = net.now;
         while net.group(joiner).info().phase != Phase::Member {
             assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: still out");
@@ -90,7 +90,7 @@ fn a_busy_group_lets_a_joiner_in() {
 }
 
 #[test]
-fn the_group_goes_on_without_its_orderer() {
+fn the_group_goes_on_without_its_sequencer() {
     let mut net = group_of(5, 2);
     for index in 0..5 {
         net.send(index, &format!("before {index}"));
@@ -132,8 +132,8 @@ fn the_group_goes_on_without_its_orderer() {
 #[test]
 fn what_is_under_way_and_kept_is_told() {
     let mut net = Net::new();
-    net.add(Entry::Found(GroupConfig { resilience: 0, window: 16, ..GroupConfig::default() }));
-    net.add(Entry::Join);
+    net.add(EntryMode::Found(GroupConfig { resilience: 0, window: 16, ..GroupConfig::default() }));
+    net.add(EntryMode::Join);
     net.run(200 * MS);
     for number in 0..5 {
         net.send(1, &number.to_string());
@@ -148,7 +148,7 @@ fn what_is_under_way_and_kept_is_told() {
 }
 
 #[test]
-fn members_leave_the_orderer_too() {
+fn members_leave_the_sequencer_too() {
     let mut net = group_of(3, 1);
     for leaver in [1, 0] {
         let now = Time::from_nanos(net.now);
@@ -187,8 +187,8 @@ fn whoever_follows_the_events_has_the_view_and_who_orders() {
             }
             let (_, last) = views.last().unwrap();
             assert_eq!(
-                (last.epoch, &last.members, last.orderer, last.resilience),
-                (info.epoch, &info.members, info.orderer, info.resilience),
+                (last.epoch, &last.members, last.sequencer, last.resilience),
+                (info.epoch, &info.members, info.sequencer, info.resilience),
                 "member {life}"
             );
             let longest = followed(&net.events[4]);
@@ -200,7 +200,7 @@ fn whoever_follows_the_events_has_the_view_and_who_orders() {
     net.group(0).hand_over(now, uid(2)).unwrap();
     net.drain(0);
     agree(&mut net);
-    // The orderer leaves, in the middle of the ranks; then one that does not order.
+    // The sequencer leaves, in the middle of the ranks; then one that does not order.
     for leaver in [2, 1] {
         let now = net.time();
         net.group(leaver).leave(now, Bytes::new()).unwrap();
@@ -209,7 +209,7 @@ fn whoever_follows_the_events_has_the_view_and_who_orders() {
     }
     net.members[3] = None;
     net.run(1500 * MS);
-    net.add(Entry::Join);
+    net.add(EntryMode::Join);
     agree(&mut net);
     assert!(net.events[4].iter().any(|event| matches!(event, Event::Reset { .. })));
     let successor = |event: &Event| match event {

@@ -11,12 +11,12 @@ use crate::havoc::Havoc;
 use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::process::Resident;
-use crate::properties::{self, Judge, Terms, Violation};
+use crate::properties::{self, Checkers, Terms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
-use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, Side, World};
+use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
-use unisono_core::{Entry, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
+use unisono_core::{EntryMode, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
 /// What a run found.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// What there is to find when the judges have spoken.
+    /// What there is to find when the checkers have spoken.
     pub(crate) fn of<S: Side>(world: &World<S>) -> Finding {
         Finding {
             violation: world.recorder.violation().cloned(),
@@ -79,8 +79,8 @@ impl Director {
         plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
-        let judge = Judge::new(properties::all(&Terms { config: plan.config.clone() }));
-        let mut recorder = Recorder::new(judge, trace);
+        let checkers = Checkers::new(properties::all(&Terms { config: plan.config.clone() }));
+        let mut recorder = Recorder::new(checkers, trace);
         recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
             world: World::new(plan.places, common, network, recorder, fork()),
@@ -105,8 +105,8 @@ impl Director {
     /// Runs to the end, or to where a promise is broken.
     pub(crate) fn run(mut self) -> Finding {
         self.begin();
-        while let Some(cue) = self.world.advance(self.plan.parts.end) {
-            self.answer(cue);
+        while let Some(trigger) = self.world.advance(self.plan.parts.end) {
+            self.answer(trigger);
         }
         let end = self.world.end();
         self.world.recorder.finish(&end);
@@ -115,7 +115,7 @@ impl Director {
 
     fn begin(&mut self) {
         for (part, at) in self.plan.parts.beginnings() {
-            self.world.cue(at, Cue::Part(part));
+            self.world.trigger(at, Trigger::Part(part));
         }
         let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
         if matches!(self.plan.beginning, Beginning::Together | Beginning::Apart { .. }) {
@@ -128,11 +128,11 @@ impl Director {
         for process in 0..founders {
             let config = self.plan.config.clone();
             let entry = match self.plan.beginning {
-                Beginning::Founder => Entry::Found(config),
-                Beginning::Together | Beginning::Apart { .. } => Entry::JoinOrFound(config),
+                Beginning::Founder => EntryMode::Found(config),
+                Beginning::Together | Beginning::Apart { .. } => EntryMode::JoinOrFound(config),
                 Beginning::Formation { at_least, within } => {
                     let participants = (0..founders).map(|place| name(place, self.plan.long_names)).collect();
-                    Entry::Form(Formation { participants, at_least, within }, config)
+                    EntryMode::Form(Formation { participants, at_least, within }, config)
                 }
             };
             self.give_life(process, entry);
@@ -141,19 +141,19 @@ impl Director {
             let latest =
                 if process < self.plan.members { 100 * MILLISECOND } else { self.plan.parts.settling };
             let delay = self.whims.below(latest);
-            self.world.cue(delay, Cue::Start { process: process as u16 });
+            self.world.trigger(delay, Trigger::Start { process: process as u16 });
         }
     }
 
-    fn answer(&mut self, cue: Cue) {
-        match cue {
-            Cue::Act { process, life } => self.act(process as usize, life),
-            Cue::Start { process } => self.start(process as usize),
-            Cue::Told { process, life, tidings } => self.told(process as usize, life, tidings),
-            Cue::ResetAgain { process, life } => self.reset_again(process as usize, life),
-            Cue::Fault(code) => self.fault(code),
-            Cue::Part(part) => self.enter_part(part),
-            Cue::Work { .. } | Cue::Cancel { .. } | Cue::Withdraw { .. } | Cue::Line(_) => {}
+    fn answer(&mut self, trigger: Trigger) {
+        match trigger {
+            Trigger::Act { process, life } => self.act(process as usize, life),
+            Trigger::Start { process } => self.start(process as usize),
+            Trigger::Told { process, life, notice } => self.told(process as usize, life, notice),
+            Trigger::ResetAgain { process, life } => self.reset_again(process as usize, life),
+            Trigger::Fault(code) => self.fault(code),
+            Trigger::Part(part) => self.enter_part(part),
+            Trigger::Work { .. } | Trigger::Cancel { .. } | Trigger::Withdraw { .. } | Trigger::Line(_) => {}
         }
     }
 
@@ -171,13 +171,13 @@ impl Director {
         if self.world.resident(process).is_some_and(|resident| is_serving(resident.side.group.phase()))
             && self.whims.chance(0.9)
         {
-            self.world.cue(200 * MILLISECOND, Cue::Start { process: process as u16 });
+            self.world.trigger(200 * MILLISECOND, Trigger::Start { process: process as u16 });
             return;
         }
-        self.give_life(process, Entry::Join);
+        self.give_life(process, EntryMode::Join);
     }
 
-    pub(super) fn give_life(&mut self, process: usize, entry: Entry) {
+    pub(super) fn give_life(&mut self, process: usize, entry: EntryMode) {
         let transport = if self.plan.mixed_transports {
             self.whims.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
         } else {
@@ -199,7 +199,7 @@ impl Director {
     pub(super) fn start_later(&mut self, process: usize) {
         if self.is_open {
             let delay = self.whims.spread(MILLISECOND, self.plan.workload.restart_max);
-            self.world.cue(delay, Cue::Start { process: process as u16 });
+            self.world.trigger(delay, Trigger::Start { process: process as u16 });
         }
     }
 
@@ -229,7 +229,7 @@ impl Director {
                 self.world.rouse(process);
                 if self.world.resident(process).is_none() {
                     let delay = self.whims.below(500 * MILLISECOND);
-                    self.world.cue(delay, Cue::Start { process: process as u16 });
+                    self.world.trigger(delay, Trigger::Start { process: process as u16 });
                 }
             } else {
                 self.ail_for_good(process);

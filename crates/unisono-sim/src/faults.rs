@@ -1,7 +1,7 @@
 //! What faults do to a group when they strike, beyond the [havoc](crate::havoc) that strikes anybody. Which of them
 //! there are, and how often, the [plan](crate::plan) says.
 //!
-//! Victims are chosen by what they do more often than by chance: the orderer above all, for there most of the
+//! Victims are chosen by what they do more often than by chance: the sequencer above all, for there most of the
 //! protocol's rules meet. As long as a plan is not reckless, crashes leave a quorum alive, so that the group has
 //! something to recover with.
 
@@ -9,10 +9,10 @@ use crate::director::Director;
 use crate::draw::Draw;
 use crate::havoc::Targets;
 use crate::plan::FaultKind;
-use crate::process::Doom;
-use crate::trap::{Deed, Trap};
+use crate::process::ScheduledCrash;
+use crate::trap::{FaultAction, Trap};
 use unisono_core::wire::FrameKind;
-use unisono_core::{Entry, Quorum};
+use unisono_core::{EntryMode, Quorum};
 
 /// Where a group is worth striking.
 pub(crate) const TARGETS: Targets = Targets {
@@ -62,7 +62,7 @@ impl Director {
         self.havoc.begin(&mut self.world);
         if !(0..self.plan.places).any(|place| self.is_member(place)) {
             // A formation that came to nothing.
-            self.give_life(0, Entry::Found(self.plan.config.clone()));
+            self.give_life(0, EntryMode::Found(self.plan.config.clone()));
         }
         self.havoc.await_faults(&mut self.world);
     }
@@ -82,7 +82,7 @@ impl Director {
             FaultKind::FastRestart => {
                 if let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) {
                     self.world.crash(victim);
-                    self.give_life(victim, Entry::Join);
+                    self.give_life(victim, EntryMode::Join);
                 }
             }
             FaultKind::Duel => self.begin_duel(),
@@ -113,7 +113,7 @@ impl Director {
                 .fates
                 .chance(0.3)
                 .then(|| self.havoc.fates.below(self.plan.places as u64) as usize);
-            self.world.traps.set(Trap { frame, from, to, skip, times, deed: Deed::Drop });
+            self.world.traps.set(Trap { frame, from, to, skip, times, action: FaultAction::Drop });
         }
         let places: Vec<usize> = (0..self.plan.places).filter(|place| self.is_member(*place)).collect();
         if places.is_empty() {
@@ -131,12 +131,12 @@ impl Director {
 
     // --- processes ---
 
-    /// Somebody alive: the orderer, or anybody.
+    /// Somebody alive: the sequencer, or anybody.
     fn victim(&mut self) -> Option<usize> {
         let by_role = self.havoc.fates.chance(0.4);
-        let orderer = self.latest_view().and_then(|info| self.place_of(info.orderer));
+        let sequencer = self.latest_view().and_then(|info| self.place_of(info.sequencer));
         let anybody = self.havoc.fates.below(self.plan.places as u64) as usize;
-        let victim = orderer.filter(|_| by_role).unwrap_or(anybody);
+        let victim = sequencer.filter(|_| by_role).unwrap_or(anybody);
         self.world.resident(victim).is_some_and(|resident| !resident.is_over).then_some(victim)
     }
 
@@ -168,8 +168,8 @@ impl Director {
             self.world.crash(victim);
             self.start_later(victim);
         } else {
-            let doom = Doom::draw(&mut self.havoc.fates);
-            self.world.doom(victim, Some(doom));
+            let scheduled_crash = ScheduledCrash::draw(&mut self.havoc.fates);
+            self.world.scheduled_crash(victim, Some(scheduled_crash));
         }
     }
 }

@@ -1,18 +1,18 @@
 //! What a group costs as it grows: datagrams, bytes and history, for each message and for each idle second.
 //!
 //! Members join one after another; then the group is idle for a while; then a handful of members send at a steady
-//! rate. Nothing disturbs them, and the judges watch as in every run. What is found here stands beside the arithmetic
+//! rate. Nothing disturbs them, and the checkers watch as in every run. What is found here stands beside the arithmetic
 //! in docs/scale.md.
 
 use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Network, Traffic, Weather};
 use crate::plan::name;
-use crate::properties::{self, Judge, Terms, Violation};
+use crate::properties::{self, Checkers, Terms, Violation};
 use crate::recorder::Recorder;
-use crate::world::{Birth, Cue, GroupBirth, GroupCommon, GroupSide, Tidings, World};
+use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Notice, Trigger, World};
 use serde::Serialize;
 use thiserror::Error;
-use unisono_core::{ConfigError, Entry, GroupConfig, Random, Settings, Transport};
+use unisono_core::{ConfigError, EntryMode, GroupConfig, Random, Settings, Transport};
 
 /// How a group is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Stage<'_> {
         let settings = Settings { transport, ..Settings::default() };
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
-        let recorder = Recorder::new(Judge::new(properties::all(&Terms { config: config.clone() })), None);
+        let recorder = Recorder::new(Checkers::new(properties::all(&Terms { config: config.clone() })), None);
         let network = Network::new(members.into(), Weather::calm(), fork());
         let common = GroupCommon::new(config.history_messages);
         let world = World::new(members.into(), common, network, recorder, fork());
@@ -175,14 +175,14 @@ impl Stage<'_> {
             if member == self.members - counted {
                 before = self.traffic();
             }
-            let entry = if member == 0 { Entry::Found(self.config.clone()) } else { Entry::Join };
+            let entry = if member == 0 { EntryMode::Found(self.config.clone()) } else { EntryMode::Join };
             self.start(member, entry)?;
             (self.progress)(1);
         }
         Ok(Cost::between(before, self.traffic(), counted.into()))
     }
 
-    fn start(&mut self, member: u16, entry: Entry) -> Result<(), GrowthError> {
+    fn start(&mut self, member: u16, entry: EntryMode) -> Result<(), GrowthError> {
         let birth = Birth {
             name: name(member.into(), false),
             side: GroupBirth { entry, settings: self.settings.clone() },
@@ -192,8 +192,9 @@ impl Stage<'_> {
         };
         self.world.start(member.into(), birth).map_err(GrowthError::Config)?;
         let latest = self.world.now + JOIN_MAX;
-        while let Some(cue) = self.world.advance(latest) {
-            if matches!(cue, Cue::Told { process, tidings: Tidings::Entered, .. } if process == member) {
+        while let Some(trigger) = self.world.advance(latest) {
+            if matches!(trigger, Trigger::Told { process, notice: Notice::Entered, .. } if process == member)
+            {
                 return Ok(());
             }
         }
@@ -234,7 +235,7 @@ impl Stage<'_> {
         self.world.recorder.violation().cloned().map(GrowthError::Broken)
     }
 
-    /// What the judges say in the end.
+    /// What the checkers say in the end.
     fn close(&mut self) -> Result<(), GrowthError> {
         let end = self.world.end();
         self.world.recorder.finish(&end);

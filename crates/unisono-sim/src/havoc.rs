@@ -6,8 +6,8 @@ use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::{Reach, Weather, cut, exponential};
 use crate::plan::{FaultKind, Recurring};
 use crate::record::{Life, What};
-use crate::trap::{Deed, Trap};
-use crate::world::{Cue, Side, World};
+use crate::trap::{FaultAction, Trap};
+use crate::world::{Side, Trigger, World};
 use unisono_core::Random;
 use unisono_core::wire::FrameKind;
 
@@ -35,7 +35,7 @@ pub(crate) enum Ongoing {
     },
 }
 
-/// From here on the codes of cues name faults under way; below, faults of the plan.
+/// From here on the codes of triggers name faults under way; below, faults of the plan.
 const ONGOING: u32 = 1 << 16;
 
 /// Where it is worth striking.
@@ -88,7 +88,7 @@ impl Havoc {
 
     pub(crate) fn await_fault<S: Side>(&mut self, world: &mut World<S>, code: u32) {
         let delay = exponential(&mut self.fates, self.faults[code as usize].every);
-        world.cue(delay, Cue::Fault(code));
+        world.trigger(delay, Trigger::Fault(code));
     }
 
     /// The kind of fault that is to strike; nothing if it was one that is under way and has gone on.
@@ -109,8 +109,9 @@ impl Havoc {
     pub(crate) fn strike<S: Side>(&mut self, world: &mut World<S>, kind: FaultKind, victim: Option<usize>) {
         match kind {
             FaultKind::CrashAtStep => {
-                let deed = if self.fates.chance(0.5) { Deed::CrashBefore } else { Deed::CrashAfter };
-                self.set_step_trap(world, deed);
+                let action =
+                    if self.fates.chance(0.5) { FaultAction::CrashBefore } else { FaultAction::CrashAfter };
+                self.set_step_trap(world, action);
             }
             FaultKind::Pause => {
                 if let Some(victim) = victim {
@@ -127,7 +128,7 @@ impl Havoc {
             }
             FaultKind::PauseAtStep => {
                 let duration = self.pause_length();
-                self.set_step_trap(world, Deed::Pause(duration));
+                self.set_step_trap(world, FaultAction::Pause(duration));
             }
             FaultKind::Doze => {
                 if let Some(victim) = victim {
@@ -170,10 +171,10 @@ impl Havoc {
     }
 
     /// Whoever comes to some step next is struck there.
-    fn set_step_trap<S: Side>(&mut self, world: &mut World<S>, deed: Deed) {
+    fn set_step_trap<S: Side>(&mut self, world: &mut World<S>, action: FaultAction) {
         let (frame, passing) = self.fates.weigh(self.targets.steps);
         let skip = self.fates.below(passing + 1) as u32;
-        world.traps.set(Trap { frame, from: None, to: None, skip, times: 1, deed });
+        world.traps.set(Trap { frame, from: None, to: None, skip, times: 1, action });
     }
 
     fn pause_length(&mut self) -> u64 {
@@ -190,7 +191,7 @@ impl Havoc {
         let from = self.fates.chance(0.4).then(|| self.fates.below(places) as usize);
         let to = self.fates.chance(0.4).then(|| self.fates.below(places) as usize);
         let (skip, times) = (self.fates.below(4) as u32, self.fates.spread(1, 20) as u32);
-        world.traps.set(Trap { frame, from, to, skip, times, deed: Deed::Drop });
+        world.traps.set(Trap { frame, from, to, skip, times, action: FaultAction::Drop });
     }
 
     fn begin_partition<S: Side>(&mut self, world: &mut World<S>, victim: Option<usize>) {
@@ -289,7 +290,7 @@ impl Havoc {
 
     fn keep<S: Side>(&mut self, world: &mut World<S>, ongoing: Ongoing, duration: u64) {
         self.ongoing.push(Some(ongoing));
-        world.cue(duration, Cue::Fault(ONGOING + self.ongoing.len() as u32 - 1));
+        world.trigger(duration, Trigger::Fault(ONGOING + self.ongoing.len() as u32 - 1));
     }
 
     fn go_on<S: Side>(&mut self, world: &mut World<S>, index: usize) {
@@ -303,7 +304,7 @@ impl Havoc {
                 if turns > 0 || !is_cut {
                     let (turns, is_cut) = (turns.saturating_sub(1), !is_cut);
                     self.ongoing[index] = Some(Ongoing::Flapping { cuts, period, turns, is_cut });
-                    world.cue(period, Cue::Fault(ONGOING + index as u32));
+                    world.trigger(period, Trigger::Fault(ONGOING + index as u32));
                 } else {
                     self.note_fault(world, "flapping", false);
                 }
@@ -316,7 +317,7 @@ impl Havoc {
                 let (stop, awake) = (self.fates.spread(13 * MILLISECOND, SECOND), self.fates.millis(1, 10));
                 world.pause(process, stop);
                 self.ongoing[index] = Some(Ongoing::Starving { process, stops: stops - 1 });
-                world.cue(stop + awake, Cue::Fault(ONGOING + index as u32));
+                world.trigger(stop + awake, Trigger::Fault(ONGOING + index as u32));
             }
             Some(Ongoing::HalfDead { process }) => {
                 world.network.set_reach(process, Reach::FULL);
@@ -359,7 +360,7 @@ impl Havoc {
         world.network.clear_cuts(cut::PARTITION);
         for process in 0..self.places {
             world.network.set_reach(process, Reach::FULL);
-            world.doom(process, None);
+            world.scheduled_crash(process, None);
             (0..self.places).for_each(|to| world.network.unclog(process, to));
         }
         let (delay_min, delay_mean) = (self.weather.delay_min, self.weather.delay_mean);

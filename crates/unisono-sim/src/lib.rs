@@ -1,4 +1,4 @@
-//! A simulated world for unisono's protocols, and the judges of what happens in it.
+//! A simulated world for unisono's protocols, and the checkers of what happens in it.
 //!
 //! One seed decides everything: the group, what its applications do, which faults strike and when. A run of a seed is
 //! single-threaded and depends on nothing else, so a seed that fails today fails tomorrow, line by line.
@@ -8,9 +8,9 @@
 //! | [`mod@run`] | many seeds on all processors, and what came of them |
 //! | [`mod@replay`] | one seed, told line by line |
 //! | [`mod@scenario`] | scripts with an expected course |
-//! | [`mod@mutants`] | are the judges awake? Planted bugs, and how soon each is caught |
+//! | [`mod@mutants`] | are the checkers awake? Planted bugs, and how soon each is caught |
 //! | [`mod@growth`] | what groups of growing size cost |
-//! | [`properties`] | the judges |
+//! | [`properties`] | the checkers |
 //! | [`record`] | what they are shown |
 //!
 //! Below: `world` moves processes and datagrams (`process`, `network`, `seal`,
@@ -20,9 +20,9 @@
 
 mod calls;
 mod clock;
-mod diary;
 mod director;
 mod draw;
+mod event_log;
 mod faults;
 pub mod growth;
 mod havoc;

@@ -1,4 +1,4 @@
-//! Are the judges awake? Each bug that can be planted in the core must be caught, and soon.
+//! Are the checkers awake? Each bug that can be planted in the core must be caught, and soon.
 //!
 //! For each bug, worlds are run with it until a promise is broken. The profiles take turns, because no single kind of
 //! world finds everything.
@@ -13,7 +13,7 @@ pub const SEEDS_MAX: u64 = 400;
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct MutantSummary {
     /// Bugs that were planted.
     pub planted: usize,
     /// Bugs that were caught.
@@ -42,14 +42,14 @@ const OF_GROUPS: &[Profile] =
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 
 /// Plants each bug in turn. `progress` is told of each when its fate is known, and how many there are.
-pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> Report {
+pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> MutantSummary {
     let mut mutants = Vec::new();
     for bug in Planted::ALL {
         let mutant = hunt(*bug, threads(thread_count));
         progress(&mutant, Planted::ALL.len());
         mutants.push(mutant);
     }
-    Report {
+    MutantSummary {
         planted: mutants.len(),
         caught: mutants.iter().filter(|mutant| mutant.seeds_to_catch.is_some()).count(),
         mutants,

@@ -51,24 +51,24 @@ pub(crate) struct Resident<S> {
     pub(crate) takes_events_from: u64,
     /// Its application takes events before its datagrams leave, not after.
     pub(crate) events_first: bool,
-    pub(crate) doom: Option<Doom>,
+    pub(crate) scheduled_crash: Option<ScheduledCrash>,
     /// It is over with it, though nothing ended it: a member whose stream has ended.
     pub(crate) is_over: bool,
 }
 
 /// A crash to come: in the middle of what a later input sets off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doom {
+pub(crate) struct ScheduledCrash {
     /// So many inputs are handled in full before.
     pub(crate) inputs: u32,
     /// So many copies of datagrams leave after the input that is the last.
     pub(crate) copies: u32,
 }
 
-impl Doom {
+impl ScheduledCrash {
     /// In the middle of what one of the next inputs sets off.
-    pub(crate) fn draw(random: &mut Random) -> Doom {
-        Doom { inputs: random.below(20) as u32, copies: random.below(6) as u32 }
+    pub(crate) fn draw(random: &mut Random) -> ScheduledCrash {
+        ScheduledCrash { inputs: random.below(20) as u32, copies: random.below(6) as u32 }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Writes down what happens: shows it to the judges, folds it into the run's fingerprint, counts it, and puts it into
+//! Writes down what happens: shows it to the checkers, folds it into the run's fingerprint, counts it, and puts it into
 //! words when somebody reads along.
 
-use crate::properties::{Judge, Violation};
+use crate::properties::{Checkers, Violation};
 use crate::record::{CallOutcome, End, Fingerprint, Life, Names, Record, Reset, What};
 use std::io::Write;
 use unisono_core::{Destination, Event, Info, Instance, Outcome, Seqno, Time, Uid};
@@ -102,7 +102,7 @@ pub(crate) struct Recorder {
     pub(crate) latest_views: LatestViews,
     /// Who crashed, or was stopped before it had gone.
     pub(crate) crashed: Vec<Uid>,
-    judge: Judge,
+    checkers: Checkers,
     fingerprint: Fingerprint,
     violation: Option<Violation>,
     /// Epochs that somebody entered, by index.
@@ -111,17 +111,17 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(mut judge: Judge, trace: Option<Box<dyn Write>>) -> Recorder {
+    pub(crate) fn new(mut checkers: Checkers, trace: Option<Box<dyn Write>>) -> Recorder {
         if trace.is_some() {
             // Whoever reads along sees an accusation where it belongs.
-            judge.judge_at_once();
+            checkers.check_at_once();
         }
         Recorder {
             names: Names::default(),
             totals: Totals::default(),
             latest_views: LatestViews::default(),
             crashed: Vec::new(),
-            judge,
+            checkers,
             fingerprint: Fingerprint::default(),
             violation: None,
             entered: Vec::new(),
@@ -140,16 +140,16 @@ impl Recorder {
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
-        if self.judge.pile_up(record) {
-            self.judge_pile();
+        if self.checkers.pile_up(record) {
+            self.check_pile();
         }
     }
 
-    /// Tells the record that came last, if somebody reads along, and judges what piled up.
+    /// Tells the record that came last, if somebody reads along, and checkers what piled up.
     #[inline(never)]
-    fn judge_pile(&mut self) {
+    fn check_pile(&mut self) {
         if let Some(trace) = &mut self.trace
-            && let Some(record) = self.judge.last()
+            && let Some(record) = self.checkers.last()
         {
             let nobody = record.life == Life::NOBODY;
             let who =
@@ -161,7 +161,7 @@ impl Recorder {
 
     /// Judges all that was noted: until then a broken promise may go unnoticed for a while.
     pub(crate) fn catch_up(&mut self) {
-        if let Err(violation) = self.judge.catch_up() {
+        if let Err(violation) = self.checkers.catch_up() {
             self.condemn(violation);
         }
     }
@@ -169,13 +169,13 @@ impl Recorder {
     /// The run is over.
     pub(crate) fn finish(&mut self, end: &End) {
         if self.violation.is_none()
-            && let Err(violation) = self.judge.finish(end)
+            && let Err(violation) = self.checkers.finish(end)
         {
             self.condemn(violation);
         }
     }
 
-    /// A promise is broken, as somebody else than the judges found. The first accusation stands.
+    /// A promise is broken, as somebody else than the checkers found. The first accusation stands.
     pub(crate) fn accuse(&mut self, violation: Violation) {
         self.catch_up();
         self.condemn(violation);
@@ -184,7 +184,7 @@ impl Recorder {
     #[cold]
     fn condemn(&mut self, violation: Violation) {
         if self.trace.is_some() {
-            self.tell(violation.at.as_nanos(), "judge", format_args!("{violation}"));
+            self.tell(violation.at.as_nanos(), "checker", format_args!("{violation}"));
         }
         self.violation.get_or_insert(violation);
     }
@@ -195,7 +195,7 @@ impl Recorder {
 
     /// Each property's name, and how often it found its promise kept.
     pub(crate) fn checked(&self) -> Vec<(&'static str, u64)> {
-        self.judge.checked().collect()
+        self.checkers.checked().collect()
     }
 
     /// A number that two runs share only if members did and sent the same at the same times.

@@ -122,7 +122,7 @@ pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summar
                         break;
                     }
                     let seed = first + place;
-                    let finding = judge_seed(seed, options.profile);
+                    let finding = check_seed(seed, options.profile);
                     let mut tally = tally.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     tally.add(seed, options.profile, finding);
                     progress(Progress { done: tally.seeds, total, failed: tally.failures.len() as u64 });
@@ -145,7 +145,7 @@ fn is_repeated(seed: u64) -> bool {
 }
 
 /// Runs a seed; one in ten a second time, to see that the same happens again.
-fn judge_seed(seed: u64, profile: Profile) -> Finding {
+fn check_seed(seed: u64, profile: Profile) -> Finding {
     let mut finding = run_seed(seed, profile, None);
     if is_repeated(seed) && run_seed(seed, profile, None).fingerprint != finding.fingerprint {
         let at = Time::from_nanos(finding.simulated);

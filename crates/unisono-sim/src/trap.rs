@@ -7,7 +7,7 @@ use unisono_core::wire::FrameKind;
 
 /// What happens to the copy of a datagram that springs a trap, or to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum FaultAction {
     /// The copy is lost.
     Drop,
     /// The sender crashes, and the copy never leaves.
@@ -31,7 +31,7 @@ pub(crate) struct Trap {
     pub(crate) skip: u32,
     /// So many copies spring it.
     pub(crate) times: u32,
-    pub(crate) deed: Deed,
+    pub(crate) action: FaultAction,
 }
 
 /// The kinds of frames in a datagram, as a set.
@@ -68,25 +68,25 @@ impl Traps {
     }
 
     /// A copy of a datagram with these frames leaves; what happens, if something does.
-    pub(crate) fn spring(&mut self, frames: FrameSet, from: usize, to: usize) -> Option<Deed> {
+    pub(crate) fn spring(&mut self, frames: FrameSet, from: usize, to: usize) -> Option<FaultAction> {
         let matches = |trap: &Trap| {
             frames.contains(trap.frame)
                 && trap.from.is_none_or(|wanted| wanted == from)
                 && trap.to.is_none_or(|wanted| wanted == to)
         };
-        let mut deed = None;
+        let mut action = None;
         for trap in self.set.iter_mut().filter(|trap| matches(trap)) {
             if trap.skip > 0 {
                 trap.skip -= 1;
-            } else if deed.is_none() {
+            } else if action.is_none() {
                 trap.times -= 1;
-                deed = Some(trap.deed);
+                action = Some(trap.action);
             }
         }
-        if deed.is_some() {
+        if action.is_some() {
             self.set.retain(|trap| trap.times > 0);
         }
-        deed
+        action
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
             to: None,
             skip: 1,
             times: 2,
-            deed: Deed::Drop,
+            action: FaultAction::Drop,
         });
         let (mut invite, mut vote) = (FrameSet::default(), FrameSet::default());
         invite.insert(FrameKind::Invite);

@@ -131,11 +131,11 @@ impl fmt::Display for Brief<'_> {
             Frame::Change { seqno, change: Change::Join { member, .. } } => {
                 write!(f, "Change {seqno} JOIN {}", self.life(member.uid))
             }
-            Frame::Change { seqno, change: Change::Leave { uid, orderer, .. } } => {
-                write!(f, "Change {seqno} LEAVE {} orderer {}", self.life(*uid), self.life(*orderer))
+            Frame::Change { seqno, change: Change::Leave { uid, sequencer, .. } } => {
+                write!(f, "Change {seqno} LEAVE {} sequencer {}", self.life(*uid), self.life(*sequencer))
             }
-            Frame::Change { seqno, change: Change::Role { orderer } } => {
-                write!(f, "Change {seqno} ROLE {}", self.life(*orderer))
+            Frame::Change { seqno, change: Change::Role { sequencer } } => {
+                write!(f, "Change {seqno} ROLE {}", self.life(*sequencer))
             }
             Frame::Heartbeat(beat) => {
                 let acting = if beat.acting { "" } else { " (not acting)" };

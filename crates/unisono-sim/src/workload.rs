@@ -1,12 +1,12 @@
 //! What the applications do: send, now one message and now many, small ones and large ones; make speeches; leave and come back; hand
-//! the role of orderer on; and answer what they are told.
+//! the role of sequencer on; and answer what they are told.
 
 use crate::director::Director;
 use crate::draw::{Draw, MILLISECOND};
 use crate::network::exponential;
 use crate::plan::Beginning;
 use crate::record::Life;
-use crate::world::{Cue, Tidings};
+use crate::world::{Notice, Trigger};
 use unisono_core::Phase;
 
 impl Director {
@@ -22,7 +22,7 @@ impl Director {
             self.speeches[process] = rest;
             self.send(process);
             let pause = exponential(&mut self.whims, speech.every);
-            self.world.cue(pause, Cue::Act { process: process as u16, life });
+            self.world.trigger(pause, Trigger::Act { process: process as u16, life });
             return;
         }
         let pause = exponential(&mut self.whims, workload.every);
@@ -48,7 +48,7 @@ impl Director {
         } else {
             self.send(process);
         }
-        self.world.cue(pause, Cue::Act { process: process as u16, life });
+        self.world.trigger(pause, Trigger::Act { process: process as u16, life });
     }
 
     fn send(&mut self, process: usize) {
@@ -69,32 +69,32 @@ impl Director {
     /// Whoever orders hands the role to any member.
     fn hand_over(&mut self) {
         let Some(info) = self.latest_view() else { return };
-        let Some(orderer) = self.place_of(info.orderer) else { return };
+        let Some(sequencer) = self.place_of(info.sequencer) else { return };
         let successor = info.members[self.whims.below(info.members.len() as u64) as usize].uid;
-        self.world.hand_over(orderer, successor);
+        self.world.hand_over(sequencer, successor);
     }
 
     /// An application answers what it was told.
-    pub(super) fn told(&mut self, process: usize, life: Life, tidings: Tidings) {
+    pub(super) fn told(&mut self, process: usize, life: Life, notice: Notice) {
         if !self.is_current(process, life) {
             return;
         }
-        let process_cue = process as u16;
-        match tidings {
-            Tidings::Entered => {
+        let process_trigger = process as u16;
+        match notice {
+            Notice::Entered => {
                 let mut pause = exponential(&mut self.whims, self.plan.workload.every);
                 if self.plan.beginning == Beginning::Together {
                     // A founder that has sent something cannot give way to another any more.
                     pause += self.plan.parts.chaos.saturating_sub(self.world.now);
                 }
-                self.world.cue(pause, Cue::Act { process: process_cue, life });
+                self.world.trigger(pause, Trigger::Act { process: process_trigger, life });
             }
-            Tidings::Suspected => {
+            Notice::Suspected => {
                 let pause = self.whims.millis(1, 200);
-                self.world.cue(pause, Cue::ResetAgain { process: process_cue, life });
+                self.world.trigger(pause, Trigger::ResetAgain { process: process_trigger, life });
             }
-            Tidings::GivesWay => self.give_way(process, life),
-            Tidings::Over => self.start_later(process),
+            Notice::GivesWay => self.give_way(process, life),
+            Notice::Over => self.start_later(process),
         }
     }
 
@@ -103,8 +103,8 @@ impl Director {
         let is_in = |phase| matches!(phase, Phase::Member | Phase::Resetting);
         let phase = self.world.resident(process).map(|resident| resident.side.group.phase());
         if phase.is_some_and(is_in) && (self.world.is_paused(process) || self.world.leave(process).is_err()) {
-            let cue = Cue::Told { process: process as u16, life, tidings: Tidings::GivesWay };
-            self.world.cue(100 * MILLISECOND, cue);
+            let trigger = Trigger::Told { process: process as u16, life, notice: Notice::GivesWay };
+            self.world.trigger(100 * MILLISECOND, trigger);
         }
     }
 
@@ -125,7 +125,7 @@ impl Director {
                 .resident(process)
                 .is_some_and(|resident| resident.side.group.phase() == Phase::Resetting)
         {
-            self.world.cue(500 * MILLISECOND, Cue::ResetAgain { process: process as u16, life });
+            self.world.trigger(500 * MILLISECOND, Trigger::ResetAgain { process: process as u16, life });
         }
     }
 

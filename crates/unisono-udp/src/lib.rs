@@ -4,12 +4,12 @@
 //! crate does as much as possible in one go: a run of datagrams of one size leaves in one call and crosses
 //! the stack as one packet (UDP_SEGMENT); many datagrams arrive in one call (recvmmsg), coalesced where the
 //! kernel can (UDP_GRO), in buffers that are handed on without a copy; a thread waits for any number of sockets, an
-//! alarm and another thread's bell at once, in one call, or in the receive itself where all comes from one socket. It
+//! alarm and another thread's wakeup at once, in one call, or in the receive itself where all comes from one socket. It
 //! knows sockets and addresses; it knows no protocol.
 //!
 //! - [`Socket`]: a socket to send from and be reached at, or one that listens to a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.
-//! - [`Watch`], [`Bell`], [`Alarm`], [`Nudger`]: sleeping, and being woken.
+//! - [`Watch`], [`Wakeup`], [`Alarm`], [`SocketWaker`]: sleeping, and being woken.
 //!
 //! ```
 //! use unisono_udp::{Receiver, Socket};
@@ -35,5 +35,5 @@ mod wait;
 
 pub use receive::Receiver;
 pub use send::Progress;
-pub use socket::{Nudger, Socket, address_toward};
-pub use wait::{Alarm, Bell, Ready, Watch};
+pub use socket::{Socket, SocketWaker, address_toward};
+pub use wait::{Alarm, Ready, Wakeup, Watch};

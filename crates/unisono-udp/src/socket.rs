@@ -44,19 +44,19 @@ impl Socket {
     pub const WAIT_MAX: Duration = Duration::from_millis(20);
 
     /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
-    /// `interface`, except what `deaf_to` sends, and empty datagrams, unless they are [nudges](Nudger) from this port.
+    /// `interface`, except what `deaf_to` sends, and empty datagrams, unless they are [wakeup datagrams](SocketWaker) from this port.
     /// Any number of processes can listen to one group.
     pub fn listen(
         group: SocketAddrV4,
         interface: Ipv4Addr,
         deaf_to: Option<SocketAddrV4>,
-        nudged_from: Option<u16>,
+        waker_port: Option<u16>,
     ) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         inner.set_reuse_address(true)?;
         // Linux would also hand over what other sockets of this machine have joined.
         inner.set_multicast_all_v4(false)?;
-        inner.attach_filter(&wanted(deaf_to, nudged_from))?;
+        inner.attach_filter(&wanted(deaf_to, waker_port))?;
         inner.bind(&SockAddr::from(group))?;
         inner.join_multicast_v4(group.ip(), &interface)?;
         Socket::equip(inner)
@@ -172,14 +172,14 @@ impl AsFd for Socket {
 
 /// Wakes threads that wait in a receive, by empty datagrams that never leave this machine.
 #[derive(Debug)]
-pub struct Nudger {
+pub struct SocketWaker {
     socket: socket2::Socket,
     port: u16,
 }
 
-impl Nudger {
+impl SocketWaker {
     /// For sockets bound to addresses of the same family as `like`, and listeners on this interface.
-    pub fn new(like: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<Nudger> {
+    pub fn new(like: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<SocketWaker> {
         let any: IpAddr = match like {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -195,22 +195,22 @@ impl Nudger {
             socket.set_multicast_loop_v4(true)?;
         }
         let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
-        Ok(Nudger { socket, port })
+        Ok(SocketWaker { socket, port })
     }
 
-    /// Where its nudges come from.
+    /// Where its wakeup datagrams come from.
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Wakes whoever waits in `socket`, now or when it next does. It may get lost, as any datagram.
-    pub fn nudge(&self, socket: &Socket) {
+    pub fn wake(&self, socket: &Socket) {
         let _ = self.socket.send_to(&[], &socket.address().into());
     }
 }
 
 /// A filter in the kernel's packet language that drops, before it wakes anybody, what a listener does not want.
-fn wanted(deaf_to: Option<SocketAddrV4>, nudged_from: Option<u16>) -> Vec<SockFilter> {
+fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -227,11 +227,11 @@ fn wanted(deaf_to: Option<SocketAddrV4>, nudged_from: Option<u16>) -> Vec<SockFi
     let unless_equal = |value, skipped| SockFilter::new(JUMP_IF_EQUAL, 0, skipped, value);
     let mut filter = vec![load(LOAD_HALF, 0, 0, LENGTH)];
     // No port is 65,536 or more.
-    let nudged_from = nudged_from.map_or(u32::MAX, u32::from);
+    let waker_port = waker_port.map_or(u32::MAX, u32::from);
     filter.extend([
         unless_equal(HEADER_BYTES, 4),
         load(LOAD_HALF, 0, 0, PORT),
-        unless_equal(nudged_from, 1),
+        unless_equal(waker_port, 1),
         TAKE,
         DROP,
     ]);
@@ -341,12 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn a_nudge_wakes_who_waits_in_a_receive_and_nobody_else() {
+    fn a_wakeup_datagram_wakes_who_waits_in_a_receive_and_nobody_else() {
         let sender = bind();
-        let nudger = Nudger::new(sender.address(), Some(LOOPBACK)).unwrap();
+        let socket_waker = SocketWaker::new(sender.address(), Some(LOOPBACK)).unwrap();
         let Some(other) = listeners(&sender, &[None]) else { return };
-        let nudged = Socket::listen(group(&sender), LOOPBACK, None, Some(nudger.port())).unwrap();
-        for (socket, apart) in [(&nudged, false), (&nudged, true), (&sender, false), (&sender, true)] {
+        let woken = Socket::listen(group(&sender), LOOPBACK, None, Some(socket_waker.port())).unwrap();
+        for (socket, apart) in [(&woken, false), (&woken, true), (&sender, false), (&sender, true)] {
             socket.set_waiting(true).unwrap();
             socket.set_apart(apart);
             std::thread::scope(|scope| {
@@ -355,12 +355,12 @@ mod tests {
                     let mut wait = || {
                         receiver.wait_and_receive(socket, |_, datagram| assert!(datagram.is_empty())).unwrap()
                     };
-                    // The machine may keep the one who nudges waiting for longer than a wait lasts.
+                    // The machine may keep the one who wakeup datagrams waiting for longer than a wait lasts.
                     while wait() == 0 {
-                        assert!(begin.elapsed() < PATIENCE, "it is not nudged");
+                        assert!(begin.elapsed() < PATIENCE, "it is not woken");
                     }
                 });
-                nudger.nudge(socket);
+                socket_waker.wake(socket);
             });
         }
         // Had an empty one come to the other, it would be first.

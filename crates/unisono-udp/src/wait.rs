@@ -31,7 +31,7 @@ impl Watch {
     /// A watch over nothing yet.
     pub fn new() -> io::Result<Watch> {
         let watch = Watch { set: epoll::create(CreateFlags::CLOEXEC)?, alarm: Alarm::new()? };
-        watch.add(watch.alarm.bell(), ALARM)?;
+        watch.add(watch.alarm.wakeup(), ALARM)?;
         Ok(watch)
     }
 
@@ -77,7 +77,7 @@ impl Watch {
         for event in events {
             if event.data.u64() == ALARM {
                 ready.alarmed = true;
-                self.alarm.bell().silence();
+                self.alarm.wakeup().silence();
                 continue;
             }
             ready.keys[ready.count] = event.data.u64();
@@ -135,47 +135,47 @@ pub(crate) fn timespec(duration: Duration) -> Timespec {
 
 /// Wakes a thread that waits, now or when it next does.
 #[derive(Debug)]
-pub struct Bell(OwnedFd);
+pub struct Wakeup(OwnedFd);
 
-impl Bell {
-    /// A silent bell.
-    pub fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+impl Wakeup {
+    /// A silent wakeup.
+    pub fn new() -> io::Result<Wakeup> {
+        Ok(Wakeup(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Wakes whoever waits for the bell, until it is silenced.
+    /// Wakes whoever waits for the wakeup, until it is silenced.
     pub fn ring(&self) {
         // Fails only when it has been rung 2^64 times.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Silences the bell.
+    /// Silences the wakeup.
     pub fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
-    /// Sleeps until the bell is rung, unless it still is. May wake without a reason.
+    /// Sleeps until the wakeup is rung, unless it still is. May wake without a reason.
     pub fn wait(&self) {
         sleep_for(self.as_fd(), None);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Wakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// A bell that rings itself after a time, set by any thread without waking the one that waits for it. The time goes on while
+/// A wakeup that rings itself after a time, set by any thread without waking the one that waits for it. The time goes on while
 /// the machine is suspended.
 #[derive(Debug)]
-pub struct Alarm(Bell);
+pub struct Alarm(Wakeup);
 
 impl Alarm {
     /// An alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Alarm(Bell(timerfd_create(TimerfdClockId::Boottime, flags)?)))
+        Ok(Alarm(Wakeup(timerfd_create(TimerfdClockId::Boottime, flags)?)))
     }
 
     /// Rings after this time (at once if it is zero), instead of when it was to ring before. Silences it too.
@@ -184,7 +184,7 @@ impl Alarm {
     }
 
     /// What to wait for, and to silence.
-    pub fn bell(&self) -> &Bell {
+    pub fn wakeup(&self) -> &Wakeup {
         &self.0
     }
 
@@ -207,25 +207,25 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_rung_before_the_wait_ends_it_until_silenced() {
-        let (watch, bell) = (Watch::new().unwrap(), Bell::new().unwrap());
-        watch.add(&bell, 3).unwrap();
+    fn a_wakeup_rung_before_the_wait_ends_it_until_silenced() {
+        let (watch, wakeup) = (Watch::new().unwrap(), Wakeup::new().unwrap());
+        watch.add(&wakeup, 3).unwrap();
         assert!(watch.look().keys().is_empty());
-        bell.ring();
-        bell.ring();
-        bell.wait();
+        wakeup.ring();
+        wakeup.ring();
+        wakeup.wait();
         assert_eq!(watch.wait().keys(), [3]);
         assert_eq!(watch.wait().keys(), [3]);
-        bell.silence();
+        wakeup.silence();
         assert!(watch.look().keys().is_empty());
     }
 
     #[test]
-    fn a_bell_wakes_another_thread() {
-        let (watch, bell) = (Watch::new().unwrap(), Arc::new(Bell::new().unwrap()));
-        watch.add(&*bell, 1).unwrap();
+    fn a_wakeup_wakes_another_thread() {
+        let (watch, wakeup) = (Watch::new().unwrap(), Arc::new(Wakeup::new().unwrap()));
+        watch.add(&*wakeup, 1).unwrap();
         let sleeper = std::thread::spawn(move || watch.wait().keys().to_vec());
-        bell.ring();
+        wakeup.ring();
         assert_eq!(sleeper.join().unwrap(), [1]);
     }
 
@@ -265,14 +265,14 @@ mod tests {
 
     #[test]
     fn a_watch_tells_another_that_it_has_something_ready() {
-        let (outer, inner, bell) = (Watch::new().unwrap(), Watch::new().unwrap(), Bell::new().unwrap());
-        inner.add(&bell, 1).unwrap();
+        let (outer, inner, wakeup) = (Watch::new().unwrap(), Watch::new().unwrap(), Wakeup::new().unwrap());
+        inner.add(&wakeup, 1).unwrap();
         outer.add(&inner, 2).unwrap();
         assert!(outer.look().keys().is_empty());
-        bell.ring();
+        wakeup.ring();
         assert_eq!(outer.wait().keys(), [2]);
         assert_eq!(inner.look().keys(), [1]);
-        bell.silence();
+        wakeup.silence();
         assert!(outer.look().keys().is_empty());
         inner.set_alarm(Duration::ZERO);
         assert_eq!(outer.wait().keys(), [2]);
@@ -296,11 +296,11 @@ mod tests {
         let alarm = Alarm::new().unwrap();
         let begin = Instant::now();
         alarm.set(Duration::from_millis(2));
-        alarm.bell().wait();
+        alarm.wakeup().wait();
         assert!(begin.elapsed() >= Duration::from_millis(2));
-        alarm.bell().silence();
+        alarm.wakeup().silence();
         alarm.set(Duration::ZERO);
-        alarm.bell().wait();
+        alarm.wakeup().wait();
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    Entry, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
 /// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be
@@ -44,7 +44,7 @@ pub struct AsyncGroup {
 impl AsyncGroup {
     /// As [`Group::create`](crate::Group::create).
     pub async fn create(name: &str, config: GroupConfig, options: &Options) -> Result<AsyncGroup, OpenError> {
-        AsyncGroup::open(name, Entry::Found(config), Bytes::new(), options).await
+        AsyncGroup::open(name, EntryMode::Found(config), Bytes::new(), options).await
     }
 
     /// As [`Group::join`](crate::Group::join).
@@ -53,7 +53,7 @@ impl AsyncGroup {
         hello: impl Into<Bytes>,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        AsyncGroup::open(name, Entry::Join, hello.into(), options).await
+        AsyncGroup::open(name, EntryMode::Join, hello.into(), options).await
     }
 
     /// As [`Group::join_or_create`](crate::Group::join_or_create).
@@ -63,7 +63,7 @@ impl AsyncGroup {
         hello: impl Into<Bytes>,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        AsyncGroup::open(name, Entry::JoinOrFound(config), hello.into(), options).await
+        AsyncGroup::open(name, EntryMode::JoinOrFound(config), hello.into(), options).await
     }
 
     /// As [`Group::form`](crate::Group::form).
@@ -73,12 +73,12 @@ impl AsyncGroup {
         config: GroupConfig,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        AsyncGroup::open(name, Entry::Form(formation, config), Bytes::new(), options).await
+        AsyncGroup::open(name, EntryMode::Form(formation, config), Bytes::new(), options).await
     }
 
     async fn open(
         name: &str,
-        entry: Entry,
+        entry: EntryMode,
         hello: Bytes,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {

@@ -160,9 +160,9 @@ fn other_key(address: SocketAddr) -> String {
 
 fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
     let words = match reason {
-        JoinFailure::Unreachable { orderer } => {
+        JoinFailure::Unreachable { sequencer } => {
             return format!(
-                "a member answered, but the group's orderer does not answer at {orderer}: if it has just crashed, \
+                "a member answered, but the group's sequencer does not answer at {sequencer}: if it has just crashed, \
                  try again; if this machine cannot reach that address, begin that member with one that all can \
                  reach, by --bind ADDRESS (Options::bind)"
             )

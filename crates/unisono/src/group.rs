@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    Entry, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
 /// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for
@@ -43,12 +43,12 @@ pub struct Group {
 impl Group {
     /// Founds the group of this name, whether or not there is one.
     pub fn create(name: &str, config: GroupConfig, options: &Options) -> Result<Group, OpenError> {
-        Group::open(name, Entry::Found(config), Bytes::new(), options)
+        Group::open(name, EntryMode::Found(config), Bytes::new(), options)
     }
 
     /// Joins the group of this name. The others receive `hello` (at most 512 bytes) with the join.
     pub fn join(name: &str, hello: impl Into<Bytes>, options: &Options) -> Result<Group, OpenError> {
-        Group::open(name, Entry::Join, hello.into(), options)
+        Group::open(name, EntryMode::Join, hello.into(), options)
     }
 
     /// Joins the group of this name, or founds it if nobody answers.
@@ -58,7 +58,7 @@ impl Group {
         hello: impl Into<Bytes>,
         options: &Options,
     ) -> Result<Group, OpenError> {
-        Group::open(name, Entry::JoinOrFound(config), hello.into(), options)
+        Group::open(name, EntryMode::JoinOrFound(config), hello.into(), options)
     }
 
     /// Forms the group together with the other participants that call this at the same time: at most one group comes
@@ -70,10 +70,10 @@ impl Group {
         config: GroupConfig,
         options: &Options,
     ) -> Result<Group, OpenError> {
-        Group::open(name, Entry::Form(formation, config), Bytes::new(), options)
+        Group::open(name, EntryMode::Form(formation, config), Bytes::new(), options)
     }
 
-    fn open(name: &str, entry: Entry, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
+    fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
@@ -250,7 +250,7 @@ impl Group {
         left.unwrap_or(Ok(()))
     }
 
-    /// Gives the role of orderer to another member; only the orderer can, and not in a group founded with
+    /// Gives the role of sequencer to another member; only the sequencer can, and not in a group founded with
     /// [`Migration::Never`](crate::Migration::Never). It is done with an [`Event::HandedOver`]. With
     /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on from there.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {

@@ -34,10 +34,10 @@
 //!
 //! # How it works
 //!
-//! One member, the **orderer**, gives every message the next number, its **seqno**, and sends it on to all;
+//! One member, the **sequencer**, gives every message the next number, its **seqno**, and sends it on to all;
 //! what gets lost on the way is noticed by the gap in the numbers and asked for again. A message costs two
 //! datagrams, or three if the group has no multicast and three members: about what a remote procedure call
-//! costs. If the orderer leaves or crashes, another member takes over. There is no server to set up.
+//! costs. If the sequencer leaves or crashes, another member takes over. There is no server to set up.
 //!
 //! Members are told apart by their [`Uid`], 64 random bits for each life; what people call them is the [`Name`] in
 //! [`Options`]. The names come with the [`View`] in which a member finds itself ([`Event::Entered`]) and with
@@ -48,7 +48,7 @@
 //! [`GroupConfig::resilience`], r, says how many members may crash **at once** without an accepted message
 //! being lost.
 //!
-//! - With r = 0, [`Group::send`] returns when the message has its number. If the orderer then crashes
+//! - With r = 0, [`Group::send`] returns when the message has its number. If the sequencer then crashes
 //!   before anybody else has the message, it is gone, and nobody who goes on has ever seen it.
 //! - With r = 1 (the default) it returns when two members hold the message, with r = 2 when three do. That
 //!   costs an acknowledgement by each of them, and a little more than one round trip more. Nobody receives a
@@ -110,7 +110,7 @@
 //! waited for later, or dropped. [`Group::submit_all`] takes many messages, which travel together. A member
 //! may have [`GroupConfig::window`] messages under way, in order.
 //!
-//! Where one member sends much for a while, found the group with [`Migration::ByLoad`]: the role of orderer then
+//! Where one member sends much for a while, found the group with [`Migration::ByLoad`]: the role of sequencer then
 //! goes to that member, whose messages need a datagram less each and, at r = 0, no way to somebody else and back.
 //!
 //! Receive while you send: what a member does not receive presses back on everybody, itself included. Use a

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::wire::{Checksum, Protection};
-use unisono_core::{Entry, Group, JoinFailure, Member, Random, Settings, Uid};
+use unisono_core::{EntryMode, Group, JoinFailure, Member, Random, Settings, Uid};
 
 /// How long the last handle of a blocking program waits for its leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const LIVES_MAX: usize = 8;
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryMode,
     pub(crate) hello: Bytes,
     pub(crate) options: &'a Options,
 }
@@ -38,16 +38,16 @@ impl Opening<'_> {
     ) -> Result<Shared, OpenError> {
         let known = match self.entry {
             // Nobody is asked, or nobody may be there yet.
-            Entry::Found(_) | Entry::Form(..) => known.unwrap_or_default(),
+            EntryMode::Found(_) | EntryMode::Form(..) => known.unwrap_or_default(),
             // Whoever cannot ask is not to found a second group.
-            Entry::Join | Entry::JoinOrFound(_) => known?,
+            EntryMode::Join | EntryMode::JoinOrFound(_) => known?,
         };
         let options = self.options;
         let place = Place::choose(options, &known)?;
         let port = port(self.name)?;
         let uid = Uid(u64::from_ne_bytes(random()?));
         let random = Random::from_seed(random()?);
-        let needs_multicast = seeds.is_empty() && !matches!(self.entry, Entry::Found(_));
+        let needs_multicast = seeds.is_empty() && !matches!(self.entry, EntryMode::Found(_));
         let make = |now, address, receive_buffer_bytes| {
             let me = Member { uid, name: options.name.clone(), address };
             let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
@@ -156,7 +156,7 @@ mod tests {
         let settings = Settings { locate: Duration::from_secs(60), ..Settings::default() };
         let options = Options { settings, ..Options::default() };
         let name = format!("nowhere-{}", std::process::id());
-        let opening = Opening { name: &name, entry: Entry::Join, hello: Bytes::new(), options: &options };
+        let opening = Opening { name: &name, entry: EntryMode::Join, hello: Bytes::new(), options: &options };
         let shared = opening.begin(Seeds::default(), Ok(Vec::new())).unwrap();
         let (patience, mut begun) = (Duration::from_secs(60), false);
         let left = shared

@@ -66,14 +66,14 @@ fn the_role_goes_to_who_sends_and_everybody_is_told() {
     let me = talker.info().me;
     let told = |group: &Group| {
         until(group, |event| match event {
-            Event::HandedOver { orderer, .. } => Some(*orderer),
+            Event::HandedOver { sequencer, .. } => Some(*sequencer),
             _ => None,
         })
     };
     std::thread::scope(|scope| {
         let receivers = [scope.spawn(|| told(&founder)), scope.spawn(|| told(&talker))];
         let begin = Instant::now();
-        while talker.info().orderer != me && begin.elapsed() < PATIENCE {
+        while talker.info().sequencer != me && begin.elapsed() < PATIENCE {
             // Many at a time: on a slow machine, too, it is enough of them within a second.
             let things = talker.submit_all((0..100).map(|_| "and another thing")).unwrap();
             assert_eq!(things.wait().accepted, 100);
@@ -82,7 +82,7 @@ fn the_role_goes_to_who_sends_and_everybody_is_told() {
             assert_eq!(receiver.join().unwrap(), me);
         }
     });
-    assert_eq!(founder.report().orderer, me, "whoever looks at the group sees it too");
+    assert_eq!(founder.report().sequencer, me, "whoever looks at the group sees it too");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn anybody_can_look_at_a_group_from_outside() {
     let place = second.send("something").unwrap();
     let report = look(&name, &options(), PATIENCE).unwrap();
     assert!(report.primary);
-    assert_eq!(report.orderer, first.info().me);
+    assert_eq!(report.sequencer, first.info().me);
     assert!(report.end >= place);
     let seen: Vec<_> = report.members.iter().map(|member| member.member.clone()).collect();
     assert_eq!(seen, first.members());

@@ -125,7 +125,7 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
 }
 
 #[test]
-fn the_orderer_killed_is_survived_too() {
+fn the_sequencer_killed_is_survived_too() {
     let name = fresh_name("orderer");
     let founder = Group::create(&name, GroupConfig::default(), &watchful()).unwrap();
     let second = Group::join(&name, "", &watchful()).unwrap();
@@ -137,12 +137,12 @@ fn the_orderer_killed_is_survived_too() {
     second.ignore_events();
     founder.hand_over(victim).unwrap();
     let named = until(&founder, |event| match event {
-        Event::HandedOver { orderer, .. } => Some(*orderer),
+        Event::HandedOver { sequencer, .. } => Some(*sequencer),
         _ => None,
     });
     assert_eq!(named, victim);
     // It orders: only then is it killed.
-    second.send("by the new orderer").unwrap();
+    second.send("by the new sequencer").unwrap();
     child.kill();
     let begin = Instant::now();
     let place = loop {
@@ -151,11 +151,11 @@ fn the_orderer_killed_is_survived_too() {
             Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
         }
     };
-    let (degraded, orderer) = until(&founder, |event| match event {
-        Event::Reset { degraded, view, .. } => Some((*degraded, view.orderer)),
+    let (degraded, sequencer) = until(&founder, |event| match event {
+        Event::Reset { degraded, view, .. } => Some((*degraded, view.sequencer)),
         _ => None,
     });
-    assert!(!degraded && orderer != victim);
+    assert!(!degraded && sequencer != victim);
     let survivor = until(&founder, |event| match event {
         Event::Message { seqno, payload, .. } if *seqno == place => Some(payload.clone()),
         _ => None,

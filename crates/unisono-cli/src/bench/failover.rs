@@ -1,4 +1,4 @@
-//! `unisono bench failover`: from the loss of the orderer to the next ordered message.
+//! `unisono bench failover`: from the loss of the sequencer to the next ordered message.
 
 use super::ground::{self, Ground};
 use super::placement::Placement;
@@ -15,14 +15,14 @@ use serde_json::json;
 
 /// Each member sends a message so often.
 const INTERVAL_US: u64 = 1000;
-/// Messages that each member delivers before anything happens to the orderer, and up to so many more by lot.
+/// Messages that each member delivers before anything happens to the sequencer, and up to so many more by lot.
 const BEFORE: (u64, u64) = (50, 50);
 /// More than any member can send at that pace before the trial gives up.
 const PLENTY: u64 = 1 << 32;
 
-/// Time the recovery from the loss of the orderer
+/// Time the recovery from the loss of the sequencer
 ///
-/// Each trial is a group of its own in which every member sends a message a millisecond. The orderer is lost, and
+/// Each trial is a group of its own in which every member sends a message a millisecond. The sequencer is lost, and
 /// the time is taken until the slowest survivor delivers the next message ordered. Every trial's orders are compared.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
@@ -31,7 +31,7 @@ pub(crate) struct Failover {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::within::<u64>(3..=64))]
     members: u64,
 
-    /// How often the orderer is lost
+    /// How often the sequencer is lost
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = arguments::within::<u64>(1..=1000))]
     trials: u64,
 
@@ -43,7 +43,7 @@ pub(crate) struct Failover {
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
-    /// How the orderer is lost
+    /// How the sequencer is lost
     #[arg(long, value_enum, default_value_t)]
     how: How,
 
@@ -54,7 +54,7 @@ pub(crate) struct Failover {
     pub(crate) common: Common,
 }
 
-/// How the orderer is lost.
+/// How the sequencer is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum How {
     /// Killed (SIGKILL)
@@ -159,8 +159,8 @@ fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Pro
     }
     let before = (BEFORE.0 + lot(BEFORE.1)?) * command.members;
     trial.until("messages to flow", |trial| trial.delivered() >= before)?;
-    let orderer = trial.orderer().ok_or_else(|| Problem::failed("nobody knows who orders"))?;
-    let struck_ns = trial.strike(orderer, command.how.blow())?;
+    let sequencer = trial.sequencer().ok_or_else(|| Problem::failed("nobody knows who orders"))?;
+    let struck_ns = trial.strike(sequencer, command.how.blow())?;
     trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
     let since = |at_ns: u64| at_ns.saturating_sub(struck_ns);
     times.resume_ns.extend(trial.resumed_ns().map(since));

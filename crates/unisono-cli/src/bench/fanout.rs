@@ -1,7 +1,7 @@
 //! What the machine allows under load: one process sends to all, with no protocol.
 //!
 //! A source packs messages into datagrams and datagrams into runs, as members do, and sends them to as many receiver
-//! processes as an orderer has others to reach. All it waits for is that the slowest receiver has read what was sent
+//! processes as a sequencer has others to reach. All it waits for is that the slowest receiver has read what was sent
 //! a while ago: without that it would measure how fast datagrams can be thrown away.
 
 use crate::lab::quality::Rate;
@@ -21,14 +21,14 @@ const NUMBER_BYTES: usize = 8;
 
 /// The role of a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     pub(crate) location: Location,
     pub(crate) pace: Pace,
 }
 
 /// An order to a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Read what comes, by this multicast address if one is given, and tell the source how far you are.
     Receive { source: SocketAddr, multicast: Option<SocketAddrV4> },
     /// Send datagrams of this size to these for so long, and count after a while.
@@ -37,7 +37,7 @@ pub(crate) enum Order {
 
 /// What a fan-out process reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// Its address.
     At(SocketAddr),
     /// Ready for what was ordered.
@@ -48,7 +48,7 @@ pub(crate) enum Report {
 
 /// The processes of the fan-out.
 pub(crate) struct Fanout {
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
     to: Vec<SocketAddr>,
     receivers: usize,
     packing: Packing,
@@ -68,15 +68,15 @@ impl Fanout {
         let mut addresses = Vec::new();
         let pace = rate.map_or(Pace::FREE, Pace::at);
         for location in locations {
-            crew.start(&worker::Role::Fanout(Role { location: location.clone(), pace }))?;
+            crew.start(&worker::Assignment::Fanout(Assignment { location: location.clone(), pace }))?;
             match crew.report(Instant::now() + PATIENCE, &[], "the fan-out's processes to start")? {
-                (_, Report::At(address)) => addresses.push(address),
+                (_, Answer::At(address)) => addresses.push(address),
                 (_, other) => return Err(Problem::failed(format!("the fan-out answered {other:?}"))),
             }
         }
         let receivers = addresses.len() - 1;
         for index in 1..addresses.len() {
-            crew.order(index, &Order::Receive { source: addresses[SOURCE], multicast })?;
+            crew.order(index, &Instruction::Receive { source: addresses[SOURCE], multicast })?;
             crew.report(Instant::now() + PATIENCE, &[], "the fan-out's receivers")?;
         }
         let to = multicast.map_or_else(|| addresses[1..].to_vec(), |group| vec![SocketAddr::V4(group)]);
@@ -86,7 +86,7 @@ impl Fanout {
     /// Messages a second that the slowest receiver got.
     pub(crate) fn measure(&mut self, untimed: Duration, timed: Duration) -> Result<f64, Problem> {
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let order = Order::Send {
+        let order = Instruction::Send {
             to: self.to.clone(),
             receivers: self.receivers,
             bytes: self.packing.datagram_bytes,
@@ -99,7 +99,7 @@ impl Fanout {
             &[],
             "the fan-out to be measured",
         )? {
-            (_, Report::Rate(datagrams)) => Ok(datagrams * self.packing.messages_per_datagram),
+            (_, Answer::Rate(datagrams)) => Ok(datagrams * self.packing.messages_per_datagram),
             (_, other) => Err(Problem::failed(format!("the fan-out answered {other:?}"))),
         }
     }
@@ -158,31 +158,31 @@ impl Packing {
 }
 
 /// The life of a fan-out process.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let (address, pace) = (role.location.address, role.pace);
     let mut socket = Some(Socket::bind((address, 0).into())?);
     if let Some(socket) = &socket {
-        processes::report(&Report::At(socket.address()))?;
+        processes::report(&Answer::At(socket.address()))?;
     }
     let mut source = None;
     while let Some(order) = orders.next()? {
         match (order, socket.take()) {
-            (Order::Receive { source, multicast }, Some(own)) => {
+            (Instruction::Receive { source, multicast }, Some(own)) => {
                 let group = multicast.map(|group| Socket::listen(group, address, None, None)).transpose()?;
                 std::thread::spawn(move || receive(&own, group.as_ref().unwrap_or(&own), source, pace));
-                processes::report(&Report::Ready)?;
+                processes::report(&Answer::Ready)?;
             }
-            (Order::Send { to, receivers, bytes, untimed_ms, timed_ms }, own) => {
+            (Instruction::Send { to, receivers, bytes, untimed_ms, timed_ms }, own) => {
                 if let Some(own) = own {
                     own.send_multicast_by(address, 1)?;
                     source = Some(Source::new(own, pace));
                 }
                 let source = source.as_mut().ok_or_else(|| anyhow::anyhow!("a receiver does not send"))?;
                 let (untimed, timed) = (Duration::from_millis(untimed_ms), Duration::from_millis(timed_ms));
-                processes::report(&Report::Rate(source.run(&to, receivers, bytes, untimed, timed)?))?;
+                processes::report(&Answer::Rate(source.run(&to, receivers, bytes, untimed, timed)?))?;
             }
-            (Order::Receive { .. }, None) => anyhow::bail!("a receiver has one source"),
+            (Instruction::Receive { .. }, None) => anyhow::bail!("a receiver has one source"),
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! What the machine allows: the paths of a group's message over bare UDP, with no protocol.
 //!
-//! As many processes as the group has members stand in for them: a relay in place of the orderer, a sender, and
+//! As many processes as the group has members stand in for them: a relay in place of the sequencer, a sender, and
 //! receivers. They use what the members use: blocking receives, the same placement on processors, and the relay
-//! reaches the others by multicast or by a datagram each, as the group's orderer does. While the group is being
+//! reaches the others by multicast or by a datagram each, as the group's sequencer does. While the group is being
 //! measured they are blocked in a receive and cost nothing, and the other way about.
 
 use crate::location::Location;
@@ -35,7 +35,7 @@ pub(crate) enum Path {
 
 /// The role of a floor process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     pub(crate) location: Location,
     /// Size of a datagram.
     pub(crate) bytes: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Role {
 
 /// An order to a floor process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Pass on to these what comes.
     Relay { to: Vec<SocketAddr> },
     /// Take what comes, by this multicast address too.
@@ -56,7 +56,7 @@ pub(crate) enum Order {
 
 /// What a floor process reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// Its address.
     At(SocketAddr),
     /// Ready for what was ordered.
@@ -69,7 +69,7 @@ pub(crate) enum Report {
 
 /// The processes of the floor.
 pub(crate) struct Floor {
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
     addresses: Vec<SocketAddr>,
     multicast: Option<SocketAddrV4>,
 }
@@ -86,13 +86,13 @@ impl Floor {
     ) -> Result<Floor, Problem> {
         let mut crew = Crew::new();
         for location in locations {
-            let role = crate::worker::Role::Floor(Role { location: location.clone(), bytes });
+            let role = crate::worker::Assignment::Floor(Assignment { location: location.clone(), bytes });
             crew.start(&role)?;
         }
         let mut floor = Floor { crew, addresses: Vec::new(), multicast };
         let mut addresses = vec![None; locations.len()];
         for _ in locations {
-            if let (index, Report::At(address)) = floor.report("the floor's processes to start")? {
+            if let (index, Answer::At(address)) = floor.report("the floor's processes to start")? {
                 addresses[index] = Some(address);
             }
         }
@@ -101,13 +101,13 @@ impl Floor {
             Some(group) => vec![SocketAddr::V4(group)],
             None => floor.addresses[SENDER..].to_vec(),
         };
-        floor.crew.order(RELAY, &Order::Relay { to })?;
+        floor.crew.order(RELAY, &Instruction::Relay { to })?;
         floor.report("the floor's relay")?;
         // The kernel wakes the listeners of a multicast in an order that depends on which came first: the sender is to
         // stand among them where it does among the members.
         floor.measure(Path::Relay, 0, 0)?;
         for receiver in SENDER + 1..floor.crew.len() {
-            floor.crew.order(receiver, &Order::Receive { multicast })?;
+            floor.crew.order(receiver, &Instruction::Receive { multicast })?;
             floor.report("the floor's receivers")?;
         }
         Ok(floor)
@@ -115,11 +115,16 @@ impl Floor {
 
     /// Sends by a path; how long each took, in nanoseconds.
     pub(crate) fn measure(&mut self, path: Path, untimed: usize, timed: usize) -> Result<Vec<u64>, Problem> {
-        let order =
-            Order::Send { relay: self.addresses[RELAY], multicast: self.multicast, path, untimed, timed };
+        let order = Instruction::Send {
+            relay: self.addresses[RELAY],
+            multicast: self.multicast,
+            path,
+            untimed,
+            timed,
+        };
         self.crew.order(SENDER, &order)?;
         match self.report("the bare path to be measured")? {
-            (_, Report::Took(took)) => Ok(took),
+            (_, Answer::Took(took)) => Ok(took),
             (_, other) => Err(Problem::failed(format!("the floor answered {other:?}"))),
         }
     }
@@ -128,15 +133,15 @@ impl Floor {
     pub(crate) fn processor_ns(&mut self) -> Result<u64, Problem> {
         let mut sum = 0;
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Order::Usage)?;
-            if let (_, Report::Used(ns)) = self.report("the floor's processor time")? {
+            self.crew.order(index, &Instruction::Usage)?;
+            if let (_, Answer::Used(ns)) = self.report("the floor's processor time")? {
                 sum += ns;
             }
         }
         Ok(sum)
     }
 
-    fn report(&mut self, what: &str) -> Result<(usize, Report), Problem> {
+    fn report(&mut self, what: &str) -> Result<(usize, Answer), Problem> {
         self.crew.report(Instant::now() + PATIENCE, &[], what)
     }
 }
@@ -149,34 +154,34 @@ pub(crate) fn multicast_address() -> Result<SocketAddrV4, Problem> {
 }
 
 /// The life of a floor process.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let address = role.location.address;
     let socket = UdpSocket::bind((address, 0))?;
-    processes::report(&Report::At(socket.local_addr()?))?;
+    processes::report(&Answer::At(socket.local_addr()?))?;
     let mut sender = None;
     while let Some(order) = orders.next()? {
         match order {
-            Order::Relay { to } => {
+            Instruction::Relay { to } => {
                 let socket = socket.try_clone()?;
                 multicast_by(&socket, address)?;
                 std::thread::spawn(move || relay(&socket, &to));
-                processes::report(&Report::Ready)?;
+                processes::report(&Answer::Ready)?;
             }
-            Order::Receive { multicast } => {
+            Instruction::Receive { multicast } => {
                 let socket = hearing(&socket, multicast, address)?;
                 std::thread::spawn(move || receive(&socket));
-                processes::report(&Report::Ready)?;
+                processes::report(&Answer::Ready)?;
             }
-            Order::Send { relay, multicast, path, untimed, timed } => {
+            Instruction::Send { relay, multicast, path, untimed, timed } => {
                 let sender = match &mut sender {
                     Some(sender) => sender,
                     none => none.insert(Sender::new(&socket, relay, multicast, &role)?),
                 };
                 sender.exchange(path, untimed)?;
-                processes::report(&Report::Took(sender.exchange(path, timed)?))?;
+                processes::report(&Answer::Took(sender.exchange(path, timed)?))?;
             }
-            Order::Usage => processes::report(&Report::Used(processes::processor_ns()))?,
+            Instruction::Usage => processes::report(&Answer::Used(processes::processor_ns()))?,
         }
     }
     Ok(())
@@ -219,7 +224,7 @@ impl Sender {
         own: &UdpSocket,
         relay: SocketAddr,
         multicast: Option<SocketAddrV4>,
-        role: &Role,
+        role: &Assignment,
     ) -> anyhow::Result<Sender> {
         let passed_on = hearing(own, multicast, role.location.address)?;
         let own = own.try_clone()?;

@@ -2,7 +2,7 @@
 
 use super::ground::{self, Ground};
 use super::placement::Placement;
-use super::report::{self, Chart, Column, Report, Series};
+use super::report::{self, Chart, Column, Page, Series};
 use super::throughput::loaded::{Counted, Load, Loaded};
 use super::throughput::{BYTES_MAX, ROUNDS, UNTIMED, UNTIMED_SLOW};
 use super::{Protocol, Summary};
@@ -23,7 +23,7 @@ const PROCESSES_MAX: u64 = 250;
 
 /// Count what a growing number of disjoint groups orders, all together
 ///
-/// By default all members but the orderer send, each with one message under way, as in the papers: then one group
+/// By default all members but the sequencer send, each with one message under way, as in the papers: then one group
 /// leaves the machine room for others, until the processors are full. Prints a row for 1, 2, 4, … groups.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench parallel --groups 8 --members 2")]
@@ -36,7 +36,7 @@ pub(crate) struct Parallel {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
-    /// How many of them send [default: all but the orderer, whose own messages have no way to go]
+    /// How many of them send [default: all but the sequencer, whose own messages have no way to go]
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
@@ -149,7 +149,7 @@ const COLUMNS: [Column; 10] = [
 ];
 
 fn report(command: &Parallel, folder: &Path, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let mut report = Report::new("parallel", "Disjoint groups in parallel", folder)?;
+    let mut report = Page::new("parallel", "Disjoint groups in parallel", folder)?;
     let compared = report::with(COMPARED, command.members);
     let fits =
         |members: &u64| *members == command.members || command.groups * members <= COMPARED_PROCESSES_MAX;

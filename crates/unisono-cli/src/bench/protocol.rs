@@ -9,7 +9,7 @@ use unisono::GroupConfig;
 /// See the module.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Protocol {
-    /// Whether messages travel by way of the orderer (pb), to all at once (bb), or as their size suggests
+    /// Whether messages travel by way of the sequencer (pb), to all at once (bb), or as their size suggests
     #[arg(long, value_enum, default_value_t)]
     pub(crate) method: Method,
 
@@ -25,9 +25,9 @@ pub(crate) struct Protocol {
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Method {
-    /// To the orderer, which sends them to all
+    /// To the sequencer, which sends them to all
     Pb,
-    /// To all, and the orderer sends a short accept
+    /// To all, and the sequencer sends a short accept
     Bb,
     /// By size
     #[default]

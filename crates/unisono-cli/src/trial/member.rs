@@ -4,8 +4,8 @@ use super::verdict::{Content, Place};
 use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
-use crate::outbox::Outbox;
 use crate::processes::{self, Orders, monotonic_ns};
+use crate::resender::Resender;
 use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::threads;
@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use unisono::{Bytes, Event, Group, Phase};
 
-/// Messages put into the outbox ahead of the group.
+/// Messages put into the resender ahead of the group.
 const AHEAD: usize = 256;
 /// Between two looks at the group.
 const PULSE: Duration = Duration::from_millis(2);
@@ -25,7 +25,7 @@ const CLOSING: &[u8] = b"closing";
 
 /// Which member to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     pub(crate) group: String,
     /// Counts from 0; member 0 founds the group.
     pub(crate) index: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Share {
 
 /// An order to a member.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Send messages.
     Send(Share),
     /// Begin no further ones.
@@ -59,11 +59,11 @@ pub(crate) enum Order {
 
 /// What a member reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// It is in.
     Entered { uid: u64 },
     /// The view is a new one.
-    View { view: String, members: usize, orderer: u64 },
+    View { view: String, members: usize, sequencer: u64 },
     /// Places delivered, in order, from the first message on.
     Delivered(Vec<Place>),
     /// The group was seen to be reset, on the machine's monotonic clock.
@@ -88,7 +88,7 @@ pub(crate) fn name(index: usize) -> String {
 }
 
 /// The life of a member process.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let options = connection::options(&role.settings, Some(&name(role.index)))
         .map_err(|problem| problem.into_error())?;
@@ -97,7 +97,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         0 => Group::create(&role.group, config, &options)?,
         _ => connection::patiently(|| Group::join(&role.group, "", &options))?,
     };
-    processes::report(&Report::Entered { uid: group.info().me.0 })?;
+    processes::report(&Answer::Entered { uid: group.info().me.0 })?;
 
     let (reset, resets) = mpsc::channel();
     let receiving = group.clone();
@@ -109,7 +109,7 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut sender = Some(Sender {
         group: group.clone(),
-        outbox: Outbox::new(group.clone()),
+        resender: Resender::new(group.clone()),
         index: role.index,
         resets,
         stop: stop.clone(),
@@ -118,13 +118,13 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     });
     while let Some(order) = orders.next()? {
         match order {
-            Order::Send(share) => {
+            Instruction::Send(share) => {
                 if let Some(mut sender) = sender.take() {
                     threads::start("sender", move || or_trouble(sender.send(share)))?;
                 }
             }
-            Order::Stop => stop.store(true, Ordering::Relaxed),
-            Order::Close => {
+            Instruction::Stop => stop.store(true, Ordering::Relaxed),
+            Instruction::Close => {
                 group.send(Bytes::from_static(CLOSING))?;
             }
         }
@@ -135,14 +135,14 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
 /// Tells the parent of an error; it is gone if it cannot be told.
 fn or_trouble(result: anyhow::Result<()>) {
     if let Err(error) = result {
-        let _ = processes::report(&Report::Trouble(format!("{error:#}")));
+        let _ = processes::report(&Answer::Trouble(format!("{error:#}")));
     }
 }
 
 /// Sends a member's messages.
 struct Sender {
     group: Group,
-    outbox: Outbox,
+    resender: Resender,
     index: usize,
     resets: Receiver<()>,
     stop: Arc<AtomicBool>,
@@ -163,25 +163,25 @@ impl Sender {
                 rest = Share { messages: sent, after_reset: 0, ..rest };
             }
             let now = rest.messages - rest.after_reset.min(rest.messages);
-            while sent < now && self.outbox.waiting() < AHEAD && due <= Instant::now() {
+            while sent < now && self.resender.waiting() < AHEAD && due <= Instant::now() {
                 sent += 1;
                 due += Duration::from_micros(share.interval_us);
-                self.outbox.push(format!("{}:{sent}", self.index).into());
+                self.resender.push(format!("{}:{sent}", self.index).into());
             }
-            self.outbox.advance()?;
-            if self.outbox.accepted() > reported {
-                reported = self.outbox.accepted();
-                processes::report(&Report::Accepted { sent, accepted: reported })?;
+            self.resender.advance()?;
+            if self.resender.accepted() > reported {
+                reported = self.resender.accepted();
+                processes::report(&Answer::Accepted { sent, accepted: reported })?;
             }
             if reported >= rest.messages {
-                return processes::report(&Report::Done { sent_again: self.outbox.sent_again() });
+                return processes::report(&Answer::Done { sent_again: self.resender.sent_again() });
             }
             if share.interval_us > 0 {
                 self.look_up()?;
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(PULSE));
-            } else if self.outbox.under_way() > 0 {
-                self.outbox.wait()?;
-            } else if self.outbox.waiting() > 0 {
+            } else if self.resender.under_way() > 0 {
+                self.resender.wait()?;
+            } else if self.resender.waiting() > 0 {
                 std::thread::sleep(PULSE);
             } else if rest.after_reset > 0 {
                 self.resets.recv()?;
@@ -198,7 +198,7 @@ impl Sender {
         let info = self.group.info();
         if info.phase == Phase::Resetting || info.resets > self.resets_before {
             self.noticed = true;
-            processes::report(&Report::Noticed { at_ns: monotonic_ns() })?;
+            processes::report(&Answer::Noticed { at_ns: monotonic_ns() })?;
         }
         Ok(())
     }
@@ -238,29 +238,29 @@ impl Witness {
         match event {
             Event::Message { payload, .. } if payload.as_ref() == CLOSING => {
                 self.tell()?;
-                return processes::report(&Report::Closed);
+                return processes::report(&Answer::Closed);
             }
             Event::Message { seqno, payload, .. } => {
                 let content = parse(payload)
                     .ok_or_else(|| anyhow::anyhow!("delivered a text that nobody sent: {payload:?}"))?;
                 if std::mem::take(&mut self.reset_just_now) {
-                    processes::report(&Report::Resumed { at_ns: monotonic_ns() })?;
+                    processes::report(&Answer::Resumed { at_ns: monotonic_ns() })?;
                 }
                 self.begun = true;
                 self.places.push(Place(*seqno, content));
             }
             Event::Excluded { .. } => {
                 self.tell()?;
-                return processes::report(&Report::Excluded);
+                return processes::report(&Answer::Excluded);
             }
             _ => {}
         }
         if self.roster.follow(event) {
             let view = self.roster.view();
             self.tell()?;
-            processes::report(&Report::View {
+            processes::report(&Answer::View {
                 members: self.roster.len(),
-                orderer: self.roster.orderer().0,
+                sequencer: self.roster.sequencer().0,
                 view: view.clone(),
             })?;
             if let (true, Some(seqno)) = (self.begun, event.seqno()) {
@@ -279,7 +279,7 @@ impl Witness {
         if self.places.is_empty() {
             return Ok(());
         }
-        processes::report(&Report::Delivered(std::mem::take(&mut self.places)))
+        processes::report(&Answer::Delivered(std::mem::take(&mut self.places)))
     }
 }
 

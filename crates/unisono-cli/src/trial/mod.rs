@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::processes::{Blow, Crew, Said, monotonic_ns};
 use crate::settings::Settings;
 use crate::worker;
-use member::{Order, Report};
+use member::{Answer, Instruction};
 use std::time::{Duration, Instant};
 use verdict::{Content, Evidence, Place};
 
@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct Trial {
     group: String,
     resilience: u8,
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
     members: Vec<Seen>,
     victim: Option<usize>,
 }
@@ -37,7 +37,7 @@ struct Seen {
     uid: Option<u64>,
     view: String,
     view_members: usize,
-    orderer: u64,
+    sequencer: u64,
     places: Vec<Place>,
     sent: u64,
     sent_again: u64,
@@ -64,7 +64,7 @@ impl Trial {
             victim: None,
         };
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Role {
+            let role = member::Assignment {
                 group: trial.group.clone(),
                 index,
                 resilience,
@@ -73,7 +73,7 @@ impl Trial {
                 settings: settings.clone(),
             };
             trial.members.push(Seen::default());
-            trial.crew.start(&worker::Role::Trial(role))?;
+            trial.crew.start(&worker::Assignment::Trial(role))?;
             if index == 0 {
                 trial.until("the first member to found the group", |trial| trial.members[0].uid.is_some())?;
             }
@@ -86,14 +86,14 @@ impl Trial {
 
     /// Lets a member send.
     pub(crate) fn send(&mut self, index: usize, share: Share) -> Result<(), Problem> {
-        Ok(self.crew.order(index, &Order::Send(share))?)
+        Ok(self.crew.order(index, &Instruction::Send(share))?)
     }
 
     /// Lets the survivors send no more than they have begun to.
     pub(crate) fn stop(&mut self) -> Result<(), Problem> {
         let survivors: Vec<usize> = self.survivors().map(|(index, _)| index).collect();
         for index in survivors {
-            self.crew.order(index, &Order::Stop)?;
+            self.crew.order(index, &Instruction::Stop)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Trial {
             trial.survivors().all(|(_, member)| member.done)
         })?;
         let first = self.survivors().next().map_or(0, |(index, _)| index);
-        self.crew.order(first, &Order::Close)?;
+        self.crew.order(first, &Instruction::Close)?;
         self.until("the last message to be delivered", |trial| {
             progress(trial);
             trial.survivors().all(|(_, member)| member.closed)
@@ -143,7 +143,7 @@ impl Trial {
     pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Trial) -> bool) -> Result<(), Problem> {
         while !so(self) {
             match self.crew.hear(Instant::now() + PATIENCE) {
-                Some((index, Said::Report(report))) => self.take(index, report)?,
+                Some((index, Said::Answer(report))) => self.take(index, report)?,
                 Some((index, _)) if self.victim == Some(index) => {}
                 Some((index, Said::Nonsense(line))) => {
                     return Err(Problem::failed(format!("{} said something strange: {line}", name(index))));
@@ -157,27 +157,27 @@ impl Trial {
         Ok(())
     }
 
-    fn take(&mut self, index: usize, report: Report) -> Result<(), Problem> {
+    fn take(&mut self, index: usize, report: Answer) -> Result<(), Problem> {
         let member = &mut self.members[index];
         match report {
-            Report::Entered { uid } => member.uid = Some(uid),
-            Report::View { view, members, orderer } => {
-                (member.view, member.view_members, member.orderer) = (view, members, orderer);
+            Answer::Entered { uid } => member.uid = Some(uid),
+            Answer::View { view, members, sequencer } => {
+                (member.view, member.view_members, member.sequencer) = (view, members, sequencer);
             }
-            Report::Delivered(places) => member.places.extend(places),
-            Report::Noticed { at_ns } => member.noticed_ns = member.noticed_ns.or(Some(at_ns)),
-            Report::Resumed { at_ns } => member.resumed_ns = member.resumed_ns.or(Some(at_ns)),
-            Report::Accepted { sent, accepted } => (member.sent, member.accepted) = (sent, accepted),
-            Report::Done { sent_again } => (member.done, member.sent_again) = (true, sent_again),
-            Report::Closed => member.closed = true,
-            Report::Excluded | Report::Trouble(_) if self.victim == Some(index) => {}
-            Report::Excluded => {
+            Answer::Delivered(places) => member.places.extend(places),
+            Answer::Noticed { at_ns } => member.noticed_ns = member.noticed_ns.or(Some(at_ns)),
+            Answer::Resumed { at_ns } => member.resumed_ns = member.resumed_ns.or(Some(at_ns)),
+            Answer::Accepted { sent, accepted } => (member.sent, member.accepted) = (sent, accepted),
+            Answer::Done { sent_again } => (member.done, member.sent_again) = (true, sent_again),
+            Answer::Closed => member.closed = true,
+            Answer::Excluded | Answer::Trouble(_) if self.victim == Some(index) => {}
+            Answer::Excluded => {
                 return Err(Problem::failed(format!(
                     "the group went on without {}, which is alive",
                     name(index)
                 )));
             }
-            Report::Trouble(trouble) => return Err(Problem::failed(format!("{}: {trouble}", name(index)))),
+            Answer::Trouble(trouble) => return Err(Problem::failed(format!("{}: {trouble}", name(index)))),
         }
         Ok(())
     }
@@ -227,9 +227,9 @@ impl Trial {
     }
 
     /// Who orders, according to the first survivor.
-    pub(crate) fn orderer(&self) -> Option<usize> {
-        let orderer = self.survivors().next().map(|(_, member)| member.orderer);
-        self.members.iter().position(|member| member.uid == orderer)
+    pub(crate) fn sequencer(&self) -> Option<usize> {
+        let sequencer = self.survivors().next().map(|(_, member)| member.sequencer);
+        self.members.iter().position(|member| member.uid == sequencer)
     }
 
     /// The view, according to the first survivor.

@@ -1,6 +1,6 @@
 //! Who hears what is meant for the whole group: by one multicast, or by a copy each.
 //!
-//! Members say whether they hear the multicast, and the orderer whether all do. The orderer multicasts as soon as it is
+//! Members say whether they hear the multicast, and the sequencer whether all do. The sequencer multicasts as soon as it is
 //! worth it, and sends copies to those who do not hear it; the others multicast only once everybody hears.
 
 use super::{Destination, Group};

@@ -72,7 +72,7 @@ impl Group {
     /// Nothing gets a place until this member's application takes events: those that wait for it fill the history.
     pub fn own_events_stop_the_order(&self) -> bool {
         let waiting = self.history.received() - self.delivered;
-        // Only the orderer knows how many bytes there are, and minds.
+        // Only the sequencer knows how many bytes there are, and minds.
         let fills_bytes = self.order.is_acting()
             && self.history.base() >= self.delivered
             && self.history.bytes() >= self.config.history_bytes;
@@ -113,7 +113,7 @@ impl Group {
         Ok(())
     }
 
-    /// Hands the role of orderer to another member, by an ordered event.
+    /// Hands the role of sequencer to another member, by an ordered event.
     ///
     /// # Errors
     /// See [`HandOverError`]: nothing was done.
@@ -125,7 +125,7 @@ impl Group {
             return Err(HandOverError::Resetting);
         }
         if !self.order.is_acting() {
-            return Err(HandOverError::NotOrderer { orderer: self.named() });
+            return Err(HandOverError::NotSequencer { sequencer: self.named() });
         }
         if !self.is_in_view(to) {
             return Err(HandOverError::NoSuchMember(to));

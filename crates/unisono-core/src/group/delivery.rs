@@ -113,18 +113,18 @@ impl Group {
         let members = self.history.view_at(seqno).len();
         match change {
             Change::Join { member, .. } if member.uid == self.me.uid => {
-                let orderer = self.history.term_at(seqno).1;
-                Some(Event::Entered { seqno, view: self.view_at(seqno, orderer) })
+                let sequencer = self.history.term_at(seqno).1;
+                Some(Event::Entered { seqno, view: self.view_at(seqno, sequencer) })
             }
             Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
             Change::Leave { uid, goodbye, .. } => {
                 self.assembly.forget_sender(uid);
                 let member = find(self.history.view_at(seqno - 1), uid)?;
-                let (term, orderer) = self.history.term_at(seqno);
-                let successor = (term == seqno).then_some(orderer);
+                let (term, sequencer) = self.history.term_at(seqno);
+                let successor = (term == seqno).then_some(sequencer);
                 Some(Event::Left { seqno, member, goodbye, members, successor })
             }
-            Change::Role { orderer } => Some(Event::HandedOver { seqno, orderer }),
+            Change::Role { sequencer } => Some(Event::HandedOver { seqno, sequencer }),
         }
     }
 
@@ -133,19 +133,19 @@ impl Group {
         if !self.broken(Planted::UnfinishedKept) {
             self.assembly.clear();
         }
-        let orderer = self.history.term_at(seqno).1;
-        let mut view = self.view_at(seqno, orderer);
+        let sequencer = self.history.term_at(seqno).1;
+        let mut view = self.view_at(seqno, sequencer);
         view.epoch = reset.epoch;
         Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
     }
 
     /// The view at that place, for the application.
-    pub(crate) fn view_at(&self, seqno: Seqno, orderer: Uid) -> View {
+    pub(crate) fn view_at(&self, seqno: Seqno, sequencer: Uid) -> View {
         let members = self.history.view_at(seqno).to_vec();
         let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
         let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
         let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
-        View { epoch, resilience, members, orderer, resilience_founded: founded }
+        View { epoch, resilience, members, sequencer, resilience_founded: founded }
     }
 
     /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a

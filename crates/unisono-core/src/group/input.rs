@@ -44,7 +44,7 @@ impl Group {
         }
         self.detector_timeout(now);
         self.recovery_timeout(now);
-        self.past_timeout(now);
+        self.previous_timeout(now);
         self.say_farewells(now);
         self.forget_leavers(now);
         self.forget_stale_observers(now);
@@ -260,7 +260,7 @@ impl Group {
         }
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                // An orderer has numbered every JOIN there is: nobody unknown coordinates.
+                // A sequencer has numbered every JOIN there is: nobody unknown coordinates.
                 Frame::Invite { ballot, members_min } if !self.order.is_acting() => {
                     let invitation = Invitation { ballot, members_min };
                     return self.handle_invitation_of_stranger(now, from, uid, leave, invitation);
@@ -281,7 +281,7 @@ impl Group {
                 _ => {}
             }
         }
-        // The orderer knows every member and observer: who is none has left, before this one came perhaps, or
+        // The sequencer knows every member and observer: who is none has left, before this one came perhaps, or
         // listens in vain.
         if may_answer && leave.is_none() && self.order.is_acting() {
             self.tell_unneeded(uid, from);
@@ -310,7 +310,7 @@ impl Group {
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
-            Frame::HereIs(here) => self.note_conflict(here.orderer, here.instance),
+            Frame::HereIs(here) => self.note_conflict(here.sequencer, here.instance),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {
                 self.handle_invite(now, from, Invitation { ballot, members_min });

@@ -27,11 +27,10 @@ use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
 use crate::fragment::Assembly;
 use crate::history::History;
-use crate::hold::Hold;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Departures, Detector, Door, Formed, Forming, Joining, Leaving, Past, Recovery, Seek,
+    Admission, Departures, Detector, Formed, Forming, Joining, Leaving, PreviousEpoch, Recovery, Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -40,6 +39,7 @@ use crate::random::Random;
 use crate::repair::Repair;
 use crate::stability::Acknowledging;
 use crate::time::Time;
+use crate::unordered::UnorderedBuffer;
 use crate::wire::{LogBase, Protection};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -83,7 +83,7 @@ pub struct Group {
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
     pub(crate) history: History,
-    pub(crate) hold: Hold,
+    pub(crate) unordered: UnorderedBuffer,
     pub(crate) outbox: Outbox,
     pub(crate) peers: Peers,
     /// Everything through here is accepted.
@@ -101,14 +101,14 @@ pub struct Group {
     pub(crate) forming: Option<Box<Forming>>,
     /// The formation by which this member entered.
     pub(crate) formed: Option<Box<Formed>>,
-    pub(crate) door: Door,
+    pub(crate) admission: Admission,
     pub(crate) seek: Option<Seek>,
     /// The place of this member's own join; 0 for a founder.
     pub(crate) entered_at: Seqno,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
-    pub(crate) past: Option<Box<Past>>,
+    pub(crate) previous: Option<Box<PreviousEpoch>>,
 
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
@@ -146,17 +146,18 @@ impl Group {
         now: Time,
         me: Member,
         port: Port,
-        entry: Entry,
+        entry: EntryMode,
         hello: Bytes,
         settings: Settings,
         protection: Box<dyn Protection>,
         random: Random,
     ) -> Result<Group, ConfigError> {
         settings.check()?;
-        if let Entry::Found(config) | Entry::JoinOrFound(config) | Entry::Form(_, config) = &entry {
+        if let EntryMode::Found(config) | EntryMode::JoinOrFound(config) | EntryMode::Form(_, config) = &entry
+        {
             config.check()?;
         }
-        if let Entry::Form(formation, config) = &entry {
+        if let EntryMode::Form(formation, config) = &entry {
             formation.check(&me.name, config)?;
         }
         crate::config::check(
@@ -179,7 +180,7 @@ impl Group {
             foreign: None,
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
-            hold: Hold::default(),
+            unordered: UnorderedBuffer::default(),
             outbox: Outbox::new(settings.queued_bytes_max()),
             peers: Peers::default(),
             accepted: 0,
@@ -192,13 +193,13 @@ impl Group {
             joining: None,
             forming: None,
             formed: None,
-            door: Door::default(),
+            admission: Admission::default(),
             seek: None,
             entered_at: 0,
             leaving: None,
             departures: Departures::default(),
             recovery: Recovery::default(),
-            past: None,
+            previous: None,
             mail: VecDeque::new(),
             serves: VecDeque::new(),
             notices: VecDeque::new(),
@@ -221,12 +222,12 @@ impl Group {
             protection,
             random,
         };
-        group.door.seed(&mut group.random);
+        group.admission.seed(&mut group.random);
         match entry {
-            Entry::Found(config) => group.found(now, config, Bytes::new()),
-            Entry::Join => group.look_for_group(now, None, hello),
-            Entry::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
-            Entry::Form(formation, config) => {
+            EntryMode::Found(config) => group.found(now, config, Bytes::new()),
+            EntryMode::Join => group.look_for_group(now, None, hello),
+            EntryMode::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
+            EntryMode::Form(formation, config) => {
                 let me = group.me.clone();
                 let forming = Forming::new(now, me, formation, config, &group.settings, &mut group.random)?;
                 group.forming = Some(Box::new(forming));
@@ -286,7 +287,7 @@ impl Group {
         consider(self.outbox.resend_at(), Reason::Resend);
         consider(self.detector.wake_at(), Reason::Detector);
         consider(self.recovery.wake_at(), Reason::Reset);
-        consider(self.past.as_deref().and_then(Past::wake_at), Reason::Linger);
+        consider(self.previous.as_deref().and_then(PreviousEpoch::wake_at), Reason::Linger);
         next
     }
 

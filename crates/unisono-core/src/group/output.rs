@@ -327,7 +327,7 @@ impl Group {
         true
     }
 
-    /// Own messages that ask for a place: by PB to the orderer, by BB to everybody. An acknowledgement rides along.
+    /// Own messages that ask for a place: by PB to the sequencer, by BB to everybody. An acknowledgement rides along.
     fn pack_own(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         if self.order.is_acting() || self.recovery.has_promised() || self.own_leave_is_logged() {
             return None;
@@ -338,8 +338,8 @@ impl Group {
     }
 
     /// A busy member of a group that hears the multicast sends by BB whatever the size: that costs it no more than PB,
-    /// and the orderer, through which everything goes, need not copy its messages.
-    fn spares_the_orderer(&self) -> bool {
+    /// and the sequencer, through which everything goes, need not copy its messages.
+    fn spares_the_sequencer(&self) -> bool {
         let one_copy = self.audience.multicast && self.audience.addresses.is_empty();
         one_copy && self.outbox.bytes_in_flight() >= self.settings.datagram_bytes_max as u64
     }
@@ -348,9 +348,9 @@ impl Group {
     fn pack_messages(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         let window = u64::from(self.config.window);
         let (first, head) = self.outbox.next_to_send(window)?;
-        let orderer = self.named();
-        let address = self.peers.address(orderer)?;
-        let busy = self.spares_the_orderer();
+        let sequencer = self.named();
+        let address = self.peers.address(sequencer)?;
+        let busy = self.spares_the_sequencer();
         let multicast = self.audience.multicast;
         let in_vain = self.outbox.is_overdue() || (multicast && !self.outbox.may_multicast(now));
         let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !in_vain;
@@ -358,12 +358,12 @@ impl Group {
         let (resilience, bytes) = (head.resilience, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
-        if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(orderer) {
+        if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(sequencer) {
             let marks = self.watermarks(now);
             // Only if the message still fits beside it; otherwise it goes by itself.
             let fits = bytes + BESIDE_MESSAGE_BYTES < limit;
             if fits && Writer::new(out, limit).frame(&Frame::Watermarks(marks)) {
-                self.note_told(now, orderer, marks);
+                self.note_told(now, sequencer, marks);
             }
         }
         let mut writer = Writer::new(out, limit);

@@ -43,7 +43,7 @@ impl Group {
             let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
             let data = match own {
                 Some(own) => Some(Slice::alone(own.more, &own.bytes)),
-                None => self.hold.take(sender, number).map(|(_, data)| data),
+                None => self.unordered.take(sender, number).map(|(_, data)| data),
             };
             let data_was_here = data.is_some();
             let message = Message { sender, number, resilience, broadcast: true, data: None };
@@ -91,7 +91,7 @@ impl Group {
         }
     }
 
-    /// The last place that may be kept: an orderer numbers no further than the history of the slowest member, and the
+    /// The last place that may be kept: a sequencer numbers no further than the history of the slowest member, and the
     /// few slots beside it, allow. Only an observer that falls behind is told more.
     fn reach(&mut self, seqno: Seqno) -> Seqno {
         let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;

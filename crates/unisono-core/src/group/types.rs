@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 
 /// How a member comes to be in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryMode {
     /// Found a new group, whether or not there is one of this port.
     Found(GroupConfig),
     /// Join the group of this port; fail if there is none.
@@ -77,7 +77,7 @@ pub struct Info {
     /// My rank, if I am a member.
     pub rank: Option<usize>,
     /// Who orders.
-    pub orderer: Uid,
+    pub sequencer: Uid,
     /// What this member sends to all goes by multicast, to those who hear it.
     pub by_multicast: bool,
     /// The next place to be given to the application.

@@ -34,7 +34,7 @@ pub struct Prepared {
 pub struct Marks {
     /// The epoch.
     pub epoch: EpochTag,
-    /// The place of the event that named the orderer under whom this member stands.
+    /// The place of the event that named the sequencer under whom this member stands.
     pub term: Seqno,
     /// This member gives out numbers now.
     pub acting: bool,

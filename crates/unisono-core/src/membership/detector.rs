@@ -1,9 +1,9 @@
 //! The failure detector: turns evidence and silence into suspicion, with a reason. It never decides membership.
 //!
-//! The orderer watches everybody, everybody watches the orderer. Evidence is whatever is heard; beside it a peer
-//! must show now and then that it hears us too, or it is deaf, and a deaf orderer is as bad as a dead one. Silence
+//! The sequencer watches everybody, everybody watches the sequencer. Evidence is whatever is heard; beside it a peer
+//! must show now and then that it hears us too, or it is deaf, and a deaf sequencer is as bad as a dead one. Silence
 //! alone suspects nobody: after `silence` (the first knob) a burst of probes goes out, and only when none is
-//! answered within `patience` (the second) is the peer suspected. An orderer that owes a number to what was sent to it
+//! answered within `patience` (the second) is the peer suspected. A sequencer that owes a number to what was sent to it
 //! is probed much sooner: a working group notices its loss at once, and an idle one need not ask all the time. A member
 //! that was itself asleep hardly counts that time for anybody's silence, and where members are seen to be late though
 //! alive, patience grows.
@@ -18,14 +18,14 @@ use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// So many heartbeats besides an orderer may owe, as rare as they get, before copies are asked for.
+/// So many heartbeats besides a sequencer may owe, as rare as they get, before copies are asked for.
 const HEARTBEATS_MISSED: u32 = 2;
 /// Probes in a burst.
 const PROBES: u32 = 12;
 /// Outside of a burst a peer is probed at most so often, however many inputs ask for it: its answer to the one before may be on
 /// its way.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
-/// An orderer that owes a number is probed after this part of the silence.
+/// A sequencer that owes a number is probed after this part of the silence.
 const OWING: u32 = 6;
 /// A peer must show that it hears us at least every so many silences.
 const DEAF_AFTER_SILENCES: u32 = 6;
@@ -209,7 +209,7 @@ impl Group {
         self.stretched(self.settings.silence)
     }
 
-    /// Something is on its way to the orderer, which owes it a number.
+    /// Something is on its way to the sequencer, which owes it a number.
     pub(crate) fn expect_number(&mut self, now: Time) {
         self.detector.look_by(now + self.silence() / OWING);
     }

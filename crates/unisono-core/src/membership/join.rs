@@ -1,17 +1,17 @@
-//! Joining: finding the group, listening, and being numbered in. The orderer's side is the `door`.
+//! Joining: finding the group, listening, and being numbered in. The sequencer's side is the `door`.
 //!
 //! A joiner asks where the group is (HEREIS comes with a cookie, which shows that it hears what is sent to its
 //! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
 //! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When its JOIN is
 //! accepted it is a member, and its application sees its first event. It may be numbered in and not hear of it, and others
-//! may wait for its vote then; so it is the orderer who ends a join that takes too long, and not the joiner.
+//! may wait for its vote then; so it is the sequencer who ends a join that takes too long, and not the joiner.
 
 use crate::config::GroupConfig;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
 use crate::history::Entry;
 use crate::identity::{Member, Name, Seqno, Uid};
-use crate::membership::leave::LINGER;
+use crate::membership::leave::LEAVE_LINGER;
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Pace, Time};
@@ -24,7 +24,7 @@ use core::time::Duration;
 const LOCATE_EVERY: Duration = Duration::from_millis(60);
 /// Answers are collected for so long after the first, so that of two groups all newcomers choose the same.
 const COLLECT: Duration = Duration::from_millis(15);
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const JOIN_ASK_EVERY: Duration = Duration::from_millis(50);
 /// After so many unanswered requests whoever answered first is not there any more.
 const ASKS_MAX: u32 = 12;
 /// Who would found the group waits so long for another that asks for it and goes before it: that one is in its place by
@@ -33,13 +33,13 @@ const PRECEDENCE: Duration = Duration::from_millis(150);
 /// It waits so many times the setting `locate` in all: the other one may be one that founds nothing.
 const PRECEDENCE_MAX: u32 = 3;
 /// A plain join gives up locating after so many times the setting `locate`.
-const PATIENCE: u32 = 10;
-/// From an answer to listening, however often the group is looked for anew. The orderer ends a join to which it has given
+const JOIN_PATIENCE: u32 = 10;
+/// From an answer to listening, however often the group is looked for anew. The sequencer ends a join to which it has given
 /// no number for as long.
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
-/// Whoever listens for so long asks where the group is: it may hear others, and take one for the orderer that is not.
+/// Whoever listens for so long asks where the group is: it may hear others, and take one for the sequencer that is not.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
-/// Answers that do not come from the orderer itself are followed up at most this often.
+/// Answers that do not come from the sequencer itself are followed up at most this often.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
 /// This member is on its way in.
@@ -54,7 +54,7 @@ pub(crate) struct Joining {
     nonce: u64,
     /// The best answer so far.
     found: Option<(HereIs, SocketAddr)>,
-    /// There is a group, a member said, but none of its orderers answers yet: what to give up with.
+    /// There is a group, a member said, but none of its sequencers answers yet: what to give up with.
     kept_out_by: Option<JoinFailure>,
     choose_at: Option<Time>,
     /// When this life chose the group for the first time.
@@ -63,7 +63,7 @@ pub(crate) struct Joining {
     /// Asked to be let in, by this answer.
     asked: Option<HereIs>,
     asks: u32,
-    /// The orderer that lets this joiner listen.
+    /// The sequencer that lets this joiner listen.
     welcomer: Option<Uid>,
     redirected: Pace,
 }
@@ -88,7 +88,7 @@ impl Group {
         let locate = self.settings.locate;
         // Founders that started together shall not found together.
         let jitter = Duration::from_nanos(self.random.below(locate.as_nanos() as u64 / 2 + 1));
-        let patience = if config.is_some() { locate + jitter } else { locate * PATIENCE };
+        let patience = if config.is_some() { locate + jitter } else { locate * JOIN_PATIENCE };
         self.joining = Some(Box::new(Joining {
             hello,
             config,
@@ -157,14 +157,14 @@ impl Group {
                 self.post_to_rendezvous(Frame::Locate { nonce });
             }
             (Phase::Locating, Some(here)) => {
-                joining.act_at = now + ASK_EVERY;
+                joining.act_at = now + JOIN_ASK_EVERY;
                 let (name, hello) = (self.me.name.clone(), joining.hello.clone());
                 joining.asks += 1;
                 if joining.asks > ASKS_MAX {
                     self.start_over(now);
                     return;
                 }
-                self.post_outside(here.orderer, Frame::JoinRequest { cookie: here.cookie, name, hello });
+                self.post_outside(here.sequencer, Frame::JoinRequest { cookie: here.cookie, name, hello });
             }
             _ => {
                 joining.act_at = now + SEARCH_EVERY;
@@ -174,7 +174,7 @@ impl Group {
     }
 
     fn give_up(&mut self, now: Time) {
-        let hears_members = now.since(self.last_heard()) < LINGER;
+        let hears_members = now.since(self.last_heard()) < LEAVE_LINGER;
         let Some(joining) = &mut self.joining else { return };
         if let (Phase::Locating, None, Some(reason)) = (self.phase, &joining.found, joining.kept_out_by) {
             // No reason to found a second group.
@@ -191,7 +191,7 @@ impl Group {
                 self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
             }
             // Its JOIN is in the order, or may be: then it is a member, and its vote may be needed. Acceptance ends it, a
-            // reset, or the orderer's word; or a minute in which it heard nobody, as with leavers.
+            // reset, or the sequencer's word; or a minute in which it heard nobody, as with leavers.
             (Phase::Joining, _) if hears_members => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
@@ -218,14 +218,14 @@ impl Group {
                 joining.wait_outside(now, JoinFailure::Halted);
                 return;
             }
-            if here.orderer != from {
-                // Not the orderer itself: only that one's cookie is good. Each of two may take the other for it.
+            if here.sequencer != from {
+                // Not the sequencer itself: only that one's cookie is good. Each of two may take the other for it.
                 if !joining.redirected.take(now, REDIRECT_EVERY) {
                     return;
                 }
-                joining.wait_outside(now, JoinFailure::Unreachable { orderer: here.orderer });
+                joining.wait_outside(now, JoinFailure::Unreachable { sequencer: here.sequencer });
                 let nonce = joining.nonce;
-                self.post_outside(here.orderer, Frame::Locate { nonce });
+                self.post_outside(here.sequencer, Frame::Locate { nonce });
                 return;
             }
             let better = |known: &HereIs| {
@@ -250,7 +250,7 @@ impl Group {
     /// This joiner has asked the member at that address to be let in.
     pub(crate) fn has_asked(&self, address: SocketAddr) -> bool {
         let asked = self.joining.as_ref().and_then(|joining| joining.asked);
-        asked.is_some_and(|here| here.orderer == address)
+        asked.is_some_and(|here| here.sequencer == address)
     }
 
     /// What this joiner asked to be let in by, if that is what an answer returns: what was said to another life at this
@@ -272,7 +272,7 @@ impl Group {
         }
     }
 
-    /// An orderer says, in the epoch, that it does not know this joiner: its JOIN will not come.
+    /// A sequencer says, in the epoch, that it does not know this joiner: its JOIN will not come.
     pub(crate) fn handle_unknown_here(&mut self) {
         if self.phase == Phase::Joining && !self.is_member() {
             self.join_failed(JoinFailure::TimedOut);
@@ -289,8 +289,8 @@ impl Group {
         self.foreign = None;
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
-            // The orderer may have joined after the place where this log begins: it is heard all the same.
-            let member = Member { uid: from, name: Name::default(), address: asked.orderer };
+            // The sequencer may have joined after the place where this log begins: it is heard all the same.
+            let member = Member { uid: from, name: Name::default(), address: asked.sequencer };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
             self.audience_is_stale = true;
         }
@@ -303,7 +303,7 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// Only the orderer knows its observers. When the one that welcomed this joiner has handed the role on, and the
+    /// Only the sequencer knows its observers. When the one that welcomed this joiner has handed the role on, and the
     /// next is heard, no JOIN of this life comes any more unless it is in the order already: another life asks again.
     pub(crate) fn follow_the_role(&mut self) {
         let Some(joining) = &self.joining else { return };

@@ -1,8 +1,8 @@
 //! Leaving: an ordered event that the leaver receives too.
 //!
-//! A leaver asks the orderer (or, ordering itself, numbers its own leave) once all it sent has its number. It stores
+//! A leaver asks the sequencer (or, ordering itself, numbers its own leave) once all it sent has its number. It stores
 //! nothing past its leave, and goes on serving its log until a quorum of those who stay is known to know the leave
-//! accepted; the orderer tells it so with a farewell.
+//! accepted; the sequencer tells it so with a farewell.
 
 use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
@@ -19,16 +19,16 @@ use bytes::Bytes;
 use core::time::Duration;
 
 const FAREWELL_EVERY: Duration = Duration::from_millis(15);
-const ASK_EVERY: Duration = Duration::from_millis(40);
+const LEAVE_ASK_EVERY: Duration = Duration::from_millis(40);
 /// A leaver that is silent for so long is gone.
 const FORGET: Duration = Duration::from_millis(400);
 /// So many times it asks for its leave before it asks what became of its epoch as well, each time somebody else.
-const ASKS_PER_INQUIRY: u32 = 4;
+const LEAVE_ASKS_PER_INQUIRY: u32 = 4;
 /// With every so many questions, if it hears nobody meanwhile, it asks everybody where the group is.
 const ASKS_PER_SEARCH: u32 = 10;
 /// A leaver whose farewell does not come, or that hears none of those who stay, goes by itself after this: everybody who
 /// needed it is long gone. So does a joiner that hears nobody.
-pub(super) const LINGER: Duration = Duration::from_secs(60);
+pub(super) const LEAVE_LINGER: Duration = Duration::from_secs(60);
 /// If it knows its leave accepted and hears none of those who stay, after this and some of the detector's patiences: they
 /// are gone, or have missed it, and can do without it unless all who know that leave accepted die meanwhile.
 const LINGER_UNHEARD: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Leaving {
     }
 }
 
-/// Who wants out, which the orderer numbers, and who went.
+/// Who wants out, which the sequencer numbers, and who went.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
     requests: VecDeque<(Uid, Bytes)>,
@@ -133,21 +133,21 @@ impl Group {
             return;
         }
         let (since, silence) = (leaving.since, now.since(self.last_heard().max(leaving.since)));
-        let unserved = self.orderer_heard().map_or(silence, |at| now.since(at.max(since)));
-        if unserved >= LINGER {
+        let unserved = self.sequencer_heard().map_or(silence, |at| now.since(at.max(since)));
+        if unserved >= LEAVE_LINGER {
             self.go_without_leave();
             return;
         }
         let asked = leaving.asked.saturating_add(1);
         if let Some(leaving) = &mut self.leaving {
-            (leaving.ask_at, leaving.asked) = (Some(now + ASK_EVERY), asked);
+            (leaving.ask_at, leaving.asked) = (Some(now + LEAVE_ASK_EVERY), asked);
         }
         if self.has_to_reset_first(now) {
             self.begin_reset_soon(now);
         }
         // The epoch may be long over, and whoever ordered in it gone.
-        let inquires = asked.is_multiple_of(ASKS_PER_INQUIRY);
-        if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= ASK_EVERY * ASKS_PER_SEARCH {
+        let inquires = asked.is_multiple_of(LEAVE_ASKS_PER_INQUIRY);
+        if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= LEAVE_ASK_EVERY * ASKS_PER_SEARCH {
             self.search();
         }
         let Some(whom) = (if inquires { self.anybody() } else { Some(self.named()) }) else { return };
@@ -181,7 +181,7 @@ impl Group {
 
     /// When this member last heard who could number its leave; no time where it could itself, or a reset is under way. Others
     /// who leave, and cannot either, may be heard for ever.
-    fn orderer_heard(&self) -> Option<Time> {
+    fn sequencer_heard(&self) -> Option<Time> {
         let another = !self.order.is_acting() && !self.recovery.has_promised();
         another.then(|| self.peers.get(self.named()).map_or(Time::ZERO, |peer| peer.last_heard))
     }
@@ -203,9 +203,9 @@ impl Group {
         let somebody = self.anybody();
         let marks = self.watermarks(now);
         if let Some(leaving) = &mut self.leaving {
-            leaving.ask_at = Some(now + ASK_EVERY * 4);
+            leaving.ask_at = Some(now + LEAVE_ASK_EVERY * 4);
             leaving.asked = leaving.asked.saturating_add(1);
-            if leaving.asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= ASK_EVERY * ASKS_PER_SEARCH {
+            if leaving.asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= LEAVE_ASK_EVERY * ASKS_PER_SEARCH {
                 self.search();
             }
         }
@@ -242,9 +242,9 @@ impl Group {
         let is_last = self.is_last_to_leave();
         self.left = true;
         if let Some(leaving) = &mut self.leaving {
-            leaving.ask_at = Some(now + ASK_EVERY * 4);
+            leaving.ask_at = Some(now + LEAVE_ASK_EVERY * 4);
             leaving.left_at.get_or_insert(now);
-            leaving.go_at.get_or_insert(now + if is_last { DISMISS_WITHIN } else { LINGER });
+            leaving.go_at.get_or_insert(now + if is_last { DISMISS_WITHIN } else { LEAVE_LINGER });
         }
         if is_last {
             self.dismiss_all(now);
@@ -327,8 +327,8 @@ impl Group {
             && self.may_go_from_view(self.me.uid)
         {
             let goodbye = self.leaving.as_ref().map(|leaving| leaving.goodbye.clone())?;
-            self.probe(Probe::OrdererLeft);
-            return Some(Change::Leave { uid: self.me.uid, orderer: self.heir(), goodbye });
+            self.probe(Probe::SequencerLeft);
+            return Some(Change::Leave { uid: self.me.uid, sequencer: self.heir(), goodbye });
         }
         let asked: Vec<(Uid, Bytes)> = self.departures.requests().collect();
         if asked.is_empty() {
@@ -340,9 +340,9 @@ impl Group {
                 continue;
             }
             let last = self.history.sender_mark(uid);
-            if self.hold.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
+            if self.unordered.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
                 self.departures.forget_request(uid);
-                return Some(Change::Leave { uid, orderer: self.me.uid, goodbye });
+                return Some(Change::Leave { uid, sequencer: self.me.uid, goodbye });
             }
         }
         None

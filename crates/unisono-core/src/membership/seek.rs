@@ -84,7 +84,7 @@ impl Group {
         }
     }
 
-    /// First in rank, who looks for other groups on behalf of all: the role of orderer may be anywhere.
+    /// First in rank, who looks for other groups on behalf of all: the role of sequencer may be anywhere.
     fn is_first(&self) -> bool {
         self.history.view().first().is_some_and(|member| member.uid == self.me.uid)
     }
@@ -116,7 +116,7 @@ impl Group {
             self.note_conflict(from, here.instance);
             if !self.broken(Planted::ConflictUntold) {
                 // The cookie is for whoever asked, and nobody else is to ask there.
-                self.post_to_each(&Frame::HereIs(HereIs { nonce: 0, cookie: 0, orderer: from, ..here }));
+                self.post_to_each(&Frame::HereIs(HereIs { nonce: 0, cookie: 0, sequencer: from, ..here }));
             }
         }
     }

@@ -49,7 +49,7 @@ impl Group {
         let change = change.clone();
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {
-                self.door.note_joined(now, member.uid);
+                self.admission.note_joined(now, member.uid);
                 match self.peers.get_mut(member.uid) {
                     Some(peer) => {
                         peer.standing = Standing::Member;
@@ -68,7 +68,7 @@ impl Group {
                     peer.last_heard = now;
                 }
                 self.departures.forget_request(*uid);
-                self.hold.forget_sender(*uid);
+                self.unordered.forget_sender(*uid);
                 self.outbox.restart();
             }
             Change::Role { .. } => self.outbox.restart(),

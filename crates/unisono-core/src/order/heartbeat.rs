@@ -1,6 +1,6 @@
 //! Heartbeats: how far the numbers go, what is accepted and what all hold.
 //!
-//! They show members what they lack, and the orderer who is there, since they are answered. One goes soon after the
+//! They show members what they lack, and the sequencer who is there, since they are answered. One goes soon after the
 //! last number, then ever fewer until the idle period. In between they probe who hears the multicast.
 
 use crate::group::Group;
@@ -15,7 +15,7 @@ pub(super) const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
 /// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
 const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
 /// A sender that missed its numbers is told how far they go at most so often.
-const REPEAT_EVERY: Duration = Duration::from_millis(5);
+const ROLE_REPEAT_EVERY: Duration = Duration::from_millis(5);
 
 /// The stamp of a heartbeat for one member alone, and of who has heard none.
 const NO_STAMP: u32 = 0;
@@ -137,7 +137,7 @@ impl Group {
 
     /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
-        if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, REPEAT_EVERY)) {
+        if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, ROLE_REPEAT_EVERY)) {
             // It shows nothing of the path on which everybody is spoken to.
             let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));

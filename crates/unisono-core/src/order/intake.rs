@@ -1,16 +1,16 @@
 //! Intake: messages that ask for a place, kept until it is their turn.
 //!
-//! Every member keeps what it hears, since it may have to number it. Only the orderer asks a sender for what is lacking,
+//! Every member keeps what it hears, since it may have to number it. Only the sequencer asks a sender for what is lacking,
 //! and shows it by a heartbeat that a message has its number already.
 
+use super::capacity::Margin;
 use super::numbering::numbered;
-use super::room::Margin;
 use crate::blocks::Slice;
 use crate::group::Group;
-use crate::hold::Manner;
 use crate::identity::{MessageNumber, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
+use crate::unordered::Manner;
 use crate::wire::{Data, Frame, Method};
 use core::time::Duration;
 
@@ -43,12 +43,12 @@ impl Group {
                 if broadcast && self.history.supply(named.0, named.1, &piece) {
                     self.probe(Probe::NumberBeforeData);
                 } else if !careless || !self.number_carelessly(now, named, last, manner, &piece) {
-                    fresh |= self.hold.keep(named, data.base, last, window, manner, piece);
+                    fresh |= self.unordered.keep(named, data.base, last, window, manner, piece);
                 }
             });
             fresh
         } else {
-            self.hold.keep_run((sender, data.first), data.base, last, window, manner, data.pieces)
+            self.unordered.keep_run((sender, data.first), data.base, last, window, manner, data.pieces)
         };
         if !fresh && self.order.is_acting() {
             self.probe(Probe::DuplicateRefused);
@@ -59,7 +59,7 @@ impl Group {
         }
     }
 
-    /// How many messages of one sender are kept beyond the last one in this member's log. The orderer is never behind;
+    /// How many messages of one sender are kept beyond the last one in this member's log. The sequencer is never behind;
     /// anybody else may lack as many places as a history holds, while the sender goes on a window beyond them. Who drops
     /// then what it needs next has to ask for everything, and never catches up.
     fn kept_of_one_sender(&self) -> u64 {
@@ -78,7 +78,7 @@ impl Group {
     ) -> bool {
         let again = self.broken(Planted::DuplicateNumbered) && number <= last;
         let early = self.broken(Planted::SenderOrderForgotten) && number > last + 1;
-        if (!again && !early) || !self.has_room(now, &mut Margin::default()) {
+        if (!again && !early) || !self.has_capacity(now, &mut Margin::default()) {
             return false;
         }
         let seqno = self.history.append_message(numbered(sender, number, manner), data.clone());
@@ -95,7 +95,7 @@ impl Group {
         }
         let (wanted, since) = peer.wanted;
         let again = now.since(since) >= WANT_AGAIN;
-        let gaps = self.hold.gaps(sender, last, WANTS_MAX);
+        let gaps = self.unordered.gaps(sender, last, WANTS_MAX);
         let Some(&(_, through)) = gaps.last() else { return };
         // Looked at, which takes long where much is here: not for each datagram.
         peer.asked.note(now);

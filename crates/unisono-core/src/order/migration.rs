@@ -1,7 +1,7 @@
 //! The migrating sequencer: when the role goes to whoever sends (KT96 §5).
 //!
 //! A member that orders needs one datagram for a message of its own; any other needs two. Who numbers everything also
-//! sees who sends, so the orderer itself decides: no member asks for the role, and none can be talked out of it. It
+//! sees who sends, so the sequencer itself decides: no member asks for the role, and none can be talked out of it. It
 //! looks back over a window of what it numbered. Whoever sent nearly all of it is to have the role, as soon as it is
 //! known to hold the log, unless the role has moved too lately. How it moves is in `order`: by an ordered event like
 //! any other.
@@ -18,20 +18,20 @@ use core::time::Duration;
 
 /// A window has at least so many places: fewer datagrams are saved than a move costs.
 const WINDOW_MESSAGES: u64 = 64;
-/// And so many for each member, each of whom answers a new orderer.
+/// And so many for each member, each of whom answers a new sequencer.
 const WINDOW_MESSAGES_PER_MEMBER: u64 = 2;
 /// A window lasts at least so long: senders take turns that are longer than a few messages.
 const WINDOW: Duration = Duration::from_millis(20);
 /// A window that takes longer is no burst.
-const WINDOW_MAX: Duration = Duration::from_millis(1000);
-/// An orderer keeps the role at least so long,
+const LOAD_WINDOW_MAX: Duration = Duration::from_millis(1000);
+/// A sequencer keeps the role at least so long,
 const TENURE_FIRST: Duration = Duration::from_millis(100);
 /// twice as long each time that it soon comes back, up to this.
 const TENURE_MAX: Duration = Duration::from_secs(30);
 /// Soon: within so many times as long as it had to keep the role last time.
 const SOON: u32 = 10;
 
-/// What an orderer knows of who sends.
+/// What a sequencer knows of who sends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     window: Option<Window>,
@@ -87,11 +87,12 @@ impl Load {
         let (age, messages) = (now.since(window.since), end - window.end);
         let enough = WINDOW_MESSAGES.max(WINDOW_MESSAGES_PER_MEMBER * numbers.len() as u64);
         let is_full = messages >= enough && age >= WINDOW;
-        if !is_full && age <= WINDOW_MAX {
+        if !is_full && age <= LOAD_WINDOW_MAX {
             return;
         }
         let numbers: Vec<(Uid, MessageNumber)> = numbers.collect();
-        let most = if is_full && age <= WINDOW_MAX { sent_most(&window.numbers, &numbers) } else { None };
+        let most =
+            if is_full && age <= LOAD_WINDOW_MAX { sent_most(&window.numbers, &numbers) } else { None };
         self.candidate = most.map(|uid| Candidate { uid, end });
         (window.since, window.end, window.numbers) = (now, end, numbers);
     }
@@ -164,7 +165,7 @@ mod tests {
     const A: Uid = Uid(1);
     const B: Uid = Uid(2);
 
-    /// An orderer's count of what two members send, one message every so often.
+    /// A sequencer's count of what two members send, one message every so often.
     struct Counted {
         load: Load,
         now: Time,

@@ -1,20 +1,20 @@
 //! Who numbers, and how: the sequencer, and the handing over of its role (KT93 §3.1; KT96 §5).
 //!
-//! The orderer takes messages from hold and appends them to the log, each under the next number. The role changes
-//! hands by ordered events: a role event, the orderer's own leave, a reset. Whoever an event names takes the role as
-//! soon as it holds everything through that event; from that event on the old orderer numbers nothing. Until the
+//! The sequencer takes messages from hold and appends them to the log, each under the next number. The role changes
+//! hands by ordered events: a role event, the sequencer's own leave, a reset. Whoever an event names takes the role as
+//! soon as it holds everything through that event; from that event on the old sequencer numbers nothing. Until the
 //! successor is heard, everyone who knows the event tells it so.
 //!
 //! `intake` is what comes to be numbered, `numbering` gives out the numbers while there is `room`; what is `under_way`
-//! takes some. `role` is about who does that, `heartbeat` about what an orderer says of itself, `migration` about where
+//! takes some. `role` is about who does that, `heartbeat` about what a sequencer says of itself, `migration` about where
 //! the role goes by load.
 
+mod capacity;
 mod heartbeat;
 mod intake;
 mod migration;
 mod numbering;
 mod role;
-mod room;
 mod under_way;
 
 use crate::group::Numbered;
@@ -33,7 +33,7 @@ pub(crate) struct Order {
     acting: Option<Seqno>,
     /// The last event by which it took the role; nothing before the first time in this epoch.
     taken: Option<Seqno>,
-    /// The highest term it has heard an orderer act in, or was told of by who began the epoch.
+    /// The highest term it has heard a sequencer act in, or was told of by who began the epoch.
     heard: Option<Seqno>,
     /// What it numbered was put on the wire through here.
     pub(crate) announced: Seqno,
@@ -50,7 +50,7 @@ pub(crate) struct Order {
     pub(crate) stamp: u32,
     /// When the last heartbeat went out.
     beat_at: Time,
-    /// The orderer says that every member hears the multicast.
+    /// The sequencer says that every member hears the multicast.
     multicast: bool,
     multicast_probe_at: Time,
     /// The highest place that a heartbeat called stable.
@@ -79,7 +79,7 @@ impl Order {
         self.is_acting() && self.heartbeat_after >= HEARTBEAT_IDLE
     }
 
-    /// An orderer was heard acting in this very term, and none in a later one.
+    /// A sequencer was heard acting in this very term, and none in a later one.
     pub(crate) fn is_heard_in(&self, term: Seqno) -> bool {
         self.heard == Some(term)
     }
@@ -121,7 +121,7 @@ impl Order {
         };
     }
 
-    /// It comes into an epoch that others have begun, and has heard no orderer yet.
+    /// It comes into an epoch that others have begun, and has heard no sequencer yet.
     pub(crate) fn listen(&mut self) {
         self.heard = None;
     }

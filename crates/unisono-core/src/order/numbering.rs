@@ -3,14 +3,14 @@
 //! Senders take turns, each in its own order, as long as there is room. Joins, leaves and the handing over of the role
 //! follow one at a time, the next when the last is accepted.
 
-use super::room::Margin;
+use super::capacity::Margin;
 use crate::blocks::Slice;
 use crate::group::Group;
 use crate::history::{Entry, Message};
-use crate::hold::Manner;
 use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
+use crate::unordered::Manner;
 use crate::wire::Change;
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -54,13 +54,13 @@ impl Group {
     }
 
     fn somebody_waits_for_a_number(&self) -> bool {
-        self.hold.senders().next().is_some() || !self.outbox.all_numbered()
+        self.unordered.senders().next().is_some() || !self.outbox.all_numbered()
     }
 
     #[inline(never)]
     fn number_by_turns(&mut self, now: Time) {
         let mut turns = core::mem::take(&mut self.order.turns);
-        turns.extend(self.hold.senders());
+        turns.extend(self.unordered.senders());
         if !self.outbox.all_numbered() {
             turns.push(self.me.uid);
             turns.sort_unstable();
@@ -79,7 +79,7 @@ impl Group {
             for &sender in senders {
                 for _ in 0..TURN {
                     let Some(number) = self.next_of(sender) else { break };
-                    if !self.has_room(now, &mut margin) {
+                    if !self.has_capacity(now, &mut margin) {
                         return;
                     }
                     if !self.number_message(now, sender, number) {
@@ -98,7 +98,7 @@ impl Group {
         let (number, more) = if sender == self.me.uid {
             self.outbox.first_unnumbered().map(|(number, own)| (number, own.more))?
         } else {
-            self.hold.next(sender, mark.number)?
+            self.unordered.next(sender, mark.number)?
         };
         // A join waits for the end of every message of several pieces: none may begin meanwhile.
         if more && !mark.open && self.somebody_may_join() {
@@ -116,7 +116,7 @@ impl Group {
                 let manner = Manner { resilience: own.resilience, broadcast: false, patient: false };
                 (manner, Slice::alone(own.more, &own.bytes))
             }),
-            false => self.hold.take(sender, number),
+            false => self.unordered.take(sender, number),
         };
         let Some((manner, data)) = found else { return false };
         let bytes = data.len();

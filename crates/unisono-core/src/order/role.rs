@@ -1,6 +1,6 @@
-//! The role of orderer: who takes it, and when; how it is handed on, and told (KT93 §3.1; KT96 §5).
+//! The role of sequencer: who takes it, and when; how it is handed on, and told (KT93 §3.1; KT96 §5).
 //!
-//! An event of the log names the orderer: a role event, the leave of the one before, a reset. Whoever is named takes the
+//! An event of the log names the sequencer: a role event, the leave of the one before, a reset. Whoever is named takes the
 //! role once for each event, as soon as it holds everything through there. Until it is heard, whoever knows of the event
 //! tells it.
 
@@ -17,7 +17,7 @@ impl Group {
         self.history.term().1
     }
 
-    /// The place of the event that named this orderer.
+    /// The place of the event that named this sequencer.
     pub(crate) fn term(&self) -> Seqno {
         self.history.term().0
     }
@@ -116,7 +116,7 @@ impl Group {
         let asked = self.order.successor.take();
         let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
         if successor != self.me.uid && self.is_in_view(successor) {
-            self.append_change(Change::Role { orderer: successor });
+            self.append_change(Change::Role { sequencer: successor });
             self.resign(now);
         }
     }
@@ -124,13 +124,13 @@ impl Group {
     /// The role goes to somebody else with the event just numbered.
     pub(crate) fn resign(&mut self, now: Time) {
         self.order.numbered = self.history.received();
-        if !self.broken(Planted::OldOrdererGoesOn) {
+        if !self.broken(Planted::OldSequencerGoesOn) {
             self.order.acting = None;
         }
         self.order.heartbeat_at = None;
-        // Who is in the way is for the next orderer to see; in another term the time begins anew.
+        // Who is in the way is for the next sequencer to see; in another term the time begins anew.
         self.order.shut_since = None;
-        self.hold.clear();
+        self.unordered.clear();
         // Whoever listens asks the next.
         self.forget_observers(now, |_, _| true);
         self.audience_is_stale = true;

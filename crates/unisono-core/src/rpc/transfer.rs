@@ -16,17 +16,17 @@ use core::time::Duration;
 
 /// Bytes of large messages that are incomplete, of requests and of replies each. Who sends more is pushed back.
 pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
-const WORD_BITS: usize = u64::BITS as usize;
+const PARTS_WORD_BITS: usize = u64::BITS as usize;
 /// Parts that may be under way at the beginning.
 const WINDOW_FIRST: usize = 16;
 /// Never so few that the receiver would wait for more before it says something.
-const WINDOW_MIN: usize = TELL_EVERY;
+const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
 /// No more than a receiver can tell of.
-const WINDOW_MAX: usize = GOT_PARTS;
+const PARTS_WINDOW_MAX: usize = GOT_PARTS;
 /// A part is lost when one that was sent so many later has arrived: the network may have changed their order.
 const REORDER_PARTS: u64 = 8;
 /// A receiver that lacks nothing says so once in so many parts.
-const TELL_EVERY: usize = 8;
+const PARTS_TELL_EVERY: usize = 8;
 
 /// The sender's side.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Outgoing {
             lost: 0,
             settled: 0,
             window: WINDOW_FIRST,
-            slow_start_below: WINDOW_MAX,
+            slow_start_below: PARTS_WINDOW_MAX,
             arrived: 0,
             next_serial: 0,
             halved_before: 0,
@@ -114,7 +114,8 @@ impl Outgoing {
     /// There is a part to send now.
     fn is_ready(&self) -> bool {
         let in_flight = self.under_way.len() - self.settled;
-        let has_new = self.base + self.under_way.len() < self.parts() && self.under_way.len() < WINDOW_MAX;
+        let has_new =
+            self.base + self.under_way.len() < self.parts() && self.under_way.len() < PARTS_WINDOW_MAX;
         in_flight < self.window && (self.lost > 0 || has_new)
     }
 
@@ -163,7 +164,7 @@ impl Outgoing {
             let is_there = index < through
                 || (index > through
                     && beyond < GOT_PARTS
-                    && got.beyond[beyond / WORD_BITS] >> (beyond % WORD_BITS) & 1 == 1);
+                    && got.beyond[beyond / PARTS_WORD_BITS] >> (beyond % PARTS_WORD_BITS) & 1 == 1);
             if !is_there {
                 continue;
             }
@@ -220,7 +221,7 @@ impl Outgoing {
         }
         (self.lost, self.settled) = (self.lost + lost, self.settled + lost);
         if halves {
-            self.window = (self.window / 2).max(WINDOW_MIN);
+            self.window = (self.window / 2).max(PARTS_WINDOW_MIN);
             self.slow_start_below = self.window;
             self.halved_before = self.next_serial;
         }
@@ -232,7 +233,7 @@ impl Outgoing {
         let needed = if self.window < self.slow_start_below { 1 } else { self.window };
         let steps = self.arrived / needed;
         self.arrived %= needed;
-        self.window = (self.window + steps).min(WINDOW_MAX);
+        self.window = (self.window + steps).min(PARTS_WINDOW_MAX);
     }
 
     /// If nothing arrived in time, all that is under way is lost.
@@ -247,8 +248,8 @@ impl Outgoing {
                 self.settled += 1;
             }
         }
-        self.slow_start_below = (self.window / 2).max(WINDOW_MIN);
-        (self.window, self.halved_before, self.timed) = (WINDOW_MIN, self.next_serial, None);
+        self.slow_start_below = (self.window / 2).max(PARTS_WINDOW_MIN);
+        (self.window, self.halved_before, self.timed) = (PARTS_WINDOW_MIN, self.next_serial, None);
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
         self.resend_at = Some(now + self.patience);
     }
@@ -281,7 +282,7 @@ impl Incoming {
             bytes: BytesMut::zeroed(total),
             total,
             part_bytes,
-            there: vec![0; parts.div_ceil(WORD_BITS)],
+            there: vec![0; parts.div_ceil(PARTS_WORD_BITS)],
             through: 0,
             count: 0,
             untold: 0,
@@ -310,7 +311,7 @@ impl Incoming {
         }
         self.bytes.get_mut(from..to)?.copy_from_slice(part);
         self.heard_at = now;
-        self.there[index / WORD_BITS] |= 1 << (index % WORD_BITS);
+        self.there[index / PARTS_WORD_BITS] |= 1 << (index % PARTS_WORD_BITS);
         self.count += 1;
         let in_order = index == self.through;
         while self.through < self.parts() && self.has(self.through) {
@@ -318,11 +319,11 @@ impl Incoming {
         }
         self.untold += 1;
         let has_gap = self.through < self.count;
-        Some(!in_order || has_gap || self.untold >= TELL_EVERY || self.through == self.parts())
+        Some(!in_order || has_gap || self.untold >= PARTS_TELL_EVERY || self.through == self.parts())
     }
 
     fn has(&self, index: usize) -> bool {
-        self.there.get(index / WORD_BITS).is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
+        self.there.get(index / PARTS_WORD_BITS).is_some_and(|word| word >> (index % PARTS_WORD_BITS) & 1 == 1)
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -334,7 +335,7 @@ impl Incoming {
         self.untold = 0;
         let mut got = Got { attempt, reply, through: self.through as u32, beyond: [0; GOT_PARTS / 64] };
         for place in (0..GOT_PARTS).filter(|place| self.has(self.through + 1 + place)) {
-            got.beyond[place / WORD_BITS] |= 1 << (place % WORD_BITS);
+            got.beyond[place / PARTS_WORD_BITS] |= 1 << (place % PARTS_WORD_BITS);
         }
         got
     }
@@ -408,7 +409,7 @@ mod tests {
         for _ in 0..2 {
             let now = outgoing.resend_at().unwrap();
             outgoing.handle_timeout(now);
-            assert_eq!(sends(&mut outgoing, now).len(), WINDOW_MIN);
+            assert_eq!(sends(&mut outgoing, now).len(), PARTS_WINDOW_MIN);
             pauses.push(outgoing.resend_at().unwrap().since(now));
         }
         assert_eq!(pauses[1], pauses[0] * 2);
@@ -428,7 +429,7 @@ mod tests {
     fn what_the_receiver_said_long_ago_changes_nothing() {
         let (mut outgoing, now) = (transfer(1000), at(9));
         let mut sent = 0;
-        while sends(&mut outgoing, now).len() < WINDOW_MAX {
+        while sends(&mut outgoing, now).len() < PARTS_WINDOW_MAX {
             sent = outgoing.base + outgoing.under_way.len();
             outgoing.note_got(now, &got(sent as u32, 0));
         }

@@ -192,7 +192,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             epoch_counter: from.mark("epoch counter")?,
             members: from.u16("members")?,
             condition: read_condition(from)?,
-            orderer: read_address(from)?,
+            sequencer: read_address(from)?,
         }),
         FrameKind::JoinRequest => Frame::JoinRequest {
             cookie: from.u64("cookie")?,
@@ -377,7 +377,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(here.epoch_counter);
             out.u16(here.members);
             out.u8(condition_number(here.condition));
-            write_address(out, &here.orderer);
+            write_address(out, &here.sequencer);
         }
         Frame::JoinRequest { cookie, name, hello } => {
             out.u64(*cookie);
@@ -544,15 +544,15 @@ fn write_change(out: &mut Body<'_>, change: &Change) {
             write_member(out, member);
             write_greeting(out, hello);
         }
-        Change::Leave { uid, orderer, goodbye } => {
+        Change::Leave { uid, sequencer, goodbye } => {
             out.u8(2);
             out.u64(uid.0);
-            out.u64(orderer.0);
+            out.u64(sequencer.0);
             write_greeting(out, goodbye);
         }
-        Change::Role { orderer } => {
+        Change::Role { sequencer } => {
             out.u8(3);
-            out.u64(orderer.0);
+            out.u64(sequencer.0);
         }
     }
 }
@@ -562,10 +562,10 @@ fn read_change(from: &mut Reader) -> Result<Change> {
         1 => Ok(Change::Join { member: read_member(from)?, hello: read_greeting(from)? }),
         2 => Ok(Change::Leave {
             uid: read_uid(from)?,
-            orderer: read_uid(from)?,
+            sequencer: read_uid(from)?,
             goodbye: read_greeting(from)?,
         }),
-        3 => Ok(Change::Role { orderer: read_uid(from)? }),
+        3 => Ok(Change::Role { sequencer: read_uid(from)? }),
         other => Err(from.out_of_range("change", other)),
     }
 }

@@ -187,7 +187,7 @@ fn tell(lines: &mut Lines, report: &Report) {
     let primary = if report.primary { "" } else { ", which is not in the line of views at present" };
     lines.add(format_args!(
         "    epoch {}{primary}; {} orders since place {}; resilience {}",
-        report.epoch, report.orderer, report.term, report.resilience
+        report.epoch, report.sequencer, report.term, report.resilience
     ));
     lines.add(format_args!(
         "    {}",
@@ -258,10 +258,10 @@ impl fmt::Display for Frame {
                     Change::Join { member, hello } => {
                         write!(f, "{} joins, saying {}", Who(member), Shown(hello))
                     }
-                    Change::Leave { uid, orderer, goodbye } => {
-                        write!(f, "{uid} leaves, saying {}; {orderer} orders from here on", Shown(goodbye))
+                    Change::Leave { uid, sequencer, goodbye } => {
+                        write!(f, "{uid} leaves, saying {}; {sequencer} orders from here on", Shown(goodbye))
                     }
-                    Change::Role { orderer } => write!(f, "{orderer} orders from here on"),
+                    Change::Role { sequencer } => write!(f, "{sequencer} orders from here on"),
                 }
             }
             Frame::Heartbeat(heartbeat) => {
@@ -269,7 +269,7 @@ impl fmt::Display for Frame {
                 write!(
                     f,
                     "stamp {stamp}, term {term}, {}; {}; {}{}",
-                    if acting { "from its orderer" } else { "to whom it names" },
+                    if acting { "from its sequencer" } else { "to whom it names" },
                     Progress { end, accepted, stable },
                     if multicast { "all hear multicasts" } else { "not all hear multicasts" },
                     Late(late_ms)
@@ -293,7 +293,7 @@ impl fmt::Display for Frame {
                 Ok(())
             }
             Frame::Want { from, to } => {
-                write!(f, "the orderer lacks {} of the receiver", Between("message", *from, *to))
+                write!(f, "the sequencer lacks {} of the receiver", Between("message", *from, *to))
             }
             Frame::Gone { through } => write!(f, "all held everything through place {through}: it is gone"),
 
@@ -305,7 +305,7 @@ impl fmt::Display for Frame {
                 f,
                 "{:016x}: ask {} with cookie {:016x}; founding {:032x}, {} resets, {} members{}",
                 here.nonce,
-                here.orderer,
+                here.sequencer,
                 here.cookie,
                 here.instance.0,
                 here.epoch_counter,

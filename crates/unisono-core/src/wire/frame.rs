@@ -16,7 +16,7 @@ use core::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     // --- ordering ---
-    /// Messages of one sender that ask for a place: PB to the orderer, BB to everybody.
+    /// Messages of one sender that ask for a place: PB to the sequencer, BB to everybody.
     Data(Data),
     /// Numbered messages with their data: consecutive places, consecutive messages of one sender.
     Ordered(Ordered),
@@ -29,7 +29,7 @@ pub enum Frame {
         /// What changes.
         change: Change,
     },
-    /// The orderer (or its predecessor, until it hears the successor) says how far the order goes.
+    /// The sequencer (or its predecessor, until it hears the successor) says how far the order goes.
     Heartbeat(Heartbeat),
     /// A member says how far it is: an acknowledgement, and the answer to a heartbeat.
     Watermarks(Watermarks),
@@ -38,7 +38,7 @@ pub enum Frame {
         /// First and last of each range, ascending; at most [`NACK_RANGES_MAX`].
         ranges: Vec<(Seqno, Seqno)>,
     },
-    /// The orderer lacks messages of the receiver that must be numbered before later ones it has.
+    /// The sequencer lacks messages of the receiver that must be numbered before later ones it has.
     Want {
         /// The first number lacking.
         from: MessageNumber,
@@ -359,9 +359,9 @@ pub struct Numbers {
 /// How a message reaches everybody (KT93 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The sender sends it to the orderer, which numbers it and sends it to everybody.
+    /// The sender sends it to the sequencer, which numbers it and sends it to everybody.
     Pb,
-    /// The sender sends it to everybody, and the orderer a short accept.
+    /// The sender sends it to everybody, and the sequencer a short accept.
     Bb,
     /// The same, and more of the sender is under way: the accept may wait for theirs.
     BbStream,
@@ -399,21 +399,21 @@ pub enum Change {
         /// The leaver.
         uid: Uid,
         /// Who orders from here on: another one if the leaver did, unless it is the last.
-        orderer: Uid,
+        sequencer: Uid,
         /// Its parting words.
         goodbye: Bytes,
     },
     /// This one orders from here on.
     Role {
-        /// The new orderer.
-        orderer: Uid,
+        /// The new sequencer.
+        sequencer: Uid,
     },
 }
 
 /// See [`Frame::Heartbeat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// The place of the event that named this orderer; 0 for the founder.
+    /// The place of the event that named this sequencer; 0 for the founder.
     pub term: Seqno,
     /// The sender orders in this term; otherwise it is a predecessor or a witness that tells the one who is named.
     pub acting: bool,
@@ -459,8 +459,8 @@ pub struct HereIs {
     pub instance: Instance,
     /// Resets so far: of two answers of one founding the higher counts.
     pub epoch_counter: u64,
-    /// Where to ask: the orderer, as far as the answerer knows.
-    pub orderer: SocketAddr,
+    /// Where to ask: the sequencer, as far as the answerer knows.
+    pub sequencer: SocketAddr,
     /// Members now.
     pub members: u16,
     /// Whether it pays to ask.
@@ -502,7 +502,7 @@ pub struct LogBase {
     pub seqno: Seqno,
     /// The members, in rank order.
     pub members: Vec<Member>,
-    /// The event that names the orderer at this place, and whom it names.
+    /// The event that names the sequencer at this place, and whom it names.
     pub term: (Seqno, Uid),
     /// The last numbered message of each sender that has one.
     pub last_numbers: Vec<(Uid, MessageNumber)>,

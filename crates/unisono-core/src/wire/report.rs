@@ -91,7 +91,7 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     write_epoch(out, &report.epoch);
     out.flag(report.primary);
     out.u64(report.reporter.0);
-    out.u64(report.orderer.0);
+    out.u64(report.sequencer.0);
     out.u64(report.term);
     out.u8(report.resilience_founded);
     out.u64(report.end);
@@ -110,7 +110,7 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
         epoch: read_epoch(from)?,
         primary: from.flag("primary")?,
         reporter: read_uid(from)?,
-        orderer: read_uid(from)?,
+        sequencer: read_uid(from)?,
         term: from.mark("term")?,
         resilience_founded: from.u8("resilience")?,
         // As many members as come later allow.

@@ -130,7 +130,7 @@ fn at_a_join(filter: impl FnMut(&Seen) -> Option<u64> + 'static) -> Net {
     assert!(net.run_until(MS, 100 * MS, acts), "the case was not reached");
     net.run(50 * MS);
     net.filter(filter);
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     net
 }
 
@@ -204,7 +204,7 @@ fn whoever_turns_up_in_the_longest_log_is_invited_too() {
         seen.to == 1 && seen.has_join() && !is_level
     };
     net.filter(move |seen| if misses(seen) { LOST } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member));
     net.crash(0);
     net.filter(move |seen| {

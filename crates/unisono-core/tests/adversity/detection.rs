@@ -17,7 +17,7 @@ fn until_reset(net: &mut Net, witness: usize) -> u64 {
 
 // Whoever waits for a number need not wait for the silence of an idle group to end.
 #[test]
-fn a_working_group_misses_its_orderer_sooner_than_an_idle_one() {
+fn a_working_group_misses_its_sequencer_sooner_than_an_idle_one() {
     let mut idle = group_of(3, 1);
     idle.run(1000 * MS);
     idle.crash(0);
@@ -122,9 +122,9 @@ fn a_starved_member_misses_the_dead() {
         for busy in [false, true] {
             let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
             let mut net = Net::new();
-            net.add(Entry::Found(GroupConfig::default()), unicast());
+            net.add(EntryMode::Found(GroupConfig::default()), unicast());
             for _ in 0..2 {
-                net.add(Entry::Join, patient.clone());
+                net.add(EntryMode::Join, patient.clone());
                 net.run(300 * MS);
             }
             let until = net.now + 40_000 * MS;
@@ -154,9 +154,9 @@ fn a_starved_member_suspects_nobody_who_lives() {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
         for (entry, settings) in [
-            (Entry::Found(GroupConfig::default()), patient.clone()),
-            (Entry::Join, unicast()),
-            (Entry::Join, patient),
+            (EntryMode::Found(GroupConfig::default()), patient.clone()),
+            (EntryMode::Join, unicast()),
+            (EntryMode::Join, patient),
         ] {
             net.add(entry, settings);
             net.run(300 * MS);
@@ -179,8 +179,8 @@ fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
     for seed in 0..20 {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
-        net.add(Entry::Found(GroupConfig::default()), unicast());
-        net.add(Entry::Join, patient);
+        net.add(EntryMode::Found(GroupConfig::default()), unicast());
+        net.add(EntryMode::Join, patient);
         net.run(300 * MS);
         // All that m0 hears of m1 is that it lives, 90 ms after it asked.
         net.filter(|seen| match seen.from == 1 {
@@ -282,7 +282,7 @@ fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
         net.send(2, b"I am here").unwrap();
         net.run(MS);
         net.crash(2);
-        net.add_at(2, Entry::Join, unicast());
+        net.add_at(2, EntryMode::Join, unicast());
         let replaced = Event::Suspected { member: uid(2), reason: Suspicion::Replaced };
         let noticed = net.run_until(MS, 80 * MS, |net| match automatic {
             true => net.epoch(0) == 1 && net.epoch(2) == 1,
@@ -305,8 +305,8 @@ fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
     for (unanswered, suspicions) in [(3 + 7, 0), (u32::MAX, 1)] {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
-        net.add(Entry::Found(GroupConfig::default()), unicast());
-        net.add(Entry::Join, patient);
+        net.add(EntryMode::Found(GroupConfig::default()), unicast());
+        net.add(EntryMode::Join, patient);
         net.run(300 * MS);
         let mut asked = 0;
         net.filter(move |seen| {

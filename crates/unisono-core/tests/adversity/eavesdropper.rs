@@ -56,7 +56,7 @@ fn what_was_said_to_another_keeps_no_joiner_out() {
     let mut net = group_of(2, 1);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     net.filter(|seen| if seen.has_change() { LOST } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let listens = |net: &Net| net.phase(joiner) == Phase::Joining;
     assert!(net.run_until(MS, 1_000 * MS, listens), "the case was not reached");
     let marks =
@@ -76,9 +76,9 @@ fn what_was_said_to_another_keeps_no_joiner_out() {
 fn nobody_outside_is_answered_with_more_than_it_asked() {
     let long = |index: usize| format!("{:-<60}", format!("m{index}"));
     let mut net = Net::new();
-    net.add_named(Entry::Found(GroupConfig::default()), unicast(), &long(0));
+    net.add_named(EntryMode::Found(GroupConfig::default()), unicast(), &long(0));
     for index in 1..9 {
-        net.add_named(Entry::Join, unicast(), &long(index));
+        net.add_named(EntryMode::Join, unicast(), &long(index));
         net.run(400 * MS);
     }
     assert_eq!(net.size(0), 9);
@@ -106,7 +106,7 @@ fn nobody_outside_is_answered_with_more_than_it_asked() {
 }
 
 // What is asked by multicast everybody hears. If each of them answered, a recorded question would be worth as many answers
-// as there are members to whoever sends it again. And the group is found all the same when its orderer is gone.
+// as there are members to whoever sends it again. And the group is found all the same when its sequencer is gone.
 #[test]
 fn a_question_to_everybody_is_answered_by_one() {
     let mut net = group_of(4, 1);
@@ -136,7 +136,7 @@ fn a_question_to_everybody_is_answered_by_one() {
             })
             .collect()
     };
-    assert_eq!(answers(&mut net), [1, 0, 0, 0], "the orderer answers");
+    assert_eq!(answers(&mut net), [1, 0, 0, 0], "the sequencer answers");
     [0, 1, 2].into_iter().for_each(|member| net.crash(member));
     net.run(1_500 * MS);
     assert_eq!(answers(&mut net), [0, 0, 0, 1], "whoever is left alone answers");

@@ -16,7 +16,7 @@ fn nobody_founds_beside_a_group_without_a_quorum() {
         net.crash(0);
         net.crash(1);
         net.run(1000 * MS);
-        let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        let joiner = net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
         net.run(10_000 * MS);
         let expected = Event::JoinFailed { reason: JoinFailure::Halted };
         assert_eq!(net.events[joiner], [expected], "automatic: {automatic}");
@@ -26,7 +26,7 @@ fn nobody_founds_beside_a_group_without_a_quorum() {
 // Whoever gives up just as the first answer comes reports a failure although the group is there.
 #[test]
 fn join_or_found_takes_an_answer_of_the_last_moment() {
-    let enter = || Entry::JoinOrFound(GroupConfig::default());
+    let enter = || EntryMode::JoinOrFound(GroupConfig::default());
     // Its patience, which its seed decides.
     let patience = {
         let mut alone = Net::new();
@@ -48,9 +48,9 @@ fn join_or_found_takes_an_answer_of_the_last_moment() {
     assert!(!matches!(last, Some(Event::JoinFailed { .. })), "{last:?}");
 }
 
-// Whoever was told of the group, and cannot reach its orderer, founds a second one.
+// Whoever was told of the group, and cannot reach its sequencer, founds a second one.
 #[test]
-fn a_group_whose_orderer_is_out_of_reach_is_not_founded_again() {
+fn a_group_whose_sequencer_is_out_of_reach_is_not_founded_again() {
     let mut net = Net::new();
     net.add_nobody();
     let asked = Rc::new(Cell::new(None));
@@ -64,21 +64,21 @@ fn a_group_whose_orderer_is_out_of_reach_is_not_founded_again() {
         });
         PROMPT
     });
-    let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    let joiner = net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
     assert!(net.run_until(MS, 100 * MS, |_| asked.get().is_some()));
     let here = HereIs {
         nonce: asked.get().unwrap(),
         cookie: 0,
         instance: Instance(1),
         epoch_counter: 3,
-        orderer: address(7),
+        sequencer: address(7),
         members: 4,
         condition: Condition::Open,
     };
     let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, uid(5), 1, &[Frame::HereIs(here)]);
     net.inject(joiner, address(5), &answer);
     net.run(10_000 * MS);
-    let reason = JoinFailure::Unreachable { orderer: address(7) };
+    let reason = JoinFailure::Unreachable { sequencer: address(7) };
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
 }
 
@@ -89,7 +89,7 @@ fn of_many_that_start_together_one_founds_the_group() {
         let mut net = Net::new();
         net.run(delay * 1_234_567);
         for _ in 0..PLACES {
-            net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+            net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
             net.run(delay * MS);
         }
         assert!(
@@ -105,8 +105,10 @@ fn of_many_that_start_together_one_founds_the_group() {
 #[test]
 fn one_that_only_asks_does_not_keep_others_from_founding() {
     let mut net = Net::new();
-    let (asks, founds) =
-        (net.add(Entry::Join, unicast()), net.add(Entry::JoinOrFound(GroupConfig::default()), unicast()));
+    let (asks, founds) = (
+        net.add(EntryMode::Join, unicast()),
+        net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast()),
+    );
     assert!(uid(asks) < uid(founds));
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(founds) == Phase::Member));
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(asks) == Phase::Member));
@@ -117,10 +119,10 @@ fn two_groups(apart: u64, settings: &Settings) -> Net {
     let mut net = Net::new();
     net.filter(|seen| if (seen.from < 3) == (seen.to < 3) { PROMPT } else { LOST });
     for first in [0, 3] {
-        net.add(Entry::JoinOrFound(GroupConfig::default()), settings.clone());
+        net.add(EntryMode::JoinOrFound(GroupConfig::default()), settings.clone());
         net.run(600 * MS);
         for member in first + 1..if first == 0 { 3 } else { 5 } {
-            net.add(Entry::Join, settings.clone());
+            net.add(EntryMode::Join, settings.clone());
             net.run(300 * MS);
             assert_eq!(net.phase(member), Phase::Member);
         }
@@ -151,7 +153,7 @@ fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late
         net.calm();
         let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
         assert!(net.run_until(MS, within * MS, all_told), "not within {within} ms, {apart} ms apart");
-        let joiner = net.add(Entry::Join, unicast());
+        let joiner = net.add(EntryMode::Join, unicast());
         net.run(120_000 * MS);
         let gives_way = conflicts(&net, 0);
         assert_eq!(gives_way.len(), 1, "told once");
@@ -186,7 +188,7 @@ fn a_founder_that_has_ordered_nothing_gives_way_however_late() {
     let mut net = Net::new();
     net.filter(|_| LOST);
     for _ in 0..2 {
-        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
     }
     net.run(600_000 * MS);
     assert_eq!((net.size(0), net.size(1)), (1, 1), "the case was not reached");
@@ -215,9 +217,9 @@ fn three_groups() -> Net {
     let mut net = Net::new();
     net.filter(|seen| if seen.from / 2 == seen.to / 2 { PROMPT } else { LOST });
     for _ in 0..3 {
-        net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+        net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
         net.run(600 * MS);
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         net.run(300 * MS);
     }
     assert!((0..6).all(|member| net.size(member) == 2));
@@ -272,7 +274,7 @@ fn answers_that_are_replayed_are_not_passed_on() {
     net.crash(3);
     net.crash(4);
     net.run(30_000 * MS);
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.run(300 * MS);
     assert_eq!(replay(&mut net, 1), 0, "an answer of long ago");
     net.run(300 * MS);

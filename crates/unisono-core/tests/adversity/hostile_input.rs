@@ -12,13 +12,13 @@ fn parcels_of_a_stranger_do_not_keep_the_welcome_out() {
     let small = Settings { datagram_bytes_max: 700, ..unicast() };
     let long = |index: usize| format!("{:-<60}", format!("m{index}"));
     let mut net = Net::new();
-    net.add_named(Entry::Found(GroupConfig::default()), small.clone(), &long(0));
+    net.add_named(EntryMode::Found(GroupConfig::default()), small.clone(), &long(0));
     for index in 1..9 {
-        net.add_named(Entry::Join, small.clone(), &long(index));
+        net.add_named(EntryMode::Join, small.clone(), &long(index));
         net.run(400 * MS);
     }
     assert_eq!(net.size(0), 9);
-    let joiner = net.add_named(Entry::Join, small, &long(9));
+    let joiner = net.add_named(EntryMode::Join, small, &long(9));
     let parcel = Frame::Parcel { id: 5000, index: 0, count: 2, bytes: Bytes::from_static(b"x") };
     let datagram = forge(net.group(0).tag(), EpochTag::OUTSIDE, Uid(1), 1, &[parcel]);
     net.inject(joiner, address(11), &datagram);
@@ -165,19 +165,19 @@ fn nobody_enters_an_epoch_that_does_not_follow_its_own() {
     }
 }
 
-// An orderer with two addresses answers from the one by which it is not known. A joiner that takes each answer for news
+// A sequencer with two addresses answers from the one by which it is not known. A joiner that takes each answer for news
 // and asks again at once keeps the two of them busy for ever.
 #[test]
 fn answers_from_another_address_start_no_endless_exchange() {
     let mut net = Net::new();
-    net.add(Entry::Found(GroupConfig::default()), unicast());
+    net.add(EntryMode::Found(GroupConfig::default()), unicast());
     net.run(10 * MS);
     let now = Time::from_nanos(net.now);
     let me = Member { uid: Uid(500), name: name("x"), address: address(11) };
     let port = Port::from_name("smoke");
     let (checksum, random) = (Box::new(Checksum), Random::from_u64(9));
     let mut joiner =
-        Group::new(now, me, port, Entry::Join, Bytes::new(), unicast(), checksum, random).unwrap();
+        Group::new(now, me, port, EntryMode::Join, Bytes::new(), unicast(), checksum, random).unwrap();
     let mut datagram = Vec::new();
     let mut asked = 0;
     for _ in 0..1000 {
@@ -325,8 +325,8 @@ impl Liar<'_> {
     fn change(&mut self) -> Frame {
         let seqno = self.place();
         let change = match self.below(3) {
-            0 => Change::Role { orderer: self.who() },
-            1 => Change::Leave { uid: self.who(), orderer: self.who(), goodbye: Bytes::new() },
+            0 => Change::Role { sequencer: self.who() },
+            1 => Change::Leave { uid: self.who(), sequencer: self.who(), goodbye: Bytes::new() },
             _ => {
                 let index = self.anybody();
                 let member = Member { uid: uid(index), name: name("x"), address: address(index) };

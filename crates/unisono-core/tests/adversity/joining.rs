@@ -8,12 +8,12 @@ use unisono_core::*;
 
 // The members wait for a joiner that has never seen its JOIN, and the reset never finds a quorum (hazard H22).
 #[test]
-fn members_go_on_when_the_orderer_crashes_before_the_joiner_has_its_join() {
+fn members_go_on_when_the_sequencer_crashes_before_the_joiner_has_its_join() {
     let mut net = group_of(3, 1);
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     let ordered = Rc::new(Cell::new(false));
     let seen_join = ordered.clone();
-    // Once there is a JOIN the joiner hears nothing more of the orderer.
+    // Once there is a JOIN the joiner hears nothing more of the sequencer.
     net.filter(move |seen| {
         if seen.has_join() {
             seen_join.set(true);
@@ -38,7 +38,7 @@ fn members_go_on_when_the_orderer_crashes_before_the_joiner_has_its_join() {
 #[test]
 fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     let mut net = group_of(3, 0);
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let ordered = Rc::new(Cell::new(false));
     let seen_join = ordered.clone();
     net.filter(move |seen| {
@@ -60,10 +60,10 @@ fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     assert_eq!((net.phase(joiner), net.size(joiner)), (Phase::Member, 3));
 }
 
-// The orderer has left, and somebody is not known to hold that: a newcomer's log begins before it, under the one who left,
+// The sequencer has left, and somebody is not known to hold that: a newcomer's log begins before it, under the one who left,
 // who was heard at the time. That is no reason to think that the role has gone on from the one who welcomed it.
 #[test]
-fn a_joiner_whose_log_begins_under_an_earlier_orderer_gets_in() {
+fn a_joiner_whose_log_begins_under_an_earlier_sequencer_gets_in() {
     let mut net = group_of(3, 0);
     net.filter(|seen| {
         let says_how_far = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
@@ -72,18 +72,18 @@ fn a_joiner_whose_log_begins_under_an_earlier_orderer_gets_in() {
     net.leave(0);
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(0) == Phase::Gone && net.size(1) == 2));
     assert!(net.group(1).marks().purged < net.group(1).marks().received, "the case was not reached");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 500 * MS, |net| net.phase(joiner) != Phase::Locating
         && net.phase(joiner) != Phase::Joining));
     assert_eq!(net.phase(joiner), Phase::Member);
 }
 
-// One joiner after the other was numbered in, and the orderer crashed. The first has both JOINs, the old member only the
+// One joiner after the other was numbered in, and the sequencer crashed. The first has both JOINs, the old member only the
 // first's, the second joiner none: the first is a stranger to the second, the second to the old member. All three are needed.
 #[test]
 fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
     let mut net = group_of(2, 0);
-    let (first, second) = (net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast()));
+    let (first, second) = (net.add(EntryMode::Join, unicast()), net.add(EntryMode::Join, unicast()));
     let joins = |seen: &Seen, index: usize| {
         seen.has(|frame| match frame {
             Frame::Change { change: Change::Join { member, .. }, .. } => member.uid == uid(index),
@@ -121,7 +121,7 @@ fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
 
 /// A joiner that listens, and is not heard, from its first word in the epoch on.
 fn unheard_joiner(net: &mut Net) -> usize {
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.filter(move |seen| if seen.from == joiner && !seen.outside { LOST } else { PROMPT });
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     joiner
@@ -147,18 +147,18 @@ fn who_only_listens_is_nobody_that_lacks_anything() {
 fn who_only_listens_does_not_make_a_group_full() {
     let mut net = group_with(2, GroupConfig { members_max: 3, ..GroupConfig::default() }, unicast());
     let listener = unheard_joiner(&mut net);
-    let next = net.add(Entry::Join, unicast());
+    let next = net.add(EntryMode::Join, unicast());
     net.run(500 * MS);
     assert_eq!(net.phase(next), Phase::Locating, "more listen than there are places");
     assert!(net.run_until(MS, 5000 * MS, |net| !matches!(net.phase(next), Phase::Locating | Phase::Joining)));
     assert_eq!((net.phase(next), net.size(next)), (Phase::Member, 3));
     assert_ne!(net.phase(listener), Phase::Member);
-    let late = net.add(Entry::Join, unicast());
+    let late = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 5000 * MS, |net| net.phase(late) == Phase::Gone));
     assert!(matches!(net.events[late][..], [Event::JoinFailed { reason: JoinFailure::Full { .. } }]));
 }
 
-// It listens, and nothing lets it in. Only the orderer knows that no JOIN will come, and says so.
+// It listens, and nothing lets it in. Only the sequencer knows that no JOIN will come, and says so.
 #[test]
 fn a_joiner_that_nothing_lets_in_is_told_so() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -173,7 +173,7 @@ fn a_joiner_that_nothing_lets_in_is_told_so() {
     net.filter(move |seen| if seen.to == 1 && decided(seen) { LOST } else { PROMPT });
     net.run(1000 * MS);
     assert_eq!((net.epoch(0), net.epoch(1)), (1, 0), "the case was not reached");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 100 * MS, |net| net.phase(joiner) == Phase::Joining));
     assert!(net.run_until(MS, 6000 * MS, |net| net.phase(joiner) == Phase::Gone), "it waits for ever");
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
@@ -197,7 +197,7 @@ fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
             }
             if seen.from == joiner && !seen.outside { LOST } else { PROMPT }
         });
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         assert!(net.run_until(MS / 20, 1000 * MS, |net| net.phase(joiner) == Phase::Joining));
         net.run(20 * MS);
         net.crash(joiner);
@@ -229,7 +229,7 @@ fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
     for other in [2, 3] {
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         net.run(300 * MS);
         assert_eq!(net.phase(other), Phase::Member);
     }
@@ -244,16 +244,16 @@ fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
 // It was forgotten while it was not heard, and one orders now whom it does not know. Those that answer when it asks where the
 // group is cannot say whether its JOIN comes: it asks the one who can.
 #[test]
-fn a_joiner_whose_orderer_has_handed_over_asks_who_orders_now() {
+fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
     let mut net = group_of(3, 0);
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
     net.run(5000 * MS);
-    let orderer = net.add(Entry::Join, unicast());
+    let sequencer = net.add(EntryMode::Join, unicast());
     net.run(300 * MS);
-    net.hand_over(0, orderer);
+    net.hand_over(0, sequencer);
     net.run(50 * MS);
-    assert!(net.group(orderer).marks().acting, "the case was not reached");
+    assert!(net.group(sequencer).marks().acting, "the case was not reached");
     assert_eq!(net.phase(joiner), Phase::Joining, "the case was not reached");
     let question = Rc::new(Cell::new(None));
     let asked = question.clone();
@@ -281,7 +281,7 @@ fn a_joiner_whose_orderer_has_handed_over_asks_who_orders_now() {
         cookie: 0,
         instance: net.group(0).info().instance,
         epoch_counter: 0,
-        orderer: address(orderer),
+        sequencer: address(sequencer),
         members: 4,
         condition: Condition::Open,
     };
@@ -292,13 +292,13 @@ fn a_joiner_whose_orderer_has_handed_over_asks_who_orders_now() {
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
 }
 
-// The joiner goes on reporting to an orderer that no longer orders, until its patience is over (hazard H22).
+// The joiner goes on reporting to a sequencer that no longer orders, until its patience is over (hazard H22).
 #[test]
 fn a_hand_over_during_a_join_costs_less_than_a_second() {
     let mut net = group_of(3, 1);
     // The observer's acknowledgements are late, so that the role moves before its JOIN.
     net.filter(|seen| if seen.from == 3 && !seen.outside { Some(5 * MS) } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     net.hand_over(0, 1);
     net.run(6 * MS);
@@ -311,7 +311,7 @@ fn a_hand_over_during_a_join_costs_less_than_a_second() {
 
 /// m0 crashes when its JOIN of m3 is known to m1 and m3 alone.
 fn join_known_to_m1_and_the_joiner(net: &mut Net) {
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert_eq!(joiner, 3);
     let ordered = Rc::new(Cell::new(false));
     let seen_join = ordered.clone();
@@ -376,7 +376,7 @@ fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
         seen_join.set(seen_join.get() || seen.to == 3 && seen.has_join());
         if cut { LOST } else { PROMPT }
     });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |_| ordered.get()), "the case was not reached");
     net.run(2000 * MS);
     assert_eq!(net.phase(joiner), Phase::Joining);
@@ -404,7 +404,7 @@ fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
     net.crash(0);
     net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Vote(_))) { LOST } else { PROMPT });
     net.run(500 * MS);
-    let joiner = net.add(Entry::JoinOrFound(GroupConfig::default()), unicast());
+    let joiner = net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
     net.run(2000 * MS);
     assert_eq!((net.phase(joiner), net.epoch(1)), (Phase::Locating, 0), "the case was not reached");
     net.calm();
@@ -418,7 +418,7 @@ fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
 fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     let mut net = group_of(2, 1);
     net.filter(|seen| if seen.from == 2 && !seen.outside { Some(5 * MS) } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     net.crash(0);
     net.crash(1);
@@ -435,7 +435,7 @@ fn joiner_with_a_number() -> (Net, usize) {
         let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(beat) if beat.accepted >= 3));
         if seen.to == joiner && accepts { LOST } else { PROMPT }
     });
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 1000 * MS, |net| net.size(joiner) == 4), "the case was not reached");
     assert_eq!(net.phase(joiner), Phase::Joining, "the case was not reached");
     (net, joiner)
@@ -463,7 +463,7 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
         seen_answer.set(seen_answer.get() || seen.has(|frame| matches!(frame, Frame::HereIs(_))));
         PROMPT
     });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let from = net.now;
     assert!(net.run_until(MS / 20, 100 * MS, |_| answered.get()), "the case was not reached");
     net.crash(0);
@@ -474,7 +474,7 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
     assert!((3600..3700).contains(&after_ms), "{after_ms} ms");
 
     // Whoever never heard it searches for ten times the setting `locate`.
-    let stranger = net.add(Entry::Join, unicast());
+    let stranger = net.add(EntryMode::Join, unicast());
     let from = net.now;
     assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(stranger) == Phase::Gone));
     assert_eq!(net.events[stranger], [Event::JoinFailed { reason: JoinFailure::NotFound }]);
@@ -489,7 +489,7 @@ fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {
     net.filter(
         |seen| if seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })) { LOST } else { PROMPT },
     );
-    for entry in [Entry::Join, Entry::JoinOrFound(GroupConfig::default())] {
+    for entry in [EntryMode::Join, EntryMode::JoinOrFound(GroupConfig::default())] {
         let (joiner, from) = (net.add(entry, unicast()), net.now);
         assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(joiner) == Phase::Gone), "it asks for ever");
         assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
@@ -514,7 +514,7 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     net.crash(0);
     net.run_until(MS / 4, 1000 * MS, |net| net.epoch(1) == 1);
     assert_eq!(net.size(1), 4, "the case was not reached: m4 must be in the view");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.run(100 * MS);
     assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
     net.hand_over(1, 2);
@@ -540,7 +540,7 @@ fn nobody_is_let_in_before_all_members_have_entered() {
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
     net.filter(move |seen| if seen.to == 1 && decided(seen) { LOST } else { PROMPT });
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(0) == 1), "the case was not reached");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.run(150 * MS);
     assert_eq!((net.epoch(0), net.epoch(1)), (1, 0), "the case was not reached");
     assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
@@ -571,13 +571,13 @@ fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
                 Some(5 * MS)
             }
         });
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         net.run(90 * MS);
         net.crash(3);
         net.crash(2);
         assert!(net.run_until(MS, 500 * MS, |net| net.epoch(0) == 1 && net.size(0) == 2));
         net.run(late - net.now - 17 * MS);
-        net.add_at(3, Entry::Join, unicast());
+        net.add_at(3, EntryMode::Join, unicast());
         assert!(net.run_until(MS, 500 * MS, |net| net.phase(3) == Phase::Member), "refused: {refused}");
         assert_eq!(net.size(0), 3);
     }
@@ -589,7 +589,7 @@ fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
 fn a_joiner_that_went_elsewhere_is_not_let_in() {
     let mut net = group_of(2, 1);
     net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Welcome(_))) { LOST } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.run(200 * MS);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     let elsewhere = EpochId { nonce: 7, ..EpochId::default() };
@@ -604,7 +604,7 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
 // Who orders forgets those who listen as it leaves or hands over, and says so: the next one does not know them, and after the last
 // one nobody is there who could.
 #[test]
-fn who_listens_to_an_orderer_that_goes_is_told_at_once() {
+fn who_listens_to_a_sequencer_that_goes_is_told_at_once() {
     for members in [1, 3] {
         for leaves in [true, false] {
             let mut net = group_of(members, 0);
@@ -625,7 +625,7 @@ fn who_listens_to_an_orderer_that_goes_is_told_at_once() {
 #[test]
 fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
     let mut net = Net::new();
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let asked = Rc::new(Cell::new(false));
     let asks = asked.clone();
     net.filter(move |seen| {
@@ -637,7 +637,7 @@ fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
         cookie: 0,
         instance: Instance(1),
         epoch_counter: 0,
-        orderer: address(5),
+        sequencer: address(5),
         members: 1,
         condition: Condition::Open,
     };
@@ -650,21 +650,21 @@ fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
 
 // Who orders has come after the place where the joiner's log begins, which therefore does not name it as a member.
 #[test]
-fn a_joiner_hears_an_orderer_that_its_log_does_not_name_yet() {
+fn a_joiner_hears_a_sequencer_that_its_log_does_not_name_yet() {
     let mut net = group_of(2, 0);
     // What one member lacks, or may lack, is kept.
     net.filter(|seen| {
         let says_how_far = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
         if seen.from == 1 && says_how_far { LOST } else { PROMPT }
     });
-    let orderer = net.add(Entry::Join, unicast());
+    let sequencer = net.add(EntryMode::Join, unicast());
     net.run(20 * MS);
-    net.hand_over(0, orderer);
+    net.hand_over(0, sequencer);
     // Until it has heard everybody.
     net.run(400 * MS);
-    let marks = net.group(orderer).marks();
+    let marks = net.group(sequencer).marks();
     assert!(marks.acting && marks.purged < 2, "the case was not reached");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 100 * MS, |net| net.phase(joiner) == Phase::Member), "it does not hear it");
 }
 
@@ -710,7 +710,7 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
             }
             net.run(MS / 20);
             if step == 200 {
-                joiner = Some(net.add(Entry::Join, unicast()));
+                joiner = Some(net.add(EntryMode::Join, unicast()));
             }
             joiner.is_some_and(|index| net.phase(index) == Phase::Member)
         });
@@ -729,7 +729,7 @@ fn a_joiner_that_falls_silent_holds_nobody_up() {
         listens.set(listens.get() || is_welcome);
         if seen.from == 3 && listens.get() { LOST } else { PROMPT }
     });
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it does not listen");
     let delivered = net.delivered(1);
     let is_done = (0..4_000).any(|_| {
@@ -753,7 +753,7 @@ fn nobody_has_joined_who_does_not_hold_its_own_join() {
         seen_join.set(seen_join.get() || seen.has_join());
         if seen_join.get() && seen.to == 3 { LOST } else { PROMPT }
     });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 1_000 * MS, |_| numbered.get()), "the join is numbered");
     net.run(100 * MS);
     let has_joined = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(3));
@@ -780,7 +780,7 @@ fn a_joiner_is_not_welcomed_to_another_group_than_it_asked_for() {
         caught.set(Some(found.clone()));
         LOST
     });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     net.run(100 * MS);
     let ours = welcome.take().expect("the case was not reached");
     let mut other = ours.clone();

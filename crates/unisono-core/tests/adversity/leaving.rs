@@ -48,21 +48,21 @@ fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
 }
 
 /// A group whose applications reset. One of them has died, and whoever orders knows, but no application has acted on it.
-fn group_that_misses(members: usize, dead: usize, orderer: usize) -> Net {
+fn group_that_misses(members: usize, dead: usize, sequencer: usize) -> Net {
     let mut net = group_with(members, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
-    if orderer != 0 {
-        net.hand_over(0, orderer);
+    if sequencer != 0 {
+        net.hand_over(0, sequencer);
     }
     net.run(50 * MS);
     net.crash(dead);
     let misses = |event: &Event| matches!(event, Event::Suspected { member, .. } if *member == uid(dead));
-    let witness = if orderer == dead { 0 } else { orderer };
+    let witness = if sequencer == dead { 0 } else { sequencer };
     let is_told = |net: &Net| net.events[witness].iter().any(misses);
     assert!(net.run_until(MS, 1_000 * MS, is_told), "the case was not reached");
     net
 }
 
-// The next in rank is dead, as the orderer knows when it leaves. Had it the role all the same, nobody would order until some
+// The next in rank is dead, as the sequencer knows when it leaves. Had it the role all the same, nobody would order until some
 // application resets.
 #[test]
 fn a_leaver_leaves_its_role_to_one_that_is_there() {
@@ -84,19 +84,19 @@ fn a_leaver_leaves_its_role_to_one_that_is_there() {
 // leaves has no application any more that could reset first: one that orders, or is the last, does it by itself.
 #[test]
 fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
-    for (members, dead, orderer) in [(3, 1, 0), (2, 1, 0), (4, 3, 0), (2, 1, 1)] {
-        let mut net = group_that_misses(members, dead, orderer);
+    for (members, dead, sequencer) in [(3, 1, 0), (2, 1, 0), (4, 3, 0), (2, 1, 1)] {
+        let mut net = group_that_misses(members, dead, sequencer);
         if members == 4 {
-            // Two are dead, and the orderer breaks the tie.
+            // Two are dead, and the sequencer breaks the tie.
             net.crash(2);
             net.run(1_000 * MS);
         }
         net.leave(0);
         net.run(2_000 * MS);
         net.show("two seconds");
-        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{orderer} orders");
+        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{sequencer} orders");
         let has_left = net.events[0].iter().any(|event| matches!(event, Event::Left { .. }));
-        assert!(has_left, "of {members}, where m{orderer} orders");
+        assert!(has_left, "of {members}, where m{sequencer} orders");
         if members > 2 {
             let next = if members == 3 { 2 } else { 1 };
             assert_eq!((net.epoch(next), net.size(next)), (1, 1), "of {members}");
@@ -120,9 +120,9 @@ fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
     assert_eq!(net.phase(2), Phase::Gone);
 }
 
-// The orderer has died, and all others leave: none of them suspects the others, and none has an application that could decide.
+// The sequencer has died, and all others leave: none of them suspects the others, and none has an application that could decide.
 #[test]
-fn where_all_leave_and_the_orderer_is_dead_they_reset_by_themselves() {
+fn where_all_leave_and_the_sequencer_is_dead_they_reset_by_themselves() {
     for members in [3, 5] {
         let mut net = group_that_misses(members, 1, 1);
         let others = (0..members).filter(|&index| index != 1);
@@ -202,7 +202,7 @@ fn those_who_hear_only_each_other_go_soon() {
     }
 }
 
-// The orderer is dead. Of those who miss it one leaves, and the others have applications that can decide.
+// The sequencer is dead. Of those who miss it one leaves, and the others have applications that can decide.
 #[test]
 fn a_leaver_leaves_the_reset_to_those_who_stay() {
     let mut net = group_that_misses(4, 1, 1);
@@ -224,10 +224,10 @@ fn a_leaver_does_not_reset_where_that_is_in_vain() {
     assert_eq!((net.phase(0), net.group(0).marks().promised.is_none()), (Phase::Leaving, true));
 }
 
-// The orderer wants to leave, and what it sent has no room as long as one application takes nothing. That is no reason to reset,
+// The sequencer wants to leave, and what it sent has no room as long as one application takes nothing. That is no reason to reset,
 // nor to leave before what it sent.
 #[test]
-fn an_orderers_leave_comes_after_what_it_sent_however_long_that_takes() {
+fn an_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
     let config =
         GroupConfig { history_messages: 16, slow_member: SlowMember::Wait, ..GroupConfig::default() };
     let mut net = group_with(2, config, unicast());

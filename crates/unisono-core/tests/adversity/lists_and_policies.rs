@@ -14,9 +14,9 @@ fn list(names: &[&str]) -> GroupConfig {
 #[test]
 fn a_group_with_a_list_grows_from_one() {
     let mut net = Net::new();
-    net.add(Entry::Found(list(&["m0", "m1", "m2"])), unicast());
+    net.add(EntryMode::Found(list(&["m0", "m1", "m2"])), unicast());
     net.run(100 * MS);
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     net.run(20_000 * MS);
     net.show("a list of three, founded by one");
     assert_eq!(net.phase(1), Phase::Member);
@@ -25,9 +25,9 @@ fn a_group_with_a_list_grows_from_one() {
 #[test]
 fn who_is_not_on_the_list_is_told_so() {
     let mut net = Net::new();
-    net.add(Entry::Found(list(&["m0", "b"])), unicast());
+    net.add(EntryMode::Found(list(&["m0", "b"])), unicast());
     net.run(10 * MS);
-    let joiner = net.add_named(Entry::Join, unicast(), "c");
+    let joiner = net.add_named(EntryMode::Join, unicast(), "c");
     net.run(1_000 * MS);
     let reason = JoinFailure::NameRefused { by: address(0) };
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
@@ -38,10 +38,10 @@ fn who_is_not_on_the_list_is_told_so() {
 #[test]
 fn of_two_with_one_listed_name_one_comes_in() {
     let mut net = Net::new();
-    net.add(Entry::Found(list(&["m0", "b"])), unicast());
+    net.add(EntryMode::Found(list(&["m0", "b"])), unicast());
     net.run(10 * MS);
     for _ in 0..2 {
-        net.add_named(Entry::Join, unicast(), "b");
+        net.add_named(EntryMode::Join, unicast(), "b");
     }
     net.run(20_000 * MS);
     net.show("m1 and m2 are both b");
@@ -79,7 +79,7 @@ fn a_leave_waits_until_those_who_stay_are_enough_of_the_list() {
     net.leave(1);
     net.run(2000 * MS);
     assert_eq!((net.phase(1), net.size(0)), (Phase::Leaving, 2));
-    let next = net.add_named(Entry::Join, unicast(), "m2");
+    let next = net.add_named(EntryMode::Join, unicast(), "m2");
     assert!(net.run_until(MS, 2000 * MS, |net| net.phase(1) == Phase::Gone));
     assert_eq!((net.phase(next), net.size(0)), (Phase::Member, 2));
 }
@@ -114,7 +114,7 @@ fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firml
     let config = GroupConfig { quorum: Quorum::AtLeast(1), ..GroupConfig::default() };
     let mut net = group_with(3, config, Settings { silence: minute, patience: minute, ..unicast() });
     net.cut_off(2);
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let is_in = |net: &Net| net.phase(joiner) == Phase::Member && net.size(0) == 4;
     assert!(net.run_until(MS, 2_000 * MS, is_in), "the case was not reached");
     let now = Time::from_nanos(net.now);

@@ -1,4 +1,4 @@
-//! The role of orderer that follows the load: to whom it goes, when, and what keeps it.
+//! The role of sequencer that follows the load: to whom it goes, when, and what keeps it.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -26,8 +26,8 @@ fn moves(net: &Net, index: usize) -> usize {
     net.events[index].iter().filter(|event| matches!(event, Event::HandedOver { .. })).count()
 }
 
-fn orderer(net: &Net, index: usize) -> usize {
-    (net.group(index).info().orderer.0 - uid(0).0) as usize
+fn sequencer(net: &Net, index: usize) -> usize {
+    (net.group(index).info().sequencer.0 - uid(0).0) as usize
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn the_role_goes_to_who_sends_everything_and_stays_there() {
         let mut net = migrating(4, resilience);
         talk(&mut net, 300, |_| 2);
         for index in 0..4 {
-            assert_eq!((orderer(&net, index), moves(&net, index)), (2, 1), "r {resilience}, m{index}");
+            assert_eq!((sequencer(&net, index), moves(&net, index)), (2, 1), "r {resilience}, m{index}");
         }
         net.run(5_000 * MS);
         talk(&mut net, 300, |_| 2);
@@ -52,7 +52,7 @@ fn it_stays_where_several_send() {
     talk(&mut net, 2_000, |index| index % 3);
     // In turns of a few messages, too.
     talk(&mut net, 2_000, |index| index / 20 % 2 + 1);
-    assert_eq!((orderer(&net, 1), moves(&net, 1)), (0, 0));
+    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (0, 0));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn joiners_are_told_the_founders_choice() {
     let mut net = migrating(3, 0);
     net.leave(0);
     net.run(1_000 * MS);
-    assert_eq!(orderer(&net, 1), 1);
+    assert_eq!(sequencer(&net, 1), 1);
     talk(&mut net, 300, |_| 2);
-    assert_eq!((orderer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and orders by the same rule");
+    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and orders by the same rule");
 }
 
 // The role would go to somebody who cannot take it before it has pulled what it lacks, and nothing be numbered meanwhile.
@@ -96,18 +96,18 @@ fn it_does_not_go_to_a_sender_that_lags_behind() {
         if seen.to == 2 && numbered { LOST } else { PROMPT }
     });
     talk(&mut net, 300, |_| 2);
-    assert_eq!((orderer(&net, 1), moves(&net, 1)), (0, 0));
+    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (0, 0));
     net.calm();
     talk(&mut net, 300, |_| 2);
-    assert_eq!(orderer(&net, 1), 2, "once it has caught up");
+    assert_eq!(sequencer(&net, 1), 2, "once it has caught up");
 }
 
-// While somebody comes the orderer keeps what the joiner is told of; a move would begin that anew.
+// While somebody comes the sequencer keeps what the joiner is told of; a move would begin that anew.
 #[test]
 fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
     let mut net = migrating(3, 1);
     net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     talk(&mut net, 300, |_| 2);
     assert_eq!(moves(&net, 1), 0, "an observer listens");
@@ -124,10 +124,10 @@ fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
     assert_eq!(moves(&net, 1), 0, "the join is not accepted");
     net.calm();
     talk(&mut net, 300, |_| 2);
-    assert_eq!((orderer(&net, 1), net.size(1)), (2, 4));
+    assert_eq!((sequencer(&net, 1), net.size(1)), (2, 4));
 }
 
-// The event rides with the last numbers, and the new orderer's first ones with its first heartbeat: for two messages
+// The event rides with the last numbers, and the new sequencer's first ones with its first heartbeat: for two messages
 // under way the move costs no time at all.
 #[test]
 fn a_move_leaves_no_pause_behind() {
@@ -140,14 +140,14 @@ fn a_move_leaves_no_pause_behind() {
         slowest = slowest.max(net.now - begin);
         net.run(MS / 2);
     }
-    assert_eq!(orderer(&net, 0), 2);
+    assert_eq!(sequencer(&net, 0), 2);
     assert!(slowest <= 3 * LATENCY, "{slowest} ns");
 }
 
 // What the log holds when the role comes was told by those who had it before. A sequencer that takes it for its own news sends
 // a history once more, to everybody.
 #[test]
-fn a_new_orderer_tells_only_what_it_numbers() {
+fn a_new_sequencer_tells_only_what_it_numbers() {
     let mut net = group_of(3, 0);
     (0..16).for_each(|_| _ = net.send(0, b"x").unwrap());
     net.run(MS);
@@ -167,7 +167,7 @@ fn a_new_orderer_tells_only_what_it_numbers() {
     net.run(MS);
     net.send(1, b"x").unwrap();
     net.run(MS);
-    assert_eq!((orderer(&net, 2), net.delivered(2), told.get()), (1, 17, 1));
+    assert_eq!((sequencer(&net, 2), net.delivered(2), told.get()), (1, 17, 1));
 }
 
 // Whoever goes on without those who knew of the event must not be told by it what their applications were told already: so
@@ -185,7 +185,7 @@ fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor
         net.calm();
         net.run(500 * MS);
         for index in 0..4 {
-            assert_eq!((orderer(&net, index), moves(&net, index)), (1, 1), "r {resilience}, m{index}");
+            assert_eq!((sequencer(&net, index), moves(&net, index)), (1, 1), "r {resilience}, m{index}");
         }
     }
 }

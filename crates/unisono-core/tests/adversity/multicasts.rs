@@ -166,9 +166,9 @@ fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
 fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
     let mut net = Net::new();
     let early = Settings { silence: Duration::from_millis(60), ..Settings::default() };
-    net.add(Entry::Found(GroupConfig::default()), early);
+    net.add(EntryMode::Found(GroupConfig::default()), early);
     for _ in 1..5 {
-        net.add(Entry::Join, Settings::default());
+        net.add(EntryMode::Join, Settings::default());
         net.run(300 * MS);
     }
     net.run(3000 * MS);
@@ -192,7 +192,7 @@ fn on_one_machine_three_multicast_and_two_do_not() {
     }
 }
 
-// What is under way may wait in a queue for longer than a working orderer is otherwise silent. A member that takes it for
+// What is under way may wait in a queue for longer than a working sequencer is otherwise silent. A member that takes it for
 // a sign that multicasts do not come through has a copy sent for each member, and the queue only grows.
 #[test]
 fn an_overdue_number_does_not_denounce_the_multicast() {

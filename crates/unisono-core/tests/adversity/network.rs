@@ -141,12 +141,12 @@ impl Net {
         }
     }
 
-    pub(crate) fn add(&mut self, entry: Entry, settings: Settings) -> usize {
+    pub(crate) fn add(&mut self, entry: EntryMode, settings: Settings) -> usize {
         let text = format!("m{}", self.members.len());
         self.add_named(entry, settings, &text)
     }
 
-    pub(crate) fn add_named(&mut self, entry: Entry, settings: Settings, text: &str) -> usize {
+    pub(crate) fn add_named(&mut self, entry: EntryMode, settings: Settings, text: &str) -> usize {
         let index = self.members.len();
         let me = Member { uid: uid(index), name: name(text), address: address(index) };
         self.seat(Some(self.begin(me, entry, settings)));
@@ -155,13 +155,13 @@ impl Net {
     }
 
     /// A new life at the address of one that crashed.
-    pub(crate) fn add_at(&mut self, index: usize, entry: Entry, settings: Settings) {
+    pub(crate) fn add_at(&mut self, index: usize, entry: EntryMode, settings: Settings) {
         let me = Member { uid: later_uid(index), name: name("another"), address: address(index) };
         self.members[index] = Some(self.begin(me, entry, settings));
         self.drain(index);
     }
 
-    fn begin(&self, me: Member, entry: Entry, settings: Settings) -> Group {
+    fn begin(&self, me: Member, entry: EntryMode, settings: Settings) -> Group {
         let random = Random::from_u64(me.uid.0 - 100);
         let port = Port::from_name("smoke");
         let now = Time::from_nanos(self.now);
@@ -391,11 +391,11 @@ impl Net {
             let (info, marks) = (group.info(), group.marks());
             let members: Vec<u64> = info.members.iter().map(|member| member.uid.0 - 100).collect();
             println!(
-                "  m{index} {:?} epoch {} members {members:?} orderer {:?} received {} accepted {} delivered {} \
+                "  m{index} {:?} epoch {} members {members:?} sequencer {:?} received {} accepted {} delivered {} \
                  purged {} promised {}; last {:?}",
                 info.phase,
                 info.epoch.counter,
-                info.orderer,
+                info.sequencer,
                 marks.received,
                 marks.accepted,
                 marks.delivered,
@@ -410,9 +410,9 @@ impl Net {
 /// A group of so many, all of them in; m0 founded it.
 pub(crate) fn group_with(n: usize, config: GroupConfig, settings: Settings) -> Net {
     let mut net = Net::new();
-    net.add(Entry::Found(config), settings.clone());
+    net.add(EntryMode::Found(config), settings.clone());
     for _ in 1..n {
-        net.add(Entry::Join, settings.clone());
+        net.add(EntryMode::Join, settings.clone());
         net.run(300 * MS);
     }
     for index in 0..n {

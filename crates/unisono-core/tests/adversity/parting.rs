@@ -31,7 +31,7 @@ fn a_leaver_cut_off_for_seconds_gets_away() {
 }
 
 // A leaver that is cut off while the role goes to one who has come since asks those it knows, who do not order, and is
-// answered by none of them, as only the orderer says farewell.
+// answered by none of them, as only the sequencer says farewell.
 #[test]
 fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
     // Cut off for long, it is forgotten by those who stay; if not, one that it asks again and again remembers it.
@@ -42,11 +42,11 @@ fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
         net.leave(leaver);
         net.run_until(MS / 10, 100 * MS, |net| net.size(0) == leaver);
         net.cut_off(leaver);
-        let newcomer = net.add(Entry::Join, unicast());
+        let newcomer = net.add(EntryMode::Join, unicast());
         net.run_until(MS, 2_000 * MS, |net| net.size(0) == members && net.phase(newcomer) == Phase::Member);
         net.hand_over(0, newcomer);
         net.run((50 + cut_ms) * MS);
-        assert_eq!(net.group(0).info().orderer, uid(newcomer));
+        assert_eq!(net.group(0).info().sequencer, uid(newcomer));
         assert_eq!(net.phase(leaver), Phase::Leaving);
         net.calm();
         net.run(2_000 * MS);
@@ -90,7 +90,7 @@ fn a_farewell_resolves_the_leavers_last_messages() {
     assert!(net.outcomes[2].iter().any(is_told), "its sender is told {:?}", net.outcomes[2]);
 }
 
-// An orderer that goes as soon as the other of two holds its leave, but before that one knows it accepted, leaves it
+// A sequencer that goes as soon as the other of two holds its leave, but before that one knows it accepted, leaves it
 // without a quorum (hazard H19).
 #[test]
 fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
@@ -187,11 +187,11 @@ fn a_leaver_that_hears_nobody_goes_after_a_minute() {
     assert_eq!(net.events[1].last(), Some(&Event::Excluded { epoch: None }));
 }
 
-// The orderer knows a leave accepted, nobody hears it say so, and it gives its role away. The leaver, which stores nothing past
-// its leave, goes on telling the old orderer that it holds it, and the new one can never count it. Whoever knows that something
+// The sequencer knows a leave accepted, nobody hears it say so, and it gives its role away. The leaver, which stores nothing past
+// its leave, goes on telling the old sequencer that it holds it, and the new one can never count it. Whoever knows that something
 // is accepted says so.
 #[test]
-fn a_leave_that_the_old_orderer_knows_accepted_does_not_hold_up_the_new_one() {
+fn a_leave_that_the_old_sequencer_knows_accepted_does_not_hold_up_the_new_one() {
     let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
     let mut net = group_with(4, config, unicast());
     net.run(50 * MS);
@@ -252,7 +252,7 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
     assert!((0..3).all(|stays| net.size(stays) == 3 && net.epoch(stays) == 1));
 }
 
-// The orderer wants to leave and numbers its own leave; whoever stays has missed it for long and resets, which keeps the leave.
+// The sequencer wants to leave and numbers its own leave; whoever stays has missed it for long and resets, which keeps the leave.
 // It is served and serves as whoever is excluded, but has left.
 #[test]
 fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
@@ -313,7 +313,7 @@ fn finds_those_who_came_after_it(automatic: bool) {
         net.run_until(MS, 1000 * MS, |net| net.size(0) == 2 && net.size(1) == 2),
         "the case was not reached"
     );
-    let stays = [net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast())];
+    let stays = [net.add(EntryMode::Join, unicast()), net.add(EntryMode::Join, unicast())];
     assert!(net.run_until(MS, 3000 * MS, |net| stays.iter().all(|&index| net.size(index) == 4)));
     for leaver in [0, 1] {
         net.leave(leaver);
@@ -334,7 +334,7 @@ fn finds_those_who_came_after_it(automatic: bool) {
 
 // The sequencer has numbered every JOIN of its epoch, so a stranger that invites it has left, whatever it knows of that.
 #[test]
-fn an_orderer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
+fn an_sequencer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
     let mut net = group_of(2, 0);
     let (stranger, place) = (Uid(999), 5);
     let told = Rc::new(Cell::new(false));
@@ -446,7 +446,7 @@ fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
     assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(3) == Phase::Gone));
 }
 
-// The orderer numbers its own leave, which nobody hears of, and the others go on without it: that leave is in no log they keep.
+// The sequencer numbers its own leave, which nobody hears of, and the others go on without it: that leave is in no log they keep.
 #[test]
 fn a_leave_that_a_reset_does_not_keep_is_an_exclusion() {
     let mut net = group_of(3, 0);

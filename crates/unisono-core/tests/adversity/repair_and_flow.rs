@@ -7,14 +7,14 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A message that its sender's datagrams carry and the orderer's cannot is answered with an endless stream of them, or
+// A message that its sender's datagrams carry and the sequencer's cannot is answered with an endless stream of them, or
 // never ordered.
 #[test]
 fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
     let config = GroupConfig { broadcast_above_bytes: 100_000, ..GroupConfig::default() };
     let mut net = Net::new();
-    net.add(Entry::Found(config), unicast());
-    net.add(Entry::Join, Settings { datagram_bytes_max: 9000, ..unicast() });
+    net.add(EntryMode::Found(config), unicast());
+    net.add(EntryMode::Join, Settings { datagram_bytes_max: 9000, ..unicast() });
     net.run(300 * MS);
     net.send(1, &[7; 5000]).unwrap();
     net.run(500 * MS);
@@ -129,10 +129,10 @@ fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
     assert_eq!(net.delivered(1), 40);
 }
 
-// An orderer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
+// A sequencer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
 // If it takes up the time where it left off, it excludes at once whoever holds nobody up (hazard H29).
 #[test]
-fn a_member_that_was_slow_in_an_earlier_term_of_the_orderer_is_not_excluded_in_a_later_one() {
+fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in_a_later_one() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
     let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
     let mut net = group_with(4, config, unicast());
@@ -148,7 +148,7 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_orderer_is_not_excluded_in_a
     assert_eq!(window_shut_by(&net), Some(uid(3)));
     net.hand_over(0, 1);
     net.run(50 * MS);
-    assert_eq!(net.group(0).info().orderer, uid(1), "a shut window keeps nobody from giving the role away");
+    assert_eq!(net.group(0).info().sequencer, uid(1), "a shut window keeps nobody from giving the role away");
     assert_eq!(window_shut_by(&net), None, "m1 numbers now, and knows better");
     net.asleep[3] = false;
     net.drain(3);
@@ -261,10 +261,10 @@ fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
 }
 
-// The orderer's numbers take longer to one member than to the sender, which sends on. What a member then keeps of one
-// sender must reach further than the orderer's window, or it has to ask for everything that came too soon for it.
+// The sequencer's numbers take longer to one member than to the sender, which sends on. What a member then keeps of one
+// sender must reach further than the sequencer's window, or it has to ask for everything that came too soon for it.
 #[test]
-fn a_member_that_learns_the_numbers_late_keeps_what_the_orderer_takes() {
+fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     let window = 16;
     let config = GroupConfig { resilience: 0, broadcast_above_bytes: 0, window, ..GroupConfig::default() };
     let mut net = group_with(3, config, unicast());
@@ -282,9 +282,9 @@ fn a_member_that_learns_the_numbers_late_keeps_what_the_orderer_takes() {
     assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 has to ask for what it was sent");
 }
 
-// Everything goes through the orderer. If it has to copy what busy members send, they wait for it.
+// Everything goes through the sequencer. If it has to copy what busy members send, they wait for it.
 #[test]
-fn busy_members_of_a_multicast_group_spare_the_orderer_their_bytes() {
+fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
     let mut net = group_with(5, config, Settings::default());
     net.run(3000 * MS);
@@ -303,14 +303,14 @@ fn busy_members_of_a_multicast_group_spare_the_orderer_their_bytes() {
     assert_eq!(
         copied.replace(0),
         3,
-        "one at a time takes one copy by way of the orderer: nobody else is disturbed"
+        "one at a time takes one copy by way of the sequencer: nobody else is disturbed"
     );
     for _ in 0..100 {
         net.send(1, &[7; 600]).unwrap();
     }
     net.run(100 * MS);
     assert_eq!(net.delivered(4), 103);
-    assert!(copied.get() < 10, "the orderer sends {} of a hundred messages once more", copied.get());
+    assert!(copied.get() < 10, "the sequencer sends {} of a hundred messages once more", copied.get());
 }
 
 // A member that lacks nearly a history's places keeps what comes by BB meanwhile: once it has got those, nobody has to send
@@ -418,7 +418,7 @@ fn nobody_waits_for_an_observer_that_says_nothing() {
     for (config, bytes) in [(few, 1), (little, 1000)] {
         let mut net = group_with(3, config, unicast());
         net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
-        let observer = net.add(Entry::Join, unicast());
+        let observer = net.add(EntryMode::Join, unicast());
         assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(observer) == Phase::Joining));
         for _ in 0..200 {
             net.send(1, &vec![7; bytes]).unwrap();
@@ -581,7 +581,7 @@ fn members_come_and_go_while_the_history_is_full() {
     (0..17).for_each(|_| _ = net.send(0, b"x"));
     net.run(100 * MS);
     assert_eq!((net.delivered(1), net.group(0).marks().history), (16, 16), "the case was not reached");
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it does not come in");
     net.leave(1);
     assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");

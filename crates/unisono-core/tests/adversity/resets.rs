@@ -43,7 +43,7 @@ fn a_member_is_told_of_its_exclusion_by_one_it_never_knew() {
     let mut net = group_of(2, 1);
     // m2 joins, m1 is left out of a reset, and m0 leaves.
     net.cut_off(1);
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     net.run(3_000 * MS);
     net.show("without m1");
     net.leave(0);
@@ -61,16 +61,16 @@ fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_nobody() {
     let mut net = group_of(3, 0);
     let elsewhere = |index| index >= 3;
     net.filter(move |seen| if elsewhere(seen.from) == elsewhere(seen.to) { PROMPT } else { LOST });
-    let other = net.add(Entry::Found(GroupConfig::default()), unicast());
+    let other = net.add(EntryMode::Found(GroupConfig::default()), unicast());
     for member in [4, 5] {
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         assert!(net.run_until(MS, 500 * MS, |net| net.phase(member) == Phase::Member));
     }
     net.crash(5);
     assert!(net.run_until(MS, 1_000 * MS, |net| net.epoch(other) == 1), "the case was not reached");
     net.crash(2);
     net.filter(|seen| if (seen.from < 2) == (seen.to < 2) { PROMPT } else { LOST });
-    net.add_at(2, Entry::Join, unicast());
+    net.add_at(2, EntryMode::Join, unicast());
     assert!(net.run_until(MS, 100 * MS, |net| net.phase(2) == Phase::Member), "the case was not reached");
     assert_eq!((net.phase(0), net.size(0)), (Phase::Member, 3), "the case was not reached");
     net.filter(|seen| if seen.from.min(seen.to) < 2 && seen.from.max(seen.to) > 2 { LOST } else { PROMPT });
@@ -179,7 +179,7 @@ fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
     let config = GroupConfig { quorum: Quorum::AtLeast(1), resilience: 1, ..GroupConfig::default() };
     let mut net = group_with(2, config, unicast());
     net.cut_off(1);
-    net.add(Entry::Join, unicast());
+    net.add(EntryMode::Join, unicast());
     let joined = |net: &Net| {
         let is_join = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(2));
         net.events[0].iter().any(is_join)
@@ -271,7 +271,7 @@ fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
 fn a_member_votes_for_a_coordinator_that_it_never_heard_of() {
     let mut net = group_of(3, 0);
     net.cut_off(2);
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     let joined = net.run_until(MS / 4, 200 * MS, |net| net.phase(joiner) == Phase::Member);
     net.leave(1);
     let left = net.run_until(MS / 4, 200 * MS, |net| net.phase(1) == Phase::Gone);
@@ -293,7 +293,7 @@ fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
         net.cut_off(2);
         net.run(3_000 * MS);
         for _ in 0..2 {
-            net.add(Entry::Join, unicast());
+            net.add(EntryMode::Join, unicast());
             net.run(500 * MS);
         }
         if wants_to_leave {
@@ -471,7 +471,7 @@ fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
         let decided = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
         if seen.to == 2 && (seen.has_join() || decided) { LOST } else { PROMPT }
     });
-    let newcomers = [net.add(Entry::Join, unicast()), net.add(Entry::Join, unicast())];
+    let newcomers = [net.add(EntryMode::Join, unicast()), net.add(EntryMode::Join, unicast())];
     assert!(net.run_until(MS, 3000 * MS, |net| newcomers.iter().all(|&index| net.size(index) == 5)));
     net.crash(0);
     let reset = |net: &Net| [1, 3, 4].iter().all(|&index| net.epoch(index) == 1 && net.size(index) == 4);
@@ -505,7 +505,7 @@ fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
         }
     });
     for _ in 0..3 {
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         net.run(30 * MS);
     }
     let reached = (net.size(0), net.phase(straggler), net.size(straggler));
@@ -529,7 +529,7 @@ fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
     net.filter(|seen| if seen.to == 1 && seen.has_join() { LOST } else { PROMPT });
     for _ in 0..2 {
-        net.add(Entry::Join, unicast());
+        net.add(EntryMode::Join, unicast());
         net.run(100 * MS);
     }
     assert_eq!((net.size(0), net.size(1), net.size(3)), (4, 2, 4), "the case was not reached");
@@ -617,7 +617,7 @@ fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
     net.run(500 * MS);
     assert_eq!(net.outcomes[1].len(), 1, "m1 is told of each piece");
     assert_eq!(net.outcomes[1][0].1, Outcome::Failed);
-    let joiner = net.add(Entry::Join, unicast());
+    let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no join is let in");
     net.send(1, b"next").unwrap();
     net.run(100 * MS);

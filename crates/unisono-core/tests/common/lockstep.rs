@@ -9,7 +9,7 @@ use unisono_core::*;
 
 /// Who founded the group, and orders.
 const ORDERER: usize = 0;
-/// Who sends: not the orderer.
+/// Who sends: not the sequencer.
 const SENDER: usize = 1;
 const MEMBERS: usize = 3;
 /// From one round to the next.
@@ -25,7 +25,7 @@ const JOINED_BY: Duration = Duration::from_secs(2);
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) resilience: u8,
-    /// The data goes to everybody, and only its number comes from the orderer.
+    /// The data goes to everybody, and only its number comes from the sequencer.
     pub(crate) broadcast: bool,
     /// So many messages are under way at once.
     pub(crate) at_once: usize,
@@ -74,8 +74,10 @@ impl Lockstep {
             ..GroupConfig::default()
         };
         for member in 0..MEMBERS {
-            lockstep
-                .enter(member, if member == ORDERER { Entry::Found(config.clone()) } else { Entry::Join });
+            lockstep.enter(
+                member,
+                if member == ORDERER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
+            );
             while lockstep.members[member].info().members.len() <= member {
                 assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not come in");
                 lockstep.pass_time();
@@ -86,7 +88,7 @@ impl Lockstep {
         lockstep
     }
 
-    fn enter(&mut self, member: usize, entry: Entry) {
+    fn enter(&mut self, member: usize, entry: EntryMode) {
         let me = Member {
             uid: Uid(100 + member as u64),
             name: Name::new(&member.to_string()).unwrap(),

@@ -108,13 +108,13 @@ impl Net {
     }
 
     /// A new life at a new place.
-    pub(crate) fn add(&mut self, entry: Entry) -> usize {
+    pub(crate) fn add(&mut self, entry: EntryMode) -> usize {
         let place = self.places.iter().max().map_or(0, |place| place + 1);
         self.start(place, entry)
     }
 
     /// A new life at this place; the one before it is over.
-    pub(crate) fn start(&mut self, place: usize, entry: Entry) -> usize {
+    pub(crate) fn start(&mut self, place: usize, entry: EntryMode) -> usize {
         if let Some(former) = self.resident(place) {
             self.members[former] = None;
         }

@@ -84,7 +84,7 @@ fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
         cookie: 2,
         instance,
         epoch_counter: 0,
-        orderer: "127.0.0.1:9".parse().unwrap(),
+        sequencer: "127.0.0.1:9".parse().unwrap(),
         members: 1,
         condition: Condition::Pristine,
     });

@@ -153,7 +153,7 @@ fn values_out_of_range_are_refused() {
         (data(1, 0), "base", 0),
         (data(1, 2), "base", 2),
         (data(PLACE_MAX, 2), "count", 3),
-        (Frame::Change { seqno: 0, change: Change::Role { orderer: uid } }, "seqno", 0),
+        (Frame::Change { seqno: 0, change: Change::Role { sequencer: uid } }, "seqno", 0),
         (heartbeat(u64::MAX), "end", u64::MAX),
         (nack(&[]), "range count", 0),
         (nack(&[(0, 4)]), "from", 0),
@@ -321,7 +321,7 @@ fn bytes_that_mean_nothing_are_refused() {
     let too_long = Fault::Range { field: "piece length", value: 0x4001 };
     assert_eq!(fault(changed(&run, 27, 0xc0)), too_long);
 
-    let role = Frame::Change { seqno: 1, change: Change::Role { orderer: Uid(1) } };
+    let role = Frame::Change { seqno: 1, change: Change::Role { sequencer: Uid(1) } };
     assert_eq!(fault(changed(&role, 8, 4)), Fault::Range { field: "change", value: 4 });
     let refused = Frame::Refused { cookie: 0, reason: Refusal::Cookie };
     assert_eq!(fault(changed(&refused, 8, 0)), Fault::Range { field: "reason", value: 0 });

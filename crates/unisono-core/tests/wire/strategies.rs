@@ -77,14 +77,14 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Locate => any::<u64>().prop_map(|nonce| Frame::Locate { nonce }).boxed(),
         FrameKind::HereIs => {
             (any::<[u64; 2]>(), any::<u128>(), mark(), address(), any::<u16>(), select(&CONDITIONS[..]))
-                .prop_map(|([nonce, cookie], instance, epoch_counter, orderer, members, condition)| {
+                .prop_map(|([nonce, cookie], instance, epoch_counter, sequencer, members, condition)| {
                     let instance = Instance(instance);
                     Frame::HereIs(HereIs {
                         nonce,
                         cookie,
                         instance,
                         epoch_counter,
-                        orderer,
+                        sequencer,
                         members,
                         condition,
                     })
@@ -251,7 +251,7 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let state = (any::<[u32; 3]>(), duration(), option::of(last_reset()));
     (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 13]>()).prop_map(
         |(head, state, members, waiting, counters)| {
-            let (epoch, primary, reporter, orderer, term, resilience, end, accepted, stable) = head;
+            let (epoch, primary, reporter, sequencer, term, resilience, end, accepted, stable) = head;
             let [a, b, c, foreign, d, e, f, g, h, i, j, k, l] = counters;
             let ([buffered, window, under_way], in_epoch, last_reset) = state;
             let counters = Counters {
@@ -273,7 +273,7 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
                 epoch,
                 primary,
                 reporter,
-                orderer,
+                sequencer,
                 term,
                 resilience: resilience.min(u8::try_from(members.len().saturating_sub(1)).unwrap()),
                 resilience_founded: resilience,
@@ -347,12 +347,12 @@ fn data() -> impl Strategy<Value = Data> {
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (member(), greeting()).prop_map(|(member, hello)| Change::Join { member, hello }),
-        (uid(), uid(), greeting()).prop_map(|(uid, orderer, goodbye)| Change::Leave {
+        (uid(), uid(), greeting()).prop_map(|(uid, sequencer, goodbye)| Change::Leave {
             uid,
-            orderer,
+            sequencer,
             goodbye
         }),
-        uid().prop_map(|orderer| Change::Role { orderer }),
+        uid().prop_map(|sequencer| Change::Role { sequencer }),
     ]
 }
 

@@ -7,7 +7,7 @@ use crate::draw::{Draw, MILLISECOND};
 use crate::network::exponential;
 use crate::properties::ENOUGH;
 use crate::record::Life;
-use crate::world::Cue;
+use crate::world::Trigger;
 use std::time::Duration;
 
 /// A queue of so many takes all that comes when all is well.
@@ -22,7 +22,7 @@ impl Director {
             if self.is_calm {
                 pause = pause.max(CALM_PAUSE);
             }
-            self.world.cue(pause, Cue::Act { process: process as u16, life });
+            self.world.trigger(pause, Trigger::Act { process: process as u16, life });
         }
     }
 
@@ -67,7 +67,7 @@ impl Director {
             let delay = self.whims.spread(MILLISECOND, (limit.as_nanos() as u64).max(2 * MILLISECOND));
             let index = self.unwanted.len() as u32;
             self.unwanted.push(call);
-            self.world.cue(delay, Cue::Cancel { process: process as u16, life, index });
+            self.world.trigger(delay, Trigger::Cancel { process: process as u16, life, index });
         }
     }
 

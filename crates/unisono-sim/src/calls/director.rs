@@ -7,11 +7,11 @@ use crate::draw::{Draw, MILLISECOND};
 use crate::havoc::{Havoc, Targets};
 use crate::network::{Network, exponential};
 use crate::plan::{FaultKind, Part, Profile, name};
-use crate::process::Doom;
-use crate::properties::{self, Judge};
+use crate::process::ScheduledCrash;
+use crate::properties::{self, Checkers};
 use crate::record::{Life, What};
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Cue, Job, Service, World};
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Job, Service, Trigger, World};
 use std::io::Write;
 use unisono_core::rpc::{CallNumber, PrivatePort};
 use unisono_core::wire::FrameKind;
@@ -71,7 +71,7 @@ impl Director {
         let size = plan.places + 1;
         let mut network = Network::new(size, plan.weather.clone(), fork());
         network.forge_from(plan.places);
-        let mut recorder = Recorder::new(Judge::new(properties::calls()), trace);
+        let mut recorder = Recorder::new(Checkers::new(properties::calls()), trace);
         recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         let mut ports = fork();
         let mut service = |options| {
@@ -101,8 +101,8 @@ impl Director {
     /// Runs to the end, or to where a promise is broken.
     pub(crate) fn run(mut self) -> Finding {
         self.begin();
-        while let Some(cue) = self.world.advance(self.plan.parts.end) {
-            self.answer(cue);
+        while let Some(trigger) = self.world.advance(self.plan.parts.end) {
+            self.answer(trigger);
         }
         self.world.finish_calls();
         Finding::of(&self.world)
@@ -110,22 +110,22 @@ impl Director {
 
     fn begin(&mut self) {
         for (part, at) in self.plan.parts.beginnings() {
-            self.world.cue(at, Cue::Part(part));
+            self.world.trigger(at, Trigger::Part(part));
         }
         // Nothing disturbs the beginning.
         self.havoc.clear_the_air(&mut self.world);
         (0..self.plan.places).for_each(|process| self.give_life(process));
     }
 
-    fn answer(&mut self, cue: Cue) {
-        match cue {
-            Cue::Act { process, life } => self.act(process as usize, life),
-            Cue::Work { process, life, job } => self.work(process as usize, life, job),
-            Cue::Cancel { process, life, index } => self.cancel(process as usize, life, index as usize),
-            Cue::Withdraw { process, life } => self.withdraw(process as usize, life),
-            Cue::Start { process } => self.start(process as usize),
-            Cue::Fault(code) => self.fault(code),
-            Cue::Part(part) => match part {
+    fn answer(&mut self, trigger: Trigger) {
+        match trigger {
+            Trigger::Act { process, life } => self.act(process as usize, life),
+            Trigger::Work { process, life, job } => self.work(process as usize, life, job),
+            Trigger::Cancel { process, life, index } => self.cancel(process as usize, life, index as usize),
+            Trigger::Withdraw { process, life } => self.withdraw(process as usize, life),
+            Trigger::Start { process } => self.start(process as usize),
+            Trigger::Fault(code) => self.fault(code),
+            Trigger::Part(part) => match part {
                 Part::Chaos => {
                     self.havoc.begin(&mut self.world);
                     self.havoc.await_faults(&mut self.world);
@@ -134,7 +134,7 @@ impl Director {
                 Part::Healed => self.demand_success(),
                 Part::Quiet => self.is_busy = false,
             },
-            Cue::Told { .. } | Cue::ResetAgain { .. } | Cue::Line(_) => {}
+            Trigger::Told { .. } | Trigger::ResetAgain { .. } | Trigger::Line(_) => {}
         }
     }
 
@@ -190,7 +190,7 @@ impl Director {
 
     fn start_later(&mut self, process: usize) {
         let delay = self.whims.spread(MILLISECOND / 4, self.plan.manners.restart_max);
-        self.world.cue(delay, Cue::Start { process: process as u16 });
+        self.world.trigger(delay, Trigger::Start { process: process as u16 });
     }
 
     pub(super) fn is_current(&self, process: usize, life: Life) -> bool {
@@ -214,8 +214,8 @@ impl Director {
                     self.world.crash(victim);
                     self.start_later(victim);
                 } else {
-                    let doom = Doom::draw(&mut self.havoc.fates);
-                    self.world.doom(victim, Some(doom));
+                    let scheduled_crash = ScheduledCrash::draw(&mut self.havoc.fates);
+                    self.world.scheduled_crash(victim, Some(scheduled_crash));
                 }
             }
             FaultKind::FastRestart => {
@@ -289,7 +289,7 @@ impl Director {
     fn await_withdrawal(&mut self, process: usize, life: Life) {
         if let Some(every) = self.plan.manners.withdraws_every {
             let pause = exponential(&mut self.whims, every);
-            self.world.cue(pause, Cue::Withdraw { process: process as u16, life });
+            self.world.trigger(pause, Trigger::Withdraw { process: process as u16, life });
         }
     }
 

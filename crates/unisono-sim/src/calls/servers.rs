@@ -27,7 +27,7 @@ impl Director {
         let job = job.clone();
         if self.world.is_paused(process) {
             // It goes on when it does.
-            self.world.cue_job(10 * MILLISECOND, process, life, index);
+            self.world.trigger_job(10 * MILLISECOND, process, life, index);
         } else if let Some(verdict) = &job.verdict {
             self.world.answer(process, &job, verdict);
             self.world.finish(process, index);
@@ -74,7 +74,7 @@ impl Director {
         }
         let (waits, delay) = (job.awaits.is_some(), self.draw_delay());
         if self.world.keep_job(process, index, job) && !waits {
-            self.world.cue_job(delay, process, life, index);
+            self.world.trigger_job(delay, process, life, index);
         }
     }
 

@@ -6,7 +6,7 @@
 //! whose sender was told that the group went on without it, and where; under *at least n* that binds only those who
 //! went on so.
 //!
-//! Reports come before events, so a report may be judged only when somebody has been told what the view below it was.
+//! Reports come before events, so a report may be checked only when somebody has been told what the view below it was.
 
 use super::keeping::{Hold, Keeping};
 use super::quorum::Rule;
@@ -340,41 +340,41 @@ impl Property for AcknowledgedDurable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery, reset_of};
+    use crate::properties::fixture::{Fixture, delivery, reset_of};
     use crate::properties::streams::PLACED;
     use crate::record::Preparation;
     use unisono_core::{Quorum, Uid};
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(AcknowledgedDurable::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(AcknowledgedDurable::new(&fixture.terms))
     }
 
     /// Life 1's message is numbered by life 0, stored by `holders`, and reported.
-    fn reported(resilience: u8, holders: &[u32]) -> Story {
-        let mut story = Story::of(4, resilience);
-        let number = story.send(Life(1));
-        let place = story.order(Life(1), number);
-        holders.iter().for_each(|life| story.store(Life(*life), place));
-        story.accept(Life(1), place);
-        story
+    fn reported(resilience: u8, holders: &[u32]) -> Fixture {
+        let mut fixture = Fixture::of(4, resilience);
+        let number = fixture.send(Life(1));
+        let place = fixture.order(Life(1), number);
+        holders.iter().for_each(|life| fixture.store(Life(*life), place));
+        fixture.accept(Life(1), place);
+        fixture
     }
 
     #[test]
     fn takes_what_enough_hold() {
-        assert!(judge(&reported(1, &[1])).unwrap() > 0);
-        assert!(judge(&reported(2, &[1, 3])).unwrap() > 0);
-        assert!(judge(&reported(0, &[1])).unwrap() > 0);
+        assert!(check(&reported(1, &[1])).unwrap() > 0);
+        assert!(check(&reported(2, &[1, 3])).unwrap() > 0);
+        assert!(check(&reported(0, &[1])).unwrap() > 0);
     }
 
     #[test]
     fn takes_what_came_through_a_reset() {
-        let mut story = Story::of(3, 2);
-        let number = story.send(Life(1));
-        let place = story.order(Life(1), number);
-        story.store(Life(1), place);
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        assert!(judge(&story).unwrap() > 0);
+        let mut fixture = Fixture::of(3, 2);
+        let number = fixture.send(Life(1));
+        let place = fixture.order(Life(1), number);
+        fixture.store(Life(1), place);
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        assert!(check(&fixture).unwrap() > 0);
     }
 
     fn is_result(record: &Record) -> bool {
@@ -382,222 +382,222 @@ mod tests {
     }
 
     /// The last report comes right after a record, and all that was there already.
-    fn report_after(story: &mut Story, pick: impl Fn(&Record) -> bool) {
-        let report = story.position(is_result);
-        let mut report = story.records.remove(report);
-        let before = story.position(pick);
-        report.at = story.records[before].at;
-        story.records.insert(before + 1, report);
+    fn report_after(fixture: &mut Fixture, pick: impl Fn(&Record) -> bool) {
+        let report = fixture.position(is_result);
+        let mut report = fixture.records.remove(report);
+        let before = fixture.position(pick);
+        report.at = fixture.records[before].at;
+        fixture.records.insert(before + 1, report);
     }
 
     #[test]
     fn takes_what_a_decision_keeps_for_who_is_left_out() {
-        let mut story = Story::of(5, 4);
-        story.crash(Life(4));
-        let number = story.send(Life(3));
-        let seqno = story.order(Life(3), number);
-        story.store(Life(3), seqno);
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        story.last(is_result).what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
-        story.tell(Life(3), What::Delivered { seqno, sender: Life(3), number, hash: 1_004 });
-        let mut untold = story.clone();
+        let mut fixture = Fixture::of(5, 4);
+        fixture.crash(Life(4));
+        let number = fixture.send(Life(3));
+        let seqno = fixture.order(Life(3), number);
+        fixture.store(Life(3), seqno);
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        fixture.last(is_result).what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
+        fixture.tell(Life(3), What::Delivered { seqno, sender: Life(3), number, hash: 1_004 });
+        let mut untold = fixture.clone();
         untold.records.retain(|record| record.what.kind() != Kind::Reset);
-        for mut story in [story, untold] {
-            assert!(judge(&story).is_ok());
+        for mut fixture in [fixture, untold] {
+            assert!(check(&fixture).is_ok());
             // Before anything was decided this is a lie, whoever is told of the decision.
-            report_after(&mut story, |r| {
+            report_after(&mut fixture, |r| {
                 r.life == Life(3) && r.what == What::Stored { epoch: Epoch(0), through: seqno }
             });
-            assert!(judge(&story).is_err());
+            assert!(check(&fixture).is_err());
         }
     }
 
     /// Life 3 prepares a reset alone, which comes to nothing.
-    fn abandoned() -> Story {
-        let mut story = Story::of(4, 2);
+    fn abandoned() -> Fixture {
+        let mut fixture = Fixture::of(4, 2);
         let ballot = Ballot { round: 0, coordinator: Uid(3) };
-        let preparation = Box::new(Preparation { ballot, next: Epoch(9), start: story.end() + 1 });
-        story.tell(Life(3), What::Promised { epoch: Epoch(0), ballot });
-        story.tell(Life(3), What::Prepared { epoch: Epoch(0), preparation });
-        story.crash(Life(3));
-        story
+        let preparation = Box::new(Preparation { ballot, next: Epoch(9), start: fixture.end() + 1 });
+        fixture.tell(Life(3), What::Promised { epoch: Epoch(0), ballot });
+        fixture.tell(Life(3), What::Prepared { epoch: Epoch(0), preparation });
+        fixture.crash(Life(3));
+        fixture
     }
 
     #[test]
     fn an_abandoned_proposal_excuses_nothing_in_later_epochs() {
-        let mut story = abandoned();
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        story.message(Life(1));
-        assert!(judge(&story).is_ok());
-        let place = story.end();
-        report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
-        assert!(judge(&story).is_err());
+        let mut fixture = abandoned();
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        fixture.message(Life(1));
+        assert!(check(&fixture).is_ok());
+        let place = fixture.end();
+        report_after(&mut fixture, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn an_abandoned_proposal_excuses_nothing_when_another_was_decided() {
-        let mut story = abandoned();
-        let number = story.send(Life(1));
-        let place = story.order(Life(1), number);
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        assert!(judge(&story).is_ok());
-        report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
-        assert!(judge(&story).is_err());
+        let mut fixture = abandoned();
+        let number = fixture.send(Life(1));
+        let place = fixture.order(Life(1), number);
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        assert!(check(&fixture).is_ok());
+        report_after(&mut fixture, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
+        assert!(check(&fixture).is_err());
     }
 
     /// Life 1 learns that a reset without it keeps its message, by a decision that life 0 took within one input.
-    fn kept_by_a_decision_of_one() -> Story {
-        let mut story = Story::found(2, Quorum::AtLeast(1));
-        (0..2).for_each(|_| _ = story.join());
-        let number = story.send(Life(1));
-        let seqno = story.order(Life(1), number);
-        story.store(Life(1), seqno);
-        story.reset(&[Life(0)]);
-        story.records.retain(|record| record.what.kind() != Kind::Prepared);
+    fn kept_by_a_decision_of_one() -> Fixture {
+        let mut fixture = Fixture::found(2, Quorum::AtLeast(1));
+        (0..2).for_each(|_| _ = fixture.join());
+        let number = fixture.send(Life(1));
+        let seqno = fixture.order(Life(1), number);
+        fixture.store(Life(1), seqno);
+        fixture.reset(&[Life(0)]);
+        fixture.records.retain(|record| record.what.kind() != Kind::Prepared);
         let told =
-            story.last(|record| record.life == Life(1) && matches!(record.what, What::SendResult { .. }));
+            fixture.last(|record| record.life == Life(1) && matches!(record.what, What::SendResult { .. }));
         told.what = What::SendResult { number, outcome: Outcome::Ok { seqno } };
-        story
+        fixture
     }
 
     #[test]
     fn takes_what_an_epoch_keeps_that_somebody_has_entered() {
-        let mut story = kept_by_a_decision_of_one();
-        assert!(judge(&story).is_ok());
+        let mut fixture = kept_by_a_decision_of_one();
+        assert!(check(&fixture).is_ok());
         let begun = |record: &Record| record.what == What::EpochBegun { epoch: Epoch(1) };
-        let begun = story.position(begun);
-        story.records.remove(begun);
-        assert!(judge(&story).is_err());
+        let begun = fixture.position(begun);
+        fixture.records.remove(begun);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn under_at_least_a_decision_binds_its_own_line_only() {
-        let mut story = kept_by_a_decision_of_one();
-        let seqno = story.end() - 1;
-        let What::Reset(mut reset) = story.last(reset_of(Life(0))).what.clone() else { unreachable!() };
+        let mut fixture = kept_by_a_decision_of_one();
+        let seqno = fixture.end() - 1;
+        let What::Reset(mut reset) = fixture.last(reset_of(Life(0))).what.clone() else { unreachable!() };
         (reset.seqno, reset.view.epoch, reset.view.members) = (seqno, Epoch(2), vec![Life(2)]);
-        story.tell(Life(2), What::Reset(reset));
-        assert!(judge(&story).is_ok());
+        fixture.tell(Life(2), What::Reset(reset));
+        assert!(check(&fixture).is_ok());
         // Had life 1 known before that it is accepted, life 2 could not go on without it.
-        let promise = story.position(|record| matches!(record.what, What::Promised { .. }));
+        let promise = fixture.position(|record| matches!(record.what, What::Promised { .. }));
         let accepted = What::Accepted { epoch: Epoch(0), through: seqno };
-        let accepted = Record { life: Life(1), what: accepted, ..story.records[promise].clone() };
-        story.records.insert(promise, accepted);
-        assert!(judge(&story).is_err());
+        let accepted = Record { life: Life(1), what: accepted, ..fixture.records[promise].clone() };
+        fixture.records.insert(promise, accepted);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_report_with_one_holder_less() {
-        let story = reported(2, &[1]);
-        assert!(judge(&story).is_err());
+        let fixture = reported(2, &[1]);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_report_with_a_holder_from_outside() {
-        let mut story = Story::of(3, 1);
-        let (one, two) = (story.send(Life(0)), story.send(Life(0)));
-        story.order(Life(0), one);
-        let joiner = story.join();
-        story.order(Life(0), two);
-        story.everyone();
-        assert!(judge(&story).is_ok());
-        // Only the joiner, which is no member below the first message, held it with its orderer then.
+        let mut fixture = Fixture::of(3, 1);
+        let (one, two) = (fixture.send(Life(0)), fixture.send(Life(0)));
+        fixture.order(Life(0), one);
+        let joiner = fixture.join();
+        fixture.order(Life(0), two);
+        fixture.everyone();
+        assert!(check(&fixture).is_ok());
+        // Only the joiner, which is no member below the first message, held it with its sequencer then.
         let stored = |record: &Record| {
             matches!(record.what, What::Stored { .. }) && record.life != joiner && record.life != Life(0)
         };
-        story.records.retain(|record| !stored(record));
-        assert!(judge(&story).is_err());
+        fixture.records.retain(|record| !stored(record));
+        assert!(check(&fixture).is_err());
     }
 
     /// What applications are told of joins and resets they are told only when life 0 has been told *ok*.
-    fn tell_late(story: &mut Story) {
+    fn tell_late(fixture: &mut Fixture) {
         let is_late = |record: &Record| match record.what {
             What::Entered { seqno, .. } => seqno > 0,
             _ => matches!(record.what, What::Joined { .. } | What::Reset(_)),
         };
-        let (late, others): (Vec<_>, Vec<_>) = story.records.drain(..).partition(is_late);
-        story.records = others;
-        let delivered = story.position(delivery(Life(0)));
-        story.records.splice(delivered..delivered, late);
+        let (late, others): (Vec<_>, Vec<_>) = fixture.records.drain(..).partition(is_late);
+        fixture.records = others;
+        let delivered = fixture.position(delivery(Life(0)));
+        fixture.records.splice(delivered..delivered, late);
     }
 
     #[test]
     fn judges_by_what_was_though_applications_are_told_of_it_later() {
-        let mut joined = Story::found(1, Quorum::MajorityOfView);
+        let mut joined = Fixture::found(1, Quorum::MajorityOfView);
         joined.join();
-        let mut reset = Story::of(3, 1);
+        let mut reset = Fixture::of(3, 1);
         reset.reset(&[Life(0), Life(1), Life(2)]);
-        for mut story in [joined, reset] {
-            let place = story.message(Life(0));
-            tell_late(&mut story);
-            assert!(judge(&story).is_ok());
-            report_after(&mut story, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
-            assert!(judge(&story).is_err());
+        for mut fixture in [joined, reset] {
+            let place = fixture.message(Life(0));
+            tell_late(&mut fixture);
+            assert!(check(&fixture).is_ok());
+            report_after(&mut fixture, |r| matches!(r.what, What::Numbered { to, .. } if to == place));
+            assert!(check(&fixture).is_err());
         }
     }
 
     #[test]
     fn takes_what_was_left_alone_though_a_joiner_did_not_see_the_leave() {
-        let mut story = Story::of(2, 1);
-        story.leave(Life(1));
-        let number = story.send(Life(0));
-        story.order(Life(0), number);
-        story.join();
-        story.message(Life(0));
-        story.everyone();
+        let mut fixture = Fixture::of(2, 1);
+        fixture.leave(Life(1));
+        let number = fixture.send(Life(0));
+        fixture.order(Life(0), number);
+        fixture.join();
+        fixture.message(Life(0));
+        fixture.everyone();
         // The applications of the two have not come to the leave yet.
         let taken = |record: &Record| record.life < Life(2) && PLACED & record.what.kind().bit() != 0;
-        story.records.retain(|record| record.what.kind() == Kind::Entered || !taken(record));
-        assert!(judge(&story).is_ok());
+        fixture.records.retain(|record| record.what.kind() == Kind::Entered || !taken(record));
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn rejects_a_reset_that_loses_it() {
-        let mut story = reported(1, &[1]);
-        story.crash(Life(0));
-        story.crash(Life(1));
-        let mut told = story.clone();
+        let mut fixture = reported(1, &[1]);
+        fixture.crash(Life(0));
+        fixture.crash(Life(1));
+        let mut told = fixture.clone();
         told.reset(&[Life(2), Life(3)]);
-        assert!(judge(&told).is_ok(), "two are missing: degraded, and it says so");
-        let mut story = reported(1, &[1]);
-        story.crash(Life(1));
-        story.reset(&[Life(2), Life(3), Life(0)]);
-        assert!(judge(&story).is_ok(), "life 0 holds it");
-        let mut story = reported(1, &[1]);
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        let first = story.position(|record| matches!(record.what, What::Promised { .. }));
-        for record in &mut story.records[first..] {
+        assert!(check(&told).is_ok(), "two are missing: degraded, and it says so");
+        let mut fixture = reported(1, &[1]);
+        fixture.crash(Life(1));
+        fixture.reset(&[Life(2), Life(3), Life(0)]);
+        assert!(check(&fixture).is_ok(), "life 0 holds it");
+        let mut fixture = reported(1, &[1]);
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        let first = fixture.position(|record| matches!(record.what, What::Promised { .. }));
+        for record in &mut fixture.records[first..] {
             if let What::Reset(reset) = &mut record.what {
                 reset.seqno -= 1;
             }
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_another_place_than_where_the_others_deliver_it() {
         for (back, is_good) in [(0, true), (1, false)] {
-            let mut story = Story::of(3, 1);
-            story.message(Life(2));
-            let number = story.send(Life(1));
-            let place = story.order(Life(1), number);
-            story.store(Life(1), place);
-            story.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno: place - back } });
-            story.crash(Life(1));
-            story.everyone();
-            assert_eq!(judge(&story).is_ok(), is_good);
+            let mut fixture = Fixture::of(3, 1);
+            fixture.message(Life(2));
+            let number = fixture.send(Life(1));
+            let place = fixture.order(Life(1), number);
+            fixture.store(Life(1), place);
+            fixture.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno: place - back } });
+            fixture.crash(Life(1));
+            fixture.everyone();
+            assert_eq!(check(&fixture).is_ok(), is_good);
         }
     }
 
     #[test]
     fn rejects_another_place_than_the_delivered_one() {
-        let mut story = reported(1, &[1]);
+        let mut fixture = reported(1, &[1]);
         if let What::SendResult { outcome, .. } =
-            &mut story.last(|record| matches!(record.what, What::SendResult { .. })).what
+            &mut fixture.last(|record| matches!(record.what, What::SendResult { .. })).what
         {
             *outcome = Outcome::Ok { seqno: 2 };
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 }

@@ -56,29 +56,29 @@ impl Property for CausalOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::record::Life;
 
     #[test]
     fn takes_answers_after_questions() {
-        Story::of_two_messages().good(CausalOrder::default());
+        Fixture::of_two_messages().good(CausalOrder::default());
     }
 
     #[test]
     fn rejects_an_answer_at_an_earlier_place() {
-        let mut story = Story::of_two_messages();
-        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(0))).what {
+        let mut fixture = Fixture::of_two_messages();
+        if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(0))).what {
             *seqno = 3;
         }
-        story.bad(CausalOrder::default());
+        fixture.bad(CausalOrder::default());
     }
 
     #[test]
     fn rejects_what_its_sender_had_delivered_before_it_sent() {
-        let mut story = Story::of_two_messages();
-        story.send_late();
-        let late = story.last(delivery(Life(0))).clone();
-        story.records.push(late);
-        story.bad(CausalOrder::default());
+        let mut fixture = Fixture::of_two_messages();
+        fixture.send_late();
+        let late = fixture.last(delivery(Life(0))).clone();
+        fixture.records.push(late);
+        fixture.bad(CausalOrder::default());
     }
 }

@@ -1,6 +1,6 @@
 //! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md):
 //! a join or leave is taken for accepted only when a quorum of the members before it and one of those after it have held it, and
-//! the joiner; and the next is numbered only by an orderer that knows the last to be accepted. So is an event that hands the
+//! the joiner; and the next is numbered only by a sequencer that knows the last to be accepted. So is an event that hands the
 //! role on. What a decided reset keeps counts as accepted: a quorum holds it to prepare it.
 //!
 //! What is a change shows only when an application is told of it. So it is kept when each life came to hold which places
@@ -15,7 +15,7 @@ use super::{Facts, Property, Terms, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
-/// A run of numbers, and what their orderer knew to be accepted.
+/// A run of numbers, and what their sequencer knew to be accepted.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     to: Seqno,
@@ -119,7 +119,9 @@ impl ChangeQuorum {
         let run = changes.runs.get(changes.runs.partition_point(|run| run.to < seqno))?;
         let Run { accepted, .. } = *run;
         (accepted < last).then(|| {
-            format!("the orderer of {seqno} knew {accepted} to be accepted, and the last change is at {last}")
+            format!(
+                "the sequencer of {seqno} knew {accepted} to be accepted, and the last change is at {last}"
+            )
         })
     }
 }
@@ -221,24 +223,24 @@ impl Property for ChangeQuorum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 0);
-        story.message(Life(1));
-        story.leave(Life(3));
-        story.join();
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 0);
+        fixture.message(Life(1));
+        fixture.leave(Life(3));
+        fixture.join();
+        fixture
     }
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(ChangeQuorum::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(ChangeQuorum::new(&fixture.terms))
     }
 
     /// Without what these lives stored at the last place, and with nothing after it.
-    fn forget(story: &mut Story, lives: &[u32]) {
-        let end = story.end();
-        story.records.retain(|record| {
+    fn forget(fixture: &mut Fixture, lives: &[u32]) {
+        let end = fixture.end();
+        fixture.records.retain(|record| {
             let stores = matches!(record.what, What::Stored { through, .. } if through == end);
             !(stores && lives.contains(&record.life.0))
         });
@@ -246,68 +248,68 @@ mod tests {
 
     #[test]
     fn takes_changes_that_quorums_hold() {
-        assert!(judge(&good()).unwrap() > 0);
-        let mut story = good();
-        forget(&mut story, &[2]);
-        assert!(judge(&story).is_ok());
+        assert!(check(&good()).unwrap() > 0);
+        let mut fixture = good();
+        forget(&mut fixture, &[2]);
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn rejects_a_join_that_too_few_hold() {
-        let mut story = good();
-        forget(&mut story, &[1, 2]);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        forget(&mut fixture, &[1, 2]);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_join_that_the_joiner_does_not_hold() {
-        let mut story = good();
-        forget(&mut story, &[4]);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        forget(&mut fixture, &[4]);
+        assert!(check(&fixture).is_err());
     }
 
     /// Life 0 takes the last change for accepted when it has numbered it, and nobody else holds it yet.
-    fn accept_alone(story: &mut Story) {
-        let (epoch, end) = (Epoch(0), story.end());
+    fn accept_alone(fixture: &mut Fixture) {
+        let (epoch, end) = (Epoch(0), fixture.end());
         let accepts =
             |record: &Record| record.life == Life(0) && record.what == What::Accepted { epoch, through: end };
         let numbers = |record: &Record| matches!(record.what, What::Numbered { to, .. } if to == end);
-        let accepted = story.position(accepts);
-        let accepted = story.records.remove(accepted);
-        let numbered = story.position(numbers);
-        let at = story.records[numbered].at;
-        story.records.insert(numbered, Record { at, ..accepted });
+        let accepted = fixture.position(accepts);
+        let accepted = fixture.records.remove(accepted);
+        let numbered = fixture.position(numbers);
+        let at = fixture.records[numbered].at;
+        fixture.records.insert(numbered, Record { at, ..accepted });
     }
 
     #[test]
     fn rejects_a_change_accepted_alone_and_told_when_all_hold_it() {
-        let mut story = Story::of(4, 0);
-        story.join();
-        assert!(judge(&story).is_ok());
-        accept_alone(&mut story);
-        assert!(judge(&story).is_err());
-        let mut story = Story::of(4, 0);
-        story.leave(Life(3));
-        assert!(judge(&story).is_ok());
-        accept_alone(&mut story);
-        assert!(judge(&story).is_err());
+        let mut fixture = Fixture::of(4, 0);
+        fixture.join();
+        assert!(check(&fixture).is_ok());
+        accept_alone(&mut fixture);
+        assert!(check(&fixture).is_err());
+        let mut fixture = Fixture::of(4, 0);
+        fixture.leave(Life(3));
+        assert!(check(&fixture).is_ok());
+        accept_alone(&mut fixture);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_change_accepted_alone_by_one_that_goes_on_before_it_tells() {
-        let mut story = Story::of(4, 0);
-        let joiner = story.join();
-        accept_alone(&mut story);
-        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(|record| {
+        let mut fixture = Fixture::of(4, 0);
+        let joiner = fixture.join();
+        accept_alone(&mut fixture);
+        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(|record| {
             matches!(record.what, What::Joined { member, .. } if member == joiner)
                 || record.life == joiner && matches!(record.what, What::Entered { .. })
         });
-        std::mem::swap(&mut story.records, &mut records);
-        let before = story.records.len();
-        story.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
-        let reset = before + story.records[before..].iter().position(reset_event).unwrap();
-        story.records.splice(reset..reset, told);
-        assert!(judge(&story).is_err());
+        std::mem::swap(&mut fixture.records, &mut records);
+        let before = fixture.records.len();
+        fixture.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
+        let reset = before + fixture.records[before..].iter().position(reset_event).unwrap();
+        fixture.records.splice(reset..reset, told);
+        assert!(check(&fixture).is_err());
     }
 
     fn reset_event(record: &Record) -> bool {
@@ -316,12 +318,12 @@ mod tests {
 
     #[test]
     fn takes_a_join_that_a_reset_keeps_and_somebody_left_out_learns_of() {
-        let mut story = Story::of(4, 0);
+        let mut fixture = Fixture::of(4, 0);
         let epoch = Epoch(0);
-        let common = story.records.len();
-        let joiner = story.join();
-        let place = story.end();
-        let mut more = story.records.split_off(common);
+        let common = fixture.records.len();
+        let joiner = fixture.join();
+        let place = fixture.end();
+        let mut more = fixture.records.split_off(common);
         // Life 3 holds it and hears of nothing further; the joiner never holds it.
         more.retain(|record| match record.what {
             What::Stored { through, .. } => record.life != joiner || through < place,
@@ -329,65 +331,65 @@ mod tests {
             What::Joined { .. } | What::Entered { .. } => false,
             _ => true,
         });
-        story.records.extend(more);
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        let excluded = story.position(|record| matches!(record.what, What::Excluded { .. }));
+        fixture.records.extend(more);
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        let excluded = fixture.position(|record| matches!(record.what, What::Excluded { .. }));
         let is_of_three =
             |record: &Record| record.life == Life(3) && matches!(record.what, What::Excluded { .. });
-        let excluded = story.records[..=excluded].iter().rposition(is_of_three).unwrap();
-        let excluded = story.records.remove(excluded);
+        let excluded = fixture.records[..=excluded].iter().rposition(is_of_three).unwrap();
+        let excluded = fixture.records.remove(excluded);
         for what in [
             What::Accepted { epoch, through: place },
             What::Joined { seqno: place, member: joiner, members: 5 },
             excluded.what,
         ] {
-            story.tell(Life(3), what);
+            fixture.tell(Life(3), what);
         }
-        assert!(judge(&story).is_ok());
+        assert!(check(&fixture).is_ok());
         let begins = |record: &Record| matches!(record.what, What::EpochBegun { epoch } if epoch != Epoch(0));
-        let first = story.records.iter().position(begins).unwrap();
+        let first = fixture.records.iter().position(begins).unwrap();
         let learns =
-            story.position(|record| record.life == Life(3) && matches!(record.what, What::Accepted { .. }));
-        let learns = story.records.remove(learns);
-        story.records.insert(first, learns);
-        assert!(judge(&story).is_err());
+            fixture.position(|record| record.life == Life(3) && matches!(record.what, What::Accepted { .. }));
+        let learns = fixture.records.remove(learns);
+        fixture.records.insert(first, learns);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_leave_that_only_those_after_it_hold() {
-        let mut story = Story::of(4, 0);
-        story.leave(Life(0));
-        assert!(judge(&story).is_ok());
+        let mut fixture = Fixture::of(4, 0);
+        fixture.leave(Life(0));
+        assert!(check(&fixture).is_ok());
         // Lives 1 and 2 are a quorum of the three who stay, and not of the four before.
-        let mut story = Story::of(4, 0);
-        story.leave(Life(0));
-        let end = story.end();
-        story.records.retain(|record| {
+        let mut fixture = Fixture::of(4, 0);
+        fixture.leave(Life(0));
+        let end = fixture.end();
+        fixture.records.retain(|record| {
             let stores = matches!(record.what, What::Stored { through, .. } if through == end);
             !(stores && [0, 3].contains(&record.life.0))
         });
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_the_next_change_before_the_last_is_accepted() {
-        let mut story = Story::of(3, 0);
-        let place = story.end();
-        story.join();
-        story.join();
+        let mut fixture = Fixture::of(3, 0);
+        let place = fixture.end();
+        fixture.join();
+        fixture.join();
         let known = |record: &Record| {
             record.life == Life(0) && matches!(record.what, What::Accepted { through, .. } if through > place)
         };
-        story.records.retain(|record| !known(record));
-        assert!(judge(&story).is_err());
+        fixture.records.retain(|record| !known(record));
+        assert!(check(&fixture).is_err());
         // So it is where the second joiner's application is told first.
         let is_told = |record: &Record| matches!(record.what, What::Joined { seqno, .. } | What::Entered { seqno, .. } if seqno > place);
         let is_second =
             |record: &Record| matches!(record.what, What::Entered { seqno, .. } if seqno > place + 1);
-        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
         let (first, then): (Vec<Record>, Vec<Record>) = told.into_iter().partition(is_second);
         records.extend(first.into_iter().chain(then));
-        story.records = records;
-        assert!(judge(&story).is_err());
+        fixture.records = records;
+        assert!(check(&fixture).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! where another group was founded, and everybody in the view of an undisturbed member that is told. Since the
 //! applications here want one group, and leave the one that is to give way, there is one group in the end.
 //!
-//! How soon they are told, that those of the other group are told too, and that one of the two is to give way, is not judged
+//! How soon they are told, that those of the other group are told too, and that one of the two is to give way, is not checked
 //! here: groups come and go, and a conflict does not say with whom. The core's own tests see to that.
 
 use super::ground::Ground;
@@ -83,58 +83,58 @@ impl Property for ConflictsEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use crate::record::{Life, View};
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.heal();
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.heal();
+        fixture
     }
 
-    fn judge(story: &Story, end: &End) -> Result<u64, Violation> {
-        story.judge_with_end(ConflictsEnd::default(), end)
+    fn check(fixture: &Fixture, end: &End) -> Result<u64, Violation> {
+        fixture.check_with_end(ConflictsEnd::default(), end)
     }
 
     #[test]
     fn takes_one_group() {
-        let story = good();
-        assert_eq!(judge(&story, &story.ending()).unwrap(), 3);
+        let fixture = good();
+        assert_eq!(check(&fixture, &fixture.ending()).unwrap(), 3);
     }
 
     #[test]
     fn rejects_two_groups_in_the_end() {
-        let story = good();
-        let mut end = story.ending();
+        let fixture = good();
+        let mut end = fixture.ending();
         end.standings[2].epoch = Some(Epoch(7));
-        assert!(judge(&story, &end).is_err());
+        assert!(check(&fixture, &end).is_err());
     }
 
     #[test]
     fn rejects_a_conflict_with_nobody() {
-        let mut story = good();
-        story.tell(Life(1), What::Conflict { gives_way: true });
-        story.bad(ConflictsEnd::default());
+        let mut fixture = good();
+        fixture.tell(Life(1), What::Conflict { gives_way: true });
+        fixture.bad(ConflictsEnd::default());
     }
 
     #[test]
     fn rejects_a_member_that_is_not_told() {
-        let mut story = good();
+        let mut fixture = good();
         let alone = Life(9);
         let elsewhere = View {
             epoch: Epoch(7),
             counter: 0,
             coordinator: alone,
             members: vec![alone],
-            orderer: alone,
+            sequencer: alone,
             resilience: 0,
         };
-        story.tell(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
+        fixture.tell(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
         for life in [0, 1, 2] {
-            story.tell(Life(life), What::Conflict { gives_way: false });
+            fixture.tell(Life(life), What::Conflict { gives_way: false });
         }
-        judge(&story, &story.ending()).unwrap();
-        story.records.pop();
-        assert!(judge(&story, &story.ending()).is_err());
+        check(&fixture, &fixture.ending()).unwrap();
+        fixture.records.pop();
+        assert!(check(&fixture, &fixture.ending()).is_err());
     }
 }

@@ -292,20 +292,20 @@ impl Property for Consensus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use unisono_core::{Quorum, Uid};
 
-    fn good() -> Story {
-        let mut story = Story::of(5, 1);
-        story.message(Life(1));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(5, 1);
+        fixture.message(Life(1));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.message(Life(1));
+        fixture
     }
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(Consensus::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(Consensus::new(&fixture.terms))
     }
 
     fn preparation(record: &Record) -> bool {
@@ -317,147 +317,147 @@ mod tests {
     }
 
     /// After the preparations of a good reset this life promises another ballot and prepares something under it.
-    fn then(life: Life, ballot: Ballot, next: Epoch, start: Seqno) -> Story {
-        let mut story = good();
+    fn then(life: Life, ballot: Ballot, next: Epoch, start: Seqno) -> Fixture {
+        let mut fixture = good();
         let epoch = Epoch(0);
-        let place = story.position(preparation);
+        let place = fixture.position(preparation);
         let preparation = Box::new(Preparation { ballot, next, start });
         for what in [What::Prepared { epoch, preparation }, What::Promised { epoch, ballot }] {
-            let record = Record { life, what, ..story.records[place].clone() };
-            story.records.insert(place + 1, record);
+            let record = Record { life, what, ..fixture.records[place].clone() };
+            fixture.records.insert(place + 1, record);
         }
-        story
+        fixture
     }
 
     #[test]
     fn takes_one_decision() {
-        assert!(judge(&good()).unwrap() > 0);
-        assert!(judge(&then(Life(4), ballot(8), Epoch(1), 6)).is_ok(), "adopted");
+        assert!(check(&good()).unwrap() > 0);
+        assert!(check(&then(Life(4), ballot(8), Epoch(1), 6)).is_ok(), "adopted");
     }
 
     #[test]
     fn rejects_a_promise_forgotten() {
-        assert!(judge(&then(Life(1), ballot(0), Epoch(1), 6)).is_err());
+        assert!(check(&then(Life(1), ballot(0), Epoch(1), 6)).is_err());
     }
 
     #[test]
     fn rejects_preparing_what_one_does_not_hold() {
-        assert!(judge(&then(Life(4), ballot(8), Epoch(1), 8)).is_err());
+        assert!(check(&then(Life(4), ballot(8), Epoch(1), 8)).is_err());
     }
 
     #[test]
     fn takes_a_leaver_that_holds_what_is_kept_through_its_leave() {
         for (seqno, holds_enough) in [(2, true), (3, false)] {
-            let mut story = Story::of(3, 1);
-            story.tell(Life(2), What::LeaveAsked);
+            let mut fixture = Fixture::of(3, 1);
+            fixture.tell(Life(2), What::LeaveAsked);
             let (epoch, ballot) = (Epoch(0), ballot(1));
             let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: 5 });
-            story.tell(Life(2), What::Promised { epoch, ballot });
-            story.tell(Life(2), What::Prepared { epoch, preparation });
-            story.tell(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
-            assert_eq!(judge(&story).is_ok(), holds_enough);
+            fixture.tell(Life(2), What::Promised { epoch, ballot });
+            fixture.tell(Life(2), What::Prepared { epoch, preparation });
+            fixture.tell(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
+            assert_eq!(check(&fixture).is_ok(), holds_enough);
         }
     }
 
     #[test]
     fn rejects_another_proposal_after_a_quorum_prepared_one() {
-        assert!(judge(&then(Life(4), ballot(8), Epoch(7), 6)).is_err());
+        assert!(check(&then(Life(4), ballot(8), Epoch(7), 6)).is_err());
     }
 
     #[test]
     fn rejects_two_proposals_under_one_ballot() {
         let known = Ballot { round: 1, coordinator: Uid(1) };
-        assert!(judge(&then(Life(4), known, Epoch(7), 6)).is_err());
+        assert!(check(&then(Life(4), known, Epoch(7), 6)).is_err());
     }
 
     #[test]
     fn rejects_preparing_without_a_promise() {
-        let mut story = good();
+        let mut fixture = good();
         let promised = |r: &Record| r.life == Life(2) && matches!(r.what, What::Promised { .. });
-        let place = story.position(promised);
-        story.records.remove(place);
-        assert!(judge(&story).is_err());
+        let place = fixture.position(promised);
+        fixture.records.remove(place);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_what_too_few_prepared() {
-        let mut story = good();
-        story.records.retain(|record| !(preparation(record) && record.life != Life(2)));
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        fixture.records.retain(|record| !(preparation(record) && record.life != Life(2)));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_what_some_who_go_on_did_not_prepare_under_at_least() {
-        let mut story = Story::found(1, Quorum::AtLeast(2));
-        (0..3).for_each(|_| _ = story.join());
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        assert!(judge(&story).is_ok());
-        let place = story.position(preparation);
-        story.records.remove(place);
-        assert!(judge(&story).is_err());
+        let mut fixture = Fixture::found(1, Quorum::AtLeast(2));
+        (0..3).for_each(|_| _ = fixture.join());
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        assert!(check(&fixture).is_ok());
+        let place = fixture.position(preparation);
+        fixture.records.remove(place);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_what_too_few_had_prepared_when_the_first_entered() {
-        let mut story = good();
+        let mut fixture = good();
         let of_others = |record: &Record| preparation(record) && record.life > Life(1);
-        let late: Vec<_> = story.records.iter().filter(|record| of_others(record)).cloned().collect();
-        story.records.retain(|record| !of_others(record));
+        let late: Vec<_> = fixture.records.iter().filter(|record| of_others(record)).cloned().collect();
+        fixture.records.retain(|record| !of_others(record));
         // Its application is told when the others have prepared, too.
-        let told = story.position(|record| record.life == Life(1) && matches!(record.what, What::Reset(_)));
-        story.records.splice(told..told, late);
-        assert!(judge(&story).is_err());
+        let told = fixture.position(|record| record.life == Life(1) && matches!(record.what, What::Reset(_)));
+        fixture.records.splice(told..told, late);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_another_epoch_of_a_member_whose_application_has_not_entered_yet() {
         for elsewhere in [false, true] {
-            let mut story = Story::of(4, 1);
-            let joiner = story.join();
+            let mut fixture = Fixture::of(4, 1);
+            let joiner = fixture.join();
             let ends = |what: &What| matches!(what, What::Entered { .. } | What::Excluded { .. });
-            story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
-            story.records.retain(|record| !(record.life == joiner && ends(&record.what)));
+            fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+            fixture.records.retain(|record| !(record.life == joiner && ends(&record.what)));
             let epoch = if elsewhere { Epoch(5) } else { Epoch(1) };
-            story.tell(joiner, What::EpochBegun { epoch });
-            assert_eq!(judge(&story).is_err(), elsewhere);
+            fixture.tell(joiner, What::EpochBegun { epoch });
+            assert_eq!(check(&fixture).is_err(), elsewhere);
         }
     }
 
     #[test]
     fn takes_whoever_only_listened_wherever_it_goes() {
-        let mut story = Story::of(4, 1);
-        let joiner = story.join();
-        let join = story.end();
-        story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+        let mut fixture = Fixture::of(4, 1);
+        let joiner = fixture.join();
+        let join = fixture.end();
+        fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
         let knows = |what: &What| match what {
             What::Entered { .. } | What::Excluded { .. } => true,
             What::Accepted { through, .. } => *through >= join,
             _ => false,
         };
-        story.records.retain(|record| !(record.life == joiner && knows(&record.what)));
-        story.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
-        assert!(judge(&story).is_ok());
+        fixture.records.retain(|record| !(record.life == joiner && knows(&record.what)));
+        fixture.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn rejects_another_epoch_of_a_silent_member_that_joined_in_an_earlier_one() {
-        let mut story = Story::of(4, 1);
-        let joiner = story.join();
-        story.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
-        story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+        let mut fixture = Fixture::of(4, 1);
+        let joiner = fixture.join();
+        fixture.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
+        fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
         let told =
             |what: &What| matches!(what, What::Entered { .. } | What::Reset(_) | What::Excluded { .. });
-        story.records.retain(|record| !(record.life == joiner && told(&record.what)));
-        assert!(judge(&story).is_ok());
-        story.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
-        assert!(judge(&story).is_err());
+        fixture.records.retain(|record| !(record.life == joiner && told(&record.what)));
+        assert!(check(&fixture).is_ok());
+        fixture.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_two_epochs_after_one() {
-        let mut story = good();
+        let mut fixture = good();
         let entered = |r: &Record| r.life == Life(3) && r.what == What::EpochBegun { epoch: Epoch(1) };
-        story.last(entered).what = What::EpochBegun { epoch: Epoch(5) };
-        assert!(judge(&story).is_err());
+        fixture.last(entered).what = What::EpochBegun { epoch: Epoch(5) };
+        assert!(check(&fixture).is_err());
     }
 }

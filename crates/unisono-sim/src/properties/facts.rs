@@ -1,9 +1,9 @@
-//! What all judges may know of a run so far: where each stream stands and which view it has there, how far marks are,
+//! What all checkers may know of a run so far: where each stream stands and which view it has there, how far marks are,
 //! and which epochs and views there were. It is followed once, for all of them.
 //!
-//! Records of the usual kinds ([`USUAL`]) are judged a pile at a time, and become facts when the whole pile has been judged.
-//! Meanwhile the last place of a stream and the marks are what they were before the pile: a judge that needs them there
-//! follows them itself. All else changes only with unusual records. Those are judged one by one, when they and all that
+//! Records of the usual kinds ([`USUAL`]) are checked a pile at a time, and become facts when the whole pile has been checked.
+//! Meanwhile the last place of a stream and the marks are what they were before the pile: a checker that needs them there
+//! follows them itself. All else changes only with unusual records. Those are checked one by one, when they and all that
 //! came before are facts.
 
 use super::streams::{Lineage, MarkTable, PLACED, Stream, VIEW_CHANGES, Views};

@@ -83,28 +83,28 @@ impl Property for GapFree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, delivery, reset_of};
     use crate::record::Life;
 
     /// A message in three pieces with another in between, a joiner, and a message of which a reset left one piece.
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        let large = story.send_pieces(Life(1), 3);
-        let pieces = story.numbers(Life(1), large);
-        story.order_piece(Life(1), large, pieces[0]);
-        story.message(Life(2));
-        story.order_piece(Life(1), large, pieces[1]);
-        story.order_piece(Life(1), large, pieces[2]);
-        story.everyone();
-        story.join();
-        let unfinished = story.send_pieces(Life(0), 2);
-        story.order_piece(Life(0), unfinished, unfinished - 1);
-        story.everyone();
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.message(Life(3));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        let large = fixture.send_pieces(Life(1), 3);
+        let pieces = fixture.numbers(Life(1), large);
+        fixture.order_piece(Life(1), large, pieces[0]);
+        fixture.message(Life(2));
+        fixture.order_piece(Life(1), large, pieces[1]);
+        fixture.order_piece(Life(1), large, pieces[2]);
+        fixture.everyone();
+        fixture.join();
+        let unfinished = fixture.send_pieces(Life(0), 2);
+        fixture.order_piece(Life(0), unfinished, unfinished - 1);
+        fixture.everyone();
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.message(Life(3));
+        fixture
     }
 
     #[test]
@@ -114,40 +114,40 @@ mod tests {
 
     #[test]
     fn rejects_a_gap_that_everybody_has() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
-        story.message(Life(1));
-        story.records.retain(|record| !matches!(record.what, What::Delivered { sender: Life(2), .. }));
-        story.bad(GapFree::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.message(Life(2));
+        fixture.message(Life(1));
+        fixture.records.retain(|record| !matches!(record.what, What::Delivered { sender: Life(2), .. }));
+        fixture.bad(GapFree::default());
     }
 
     #[test]
     fn rejects_a_gap_before_a_reset() {
-        let mut story = good();
+        let mut fixture = good();
         for life in [Life(1), Life(2), Life(3)] {
-            change_reset(story.last(reset_of(life)), |reset| reset.seqno += 9);
+            change_reset(fixture.last(reset_of(life)), |reset| reset.seqno += 9);
         }
-        story.bad(GapFree::default());
+        fixture.bad(GapFree::default());
     }
 
     #[test]
     fn rejects_a_joiner_that_sees_the_end_of_a_message() {
-        let mut story = Story::of(3, 1);
-        let large = story.send_pieces(Life(1), 2);
-        story.order_piece(Life(1), large, large - 1);
-        story.join();
-        story.order_piece(Life(1), large, large);
-        story.everyone();
-        story.bad(GapFree::default());
+        let mut fixture = Fixture::of(3, 1);
+        let large = fixture.send_pieces(Life(1), 2);
+        fixture.order_piece(Life(1), large, large - 1);
+        fixture.join();
+        fixture.order_piece(Life(1), large, large);
+        fixture.everyone();
+        fixture.bad(GapFree::default());
     }
 
     #[test]
     fn rejects_going_back() {
-        let mut story = good();
-        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
+        let mut fixture = good();
+        if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(1))).what {
             *seqno = 2;
         }
-        story.bad(GapFree::default());
+        fixture.bad(GapFree::default());
     }
 }

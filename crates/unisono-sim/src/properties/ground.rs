@@ -1,5 +1,5 @@
-//! The ground on which liveness is judged: from the moment the runner says that nothing disturbs a core of lives any
-//! more, to the end of the run. Without such a moment nothing is judged.
+//! The ground on which liveness is checked: from the moment the runner says that nothing disturbs a core of lives any
+//! more, to the end of the run. Without such a moment nothing is checked.
 
 use crate::record::{End, Life, Record, Standing, What};
 use unisono_core::{Phase, Time};

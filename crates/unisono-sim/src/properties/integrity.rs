@@ -56,54 +56,54 @@ impl Property for Integrity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::record::Life;
 
     #[test]
     fn takes_what_was_sent() {
-        Story::of_two_messages().good(Integrity::default());
+        Fixture::of_two_messages().good(Integrity::default());
     }
 
     #[test]
     fn rejects_other_words() {
-        let mut story = Story::of_two_messages();
-        if let What::Delivered { hash, .. } = &mut story.last(delivery(Life(1))).what {
+        let mut fixture = Fixture::of_two_messages();
+        if let What::Delivered { hash, .. } = &mut fixture.last(delivery(Life(1))).what {
             *hash += 1;
         }
-        story.bad(Integrity::default());
+        fixture.bad(Integrity::default());
     }
 
     #[test]
     fn rejects_what_nobody_sent() {
-        let mut story = Story::of_two_messages();
-        if let What::Delivered { number, .. } = &mut story.last(delivery(Life(1))).what {
+        let mut fixture = Fixture::of_two_messages();
+        if let What::Delivered { number, .. } = &mut fixture.last(delivery(Life(1))).what {
             *number += 1;
         }
-        story.bad(Integrity::default());
+        fixture.bad(Integrity::default());
     }
 
     #[test]
     fn rejects_what_is_sent_only_later() {
-        let mut story = Story::of_two_messages();
-        story.send_late();
-        story.bad(Integrity::default());
+        let mut fixture = Fixture::of_two_messages();
+        fixture.send_late();
+        fixture.bad(Integrity::default());
     }
 
     #[test]
     fn rejects_senders_from_outside() {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(2));
-        story.leave(Life(2));
-        story.order(Life(2), number);
-        story.everyone();
-        story.bad(Integrity::default());
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(2));
+        fixture.leave(Life(2));
+        fixture.order(Life(2), number);
+        fixture.everyone();
+        fixture.bad(Integrity::default());
     }
 
     #[test]
     fn rejects_a_number_given_twice() {
-        let mut story = Story::of_two_messages();
-        let again = story.last(|record| matches!(record.what, What::Sent { .. })).clone();
-        story.records.push(again);
-        story.bad(Integrity::default());
+        let mut fixture = Fixture::of_two_messages();
+        let again = fixture.last(|record| matches!(record.what, What::Sent { .. })).clone();
+        fixture.records.push(again);
+        fixture.bad(Integrity::default());
     }
 }

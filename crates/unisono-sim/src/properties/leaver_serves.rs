@@ -185,163 +185,163 @@ impl Property for LeaverServes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use unisono_core::Quorum;
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(LeaverServes::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(LeaverServes::new(&fixture.terms))
     }
 
     /// The last of four leaves, and these do not know its leave accepted when it parts.
-    fn without(ignorant: &[u32]) -> Story {
-        let mut story = Story::of(4, 1);
-        story.leave(Life(3));
-        let end = story.end();
-        story.records.retain(|record| {
+    fn without(ignorant: &[u32]) -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.leave(Life(3));
+        let end = fixture.end();
+        fixture.records.retain(|record| {
             let knows = matches!(record.what, What::Accepted { through, .. } if through == end);
             !(knows && ignorant.contains(&record.life.0))
         });
-        story
+        fixture
     }
 
     /// The leaver parts, and is told that it is gone, only now.
-    fn parts_at(story: &mut Story, at: Time) {
-        let (gone, parted) = (story.records.pop(), story.records.pop());
-        story.records.extend(parted.into_iter().chain(gone).map(|record| Record { at, ..record }));
+    fn parts_at(fixture: &mut Fixture, at: Time) {
+        let (gone, parted) = (fixture.records.pop(), fixture.records.pop());
+        fixture.records.extend(parted.into_iter().chain(gone).map(|record| Record { at, ..record }));
     }
 
     #[test]
     fn takes_a_leaver_that_waits_for_a_quorum() {
-        assert_eq!(judge(&without(&[])).unwrap(), 1);
-        assert!(judge(&without(&[2])).is_ok());
+        assert_eq!(check(&without(&[])).unwrap(), 1);
+        assert!(check(&without(&[2])).is_ok());
     }
 
     #[test]
     fn rejects_a_leaver_that_goes_when_it_alone_knows() {
-        assert!(judge(&without(&[0, 1, 2])).is_err());
+        assert!(check(&without(&[0, 1, 2])).is_err());
     }
 
     #[test]
     fn rejects_a_leaver_that_goes_when_too_few_know() {
-        assert!(judge(&without(&[0, 1])).is_err());
+        assert!(check(&without(&[0, 1])).is_err());
     }
 
     #[test]
     fn takes_a_leaver_that_has_waited_long() {
-        let mut story = without(&[0, 1]);
-        let known = story.last(|record| record.what == What::LeaveKnown).at;
-        parts_at(&mut story, known + (PATIENCE - Duration::from_nanos(1)));
-        assert!(judge(&story).is_err());
-        parts_at(&mut story, known + PATIENCE);
-        assert!(judge(&story).is_ok());
+        let mut fixture = without(&[0, 1]);
+        let known = fixture.last(|record| record.what == What::LeaveKnown).at;
+        parts_at(&mut fixture, known + (PATIENCE - Duration::from_nanos(1)));
+        assert!(check(&fixture).is_err());
+        parts_at(&mut fixture, known + PATIENCE);
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn minds_when_a_leaver_parts_and_not_when_its_application_is_told() {
         for waits in [false, true] {
-            let mut story = without(&[0, 1]);
-            let known = story.last(|record| record.what == What::LeaveKnown).at;
+            let mut fixture = without(&[0, 1]);
+            let known = fixture.last(|record| record.what == What::LeaveKnown).at;
             if waits {
-                parts_at(&mut story, known + PATIENCE);
+                parts_at(&mut fixture, known + PATIENCE);
             }
             let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
-            let left = story.records.remove(story.position(own));
-            let gone = story.records.pop().unwrap();
+            let left = fixture.records.remove(fixture.position(own));
+            let gone = fixture.records.pop().unwrap();
             let at = known + PATIENCE * 2;
-            story.records.extend([left, gone].map(|record| Record { at, ..record }));
-            assert_eq!(judge(&story).is_ok(), waits);
+            fixture.records.extend([left, gone].map(|record| Record { at, ..record }));
+            assert_eq!(check(&fixture).is_ok(), waits);
         }
     }
 
     #[test]
     fn rejects_a_leaver_that_parts_before_the_others_learn_what_they_know_when_it_is_told() {
-        let mut story = without(&[]);
-        let parted = story.position(|record| record.what == What::Parted);
-        let parted = story.records.remove(parted);
+        let mut fixture = without(&[]);
+        let parted = fixture.position(|record| record.what == What::Parted);
+        let parted = fixture.records.remove(parted);
         let known =
-            story.position(|record| record.life == Life(0) && matches!(record.what, What::Accepted { .. }));
-        story.records.insert(known, parted);
-        let leave_known = story.position(|record| record.what == What::LeaveKnown);
-        let leave_known = story.records.remove(leave_known);
-        story.records.insert(known, leave_known);
-        assert!(judge(&story).is_err());
+            fixture.position(|record| record.life == Life(0) && matches!(record.what, What::Accepted { .. }));
+        fixture.records.insert(known, parted);
+        let leave_known = fixture.position(|record| record.what == What::LeaveKnown);
+        let leave_known = fixture.records.remove(leave_known);
+        fixture.records.insert(known, leave_known);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn takes_a_leaver_whose_leave_a_reset_keeps_once_a_quorum_has_entered() {
         for members in [1, 2, 3] {
-            let mut story = without(&[0, 1, 2]);
-            let ends = story.records.split_off(story.records.len() - 2);
-            story.reset(&[Life(0), Life(1), Life(2)]);
+            let mut fixture = without(&[0, 1, 2]);
+            let ends = fixture.records.split_off(fixture.records.len() - 2);
+            fixture.reset(&[Life(0), Life(1), Life(2)]);
             let enters = |record: &Record| {
                 record.life.0 >= members && matches!(record.what, What::EpochBegun { epoch: Epoch(1) })
             };
-            story.records.retain(|record| !enters(record));
-            let first = story.position(|record| matches!(record.what, What::Reset(_)));
-            let at = story.records[first].at;
-            story.records.retain(|record| !matches!(record.what, What::Accepted { epoch: Epoch(1), .. }));
-            story.records.extend(ends);
-            parts_at(&mut story, at);
-            assert_eq!(judge(&story).is_ok(), members >= 2, "{members} have entered");
+            fixture.records.retain(|record| !enters(record));
+            let first = fixture.position(|record| matches!(record.what, What::Reset(_)));
+            let at = fixture.records[first].at;
+            fixture.records.retain(|record| !matches!(record.what, What::Accepted { epoch: Epoch(1), .. }));
+            fixture.records.extend(ends);
+            parts_at(&mut fixture, at);
+            assert_eq!(check(&fixture).is_ok(), members >= 2, "{members} have entered");
         }
     }
 
     #[test]
     fn takes_a_leaver_once_a_quorum_of_those_who_stay_holds_the_next_change() {
         for holders in [0, 1, 2] {
-            let mut story = without(&[0, 1, 2]);
-            let ends = story.records.split_off(story.records.len() - 2);
-            let leave = story.end();
-            story.join();
-            story.records.retain(|record| match record.what {
+            let mut fixture = without(&[0, 1, 2]);
+            let ends = fixture.records.split_off(fixture.records.len() - 2);
+            let leave = fixture.end();
+            fixture.join();
+            fixture.records.retain(|record| match record.what {
                 What::Stored { through, .. } if through > leave => record.life.0 < holders,
                 What::Accepted { through, .. } => through < leave,
                 _ => true,
             });
-            let at = story.records.last().unwrap().at;
-            story.records.extend(ends);
-            parts_at(&mut story, at);
-            assert_eq!(judge(&story).is_ok(), holders >= 2, "{holders} of three hold it");
+            let at = fixture.records.last().unwrap().at;
+            fixture.records.extend(ends);
+            parts_at(&mut fixture, at);
+            assert_eq!(check(&fixture).is_ok(), holders >= 2, "{holders} of three hold it");
         }
     }
 
     #[test]
     fn minds_a_leaver_that_is_never_told() {
         for ignorant in [&[0, 1, 2][..], &[]] {
-            let mut story = without(ignorant);
-            story.records.pop();
-            story.tell(Life(3), What::Crashed);
-            assert_eq!(judge(&story).is_ok(), ignorant.is_empty());
+            let mut fixture = without(ignorant);
+            fixture.records.pop();
+            fixture.tell(Life(3), What::Crashed);
+            assert_eq!(check(&fixture).is_ok(), ignorant.is_empty());
         }
     }
 
     #[test]
     fn minds_a_leaver_of_whose_leave_only_others_are_told() {
         for quorum in [Quorum::MajorityOfView, Quorum::AtLeast(1)] {
-            let mut story = without(&[0, 1, 2]);
-            story.terms.config.quorum = quorum;
+            let mut fixture = without(&[0, 1, 2]);
+            fixture.terms.config.quorum = quorum;
             let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
-            story.records.remove(story.position(own));
+            fixture.records.remove(fixture.position(own));
             // Another line may have a leave of its own.
-            assert_eq!(judge(&story).is_err(), story.terms.config.quorum == Quorum::MajorityOfView);
+            assert_eq!(check(&fixture).is_err(), fixture.terms.config.quorum == Quorum::MajorityOfView);
         }
     }
 
     #[test]
     fn gives_a_leaver_that_does_not_know_its_leave_accepted_a_minute() {
         for seconds in [3, 60] {
-            let mut story = without(&[0, 1]);
-            story.records.retain(|record| record.what != What::LeaveKnown);
-            let asked = story.last(|record| record.what == What::LeaveAsked).at;
-            parts_at(&mut story, asked + Duration::from_secs(seconds));
-            assert_eq!(judge(&story).is_ok(), seconds == 60);
+            let mut fixture = without(&[0, 1]);
+            fixture.records.retain(|record| record.what != What::LeaveKnown);
+            let asked = fixture.last(|record| record.what == What::LeaveAsked).at;
+            parts_at(&mut fixture, asked + Duration::from_secs(seconds));
+            assert_eq!(check(&fixture).is_ok(), seconds == 60);
         }
     }
 
     #[test]
     fn takes_the_last_one_that_turns_off_the_light() {
-        let mut story = Story::of(1, 0);
-        story.leave(Life(0));
-        assert_eq!(judge(&story).unwrap(), 1);
+        let mut fixture = Fixture::of(1, 0);
+        fixture.leave(Life(0));
+        assert_eq!(check(&fixture).unwrap(), 1);
     }
 }

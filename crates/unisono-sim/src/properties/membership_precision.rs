@@ -128,52 +128,52 @@ impl Property for MembershipPrecision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use unisono_core::Name;
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 1);
-        story.crash(Life(0));
-        story.heal();
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.leave(Life(3));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.crash(Life(0));
+        fixture.heal();
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.leave(Life(3));
+        fixture
     }
 
-    fn judge(story: &Story, end: &End) -> Result<u64, Violation> {
-        story.judge_with_end(MembershipPrecision::new(&story.terms), end)
+    fn check(fixture: &Fixture, end: &End) -> Result<u64, Violation> {
+        fixture.check_with_end(MembershipPrecision::new(&fixture.terms), end)
     }
 
     #[test]
     fn takes_one_exact_view() {
-        let story = good();
-        assert_eq!(judge(&story, &story.ending()).unwrap(), 3);
+        let fixture = good();
+        assert_eq!(check(&fixture, &fixture.ending()).unwrap(), 3);
     }
 
     #[test]
     fn takes_anything_while_faults_go_on() {
-        let mut story = good();
-        story.records.retain(|record| !matches!(record.what, What::Healed { .. }));
-        let mut end = story.ending();
+        let mut fixture = good();
+        fixture.records.retain(|record| !matches!(record.what, What::Healed { .. }));
+        let mut end = fixture.ending();
         end.standings[0].phase = Phase::Resetting;
-        assert_eq!(judge(&story, &end).unwrap(), 0);
+        assert_eq!(check(&fixture, &end).unwrap(), 0);
     }
 
     #[test]
     fn rejects_a_view_with_the_dead() {
-        let mut story = Story::of(4, 1);
-        story.crash(Life(0));
-        story.heal();
-        assert!(judge(&story, &story.ending()).is_err());
+        let mut fixture = Fixture::of(4, 1);
+        fixture.crash(Life(0));
+        fixture.heal();
+        assert!(check(&fixture, &fixture.ending()).is_err());
     }
 
     #[test]
     fn rejects_members_that_are_stuck() {
-        let story = good();
+        let fixture = good();
         for phase in [Phase::Resetting, Phase::Joining, Phase::Leaving, Phase::Excluded] {
-            let mut end = story.ending();
+            let mut end = fixture.ending();
             end.standings[0].phase = phase;
-            assert!(judge(&story, &end).is_err());
+            assert!(check(&fixture, &end).is_err());
         }
     }
 
@@ -181,45 +181,45 @@ mod tests {
     fn takes_a_leaver_only_if_the_others_could_not_go_on_without_it() {
         for (listed, takes) in [(3, true), (2, false)] {
             let names = (0..=listed).map(|life| Name::new(&format!("m{life}")).unwrap()).collect();
-            let mut story = Story::found(0, Quorum::MajorityOf(names));
+            let mut fixture = Fixture::found(0, Quorum::MajorityOf(names));
             for _ in 1..3 {
-                story.join();
+                fixture.join();
             }
-            story.heal();
-            let mut end = story.ending();
+            fixture.heal();
+            let mut end = fixture.ending();
             end.standings[1].phase = Phase::Leaving;
-            assert_eq!(judge(&story, &end).is_ok(), takes, "{listed}");
+            assert_eq!(check(&fixture, &end).is_ok(), takes, "{listed}");
         }
     }
 
     #[test]
     fn rejects_two_views_and_two_orders() {
-        let story = good();
-        let mut end = story.ending();
+        let fixture = good();
+        let mut end = fixture.ending();
         end.standings[0].members.reverse();
-        assert!(judge(&story, &end).is_err());
-        let mut end = story.ending();
+        assert!(check(&fixture, &end).is_err());
+        let mut end = fixture.ending();
         end.standings[0].epoch = Some(Epoch(0));
-        assert!(judge(&story, &end).is_err());
+        assert!(check(&fixture, &end).is_err());
     }
 
     #[test]
     fn rejects_resets_without_end() {
-        let mut story = good();
-        (0..3).for_each(|_| story.reset(&[Life(1), Life(2)]));
-        assert!(judge(&story, &story.ending()).is_err());
+        let mut fixture = good();
+        (0..3).for_each(|_| fixture.reset(&[Life(1), Life(2)]));
+        assert!(check(&fixture, &fixture.ending()).is_err());
     }
 
     #[test]
     fn rejects_many_resets_in_one_line_under_at_least() {
         for (resets, is_good) in [(RESETS_MAX, true), (RESETS_MAX + 1, false)] {
-            let mut story = Story::found(0, Quorum::AtLeast(1));
-            (0..3).for_each(|_| _ = story.join());
-            story.heal();
+            let mut fixture = Fixture::found(0, Quorum::AtLeast(1));
+            (0..3).for_each(|_| _ = fixture.join());
+            fixture.heal();
             for _ in 0..resets {
-                story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+                fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
             }
-            assert_eq!(judge(&story, &story.ending()).is_ok(), is_good, "{resets} resets");
+            assert_eq!(check(&fixture, &fixture.ending()).is_ok(), is_good, "{resets} resets");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What the group promises, as judges of recorded runs: one file per promise.
+//! What the group promises, as checkers of recorded runs: one file per promise.
 //!
 //! A [`Property`] is shown the records it asked for, in the order in which things happened, and says when a promise
 //! is broken. None of them looks into the protocol: they know the events that applications saw, the marks that
 //! members showed, and what the world did. docs/guarantees.md says what each promise is and when it holds.
 //!
-//! Runs are long and there are many, so judging must be cheap: a [`Judge`] lets records pile up and shows each
+//! Runs are long and there are many, so judging must be cheap: a [`Checkers`] lets records pile up and shows each
 //! property a pile at a time, of which it looks at the kinds that it asked for; what many need to know of a run is
 //! followed once ([`Facts`]); and properties keep what else they know in vectors indexed by life, epoch, place or number.
 
@@ -15,6 +15,8 @@ mod change_quorum;
 mod conflicts_end;
 mod consensus;
 mod facts;
+#[cfg(test)]
+mod fixture;
 mod gap_free;
 mod ground;
 mod integrity;
@@ -36,11 +38,9 @@ mod sending_view;
 mod sends_resolved;
 mod separate_lineages;
 mod single_lineage;
-mod single_orderer;
+mod single_sequencer;
 mod stability;
 mod steady_role;
-#[cfg(test)]
-mod story;
 mod streams;
 mod tables;
 mod termination;
@@ -94,7 +94,7 @@ pub trait Property {
         Ok(())
     }
 
-    /// How often it found its promise kept: a property that never judged anything proves nothing.
+    /// How often it found its promise kept: a property that never checked anything proves nothing.
     fn checked(&self) -> u64;
 }
 
@@ -146,7 +146,7 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::new(ordered_changes::OrderedChanges::new(terms)),
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
-        Box::<single_orderer::SingleOrderer>::default(),
+        Box::<single_sequencer::SingleSequencer>::default(),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),
         Box::<watermarks::Watermarks>::default(),
@@ -174,7 +174,7 @@ fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) 
     fault.map_or(Ok(()), |what| Err(Violation { property: property.name(), at: end.at, what }))
 }
 
-/// Usual records that wait to be judged, in the order in which things happened, and where in it those of each kind are.
+/// Usual records that wait to be checked, in the order in which things happened, and where in it those of each kind are.
 pub struct Pile {
     /// Usual records own nothing that would have to be dropped. Told so, the compiler makes them in place.
     records: Vec<ManuallyDrop<Record>>,
@@ -188,7 +188,7 @@ type Places = [u64; PILE / 64];
 
 const KINDS: usize = Kind::ALL.len();
 
-/// So many records are judged in one go.
+/// So many records are checked in one go.
 const PILE: usize = 512;
 
 impl Pile {
@@ -242,24 +242,24 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Shows records to properties, many at a time: each property's code and tables stay at hand for all of them.
-pub struct Judge {
+pub struct Checkers {
     properties: Vec<Box<dyn Property>>,
     pile: Pile,
-    /// What came after the pile, to be judged by itself.
+    /// What came after the pile, to be checked by itself.
     unusual: Option<Record>,
-    /// So many records are judged in one go.
+    /// So many records are checked in one go.
     pile_max: usize,
     facts: Facts,
 }
 
-impl Judge {
+impl Checkers {
     /// With these properties.
-    pub fn new(properties: Vec<Box<dyn Property>>) -> Judge {
-        Judge { properties, pile: Pile::new(), unusual: None, pile_max: PILE, facts: Facts::default() }
+    pub fn new(properties: Vec<Box<dyn Property>>) -> Checkers {
+        Checkers { properties, pile: Pile::new(), unusual: None, pile_max: PILE, facts: Facts::default() }
     }
 
-    /// From now on each record is judged when it comes.
-    pub(crate) fn judge_at_once(&mut self) {
+    /// From now on each record is checked when it comes.
+    pub(crate) fn check_at_once(&mut self) {
         self.pile_max = 1;
     }
 
@@ -271,7 +271,7 @@ impl Judge {
         if self.pile_up(record) { self.catch_up() } else { Ok(()) }
     }
 
-    /// Takes the next record, to be judged by [`Judge::catch_up`]: at once, if this says so.
+    /// Takes the next record, to be checked by [`Checkers::catch_up`]: at once, if this says so.
     #[inline(always)]
     pub(crate) fn pile_up(&mut self, record: Record) -> bool {
         if record.what.kind().bit() & USUAL != 0 {
@@ -283,7 +283,7 @@ impl Judge {
         }
     }
 
-    /// The record that came last, if it is not judged yet.
+    /// The record that came last, if it is not checked yet.
     pub(crate) fn last(&self) -> Option<&Record> {
         self.unusual.as_ref().or(self.pile.records.last().map(|record| &**record))
     }
@@ -293,16 +293,16 @@ impl Judge {
     /// # Errors
     /// The first promise that is broken.
     pub fn catch_up(&mut self) -> Result<(), Violation> {
-        let judged = self.judge_pile();
+        let checked = self.check_pile();
         for kind in Facts::FOLLOWED.into_iter().filter(|kind| kind.bit() & self.pile.kinds != 0) {
             self.pile.of_kind(kind).for_each(|record| self.facts.follow(record));
         }
         self.pile.clear();
-        judged?;
-        self.unusual.take().map_or(Ok(()), |record| self.judge_unusual(&record))
+        checked?;
+        self.unusual.take().map_or(Ok(()), |record| self.check_unusual(&record))
     }
 
-    fn judge_pile(&mut self) -> Result<(), Violation> {
+    fn check_pile(&mut self) -> Result<(), Violation> {
         let mut first: Option<(usize, Violation)> = None;
         for property in &mut self.properties {
             if property.interests() & self.pile.kinds != 0 {
@@ -315,7 +315,7 @@ impl Judge {
     }
 
     #[cold]
-    fn judge_unusual(&mut self, record: &Record) -> Result<(), Violation> {
+    fn check_unusual(&mut self, record: &Record) -> Result<(), Violation> {
         self.facts.follow(record);
         let kind = record.what.kind().bit();
         let mut interested = self.properties.iter_mut().filter(|property| property.interests() & kind != 0);
@@ -384,15 +384,15 @@ mod tests {
     }
 
     /// What is wrong with so many records, one each nanosecond.
-    fn judge(properties: Vec<Box<dyn Property>>, records: u64) -> (Option<Violation>, Vec<u64>) {
-        let mut judge = Judge::new(properties);
+    fn check(properties: Vec<Box<dyn Property>>, records: u64) -> (Option<Violation>, Vec<u64>) {
+        let mut checkers = Checkers::new(properties);
         let mut violation = None;
         for at in 0..records {
             let record = Record { at: Time::from_nanos(at), process: 0, life: Life(0), what: what(at) };
-            violation = violation.or(judge.observe(record).err());
+            violation = violation.or(checkers.observe(record).err());
         }
-        violation = violation.or(judge.catch_up().err());
-        (violation, judge.checked().map(|(_, times)| times).collect())
+        violation = violation.or(checkers.catch_up().err());
+        (violation, checkers.checked().map(|(_, times)| times).collect())
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
         let properties = wanted.map(|kinds| brittle("any", kinds, u64::MAX));
         let records = 3 * PILE as u64 + 11;
         let count = |kinds| (0..records).filter(|at| what(*at).kind().bit() & kinds != 0).count() as u64;
-        assert_eq!(judge(properties.into(), records), (None, wanted.map(count).to_vec()));
+        assert_eq!(check(properties.into(), records), (None, wanted.map(count).to_vec()));
     }
 
     #[test]
@@ -411,9 +411,9 @@ mod tests {
         let properties =
             || vec![brittle("late", odd, 700), brittle("early", even, 650), brittle("same", even, 649)];
         for records in [651, 700, 1_000] {
-            let violation = judge(properties(), records).0.expect("promises are broken");
+            let violation = check(properties(), records).0.expect("promises are broken");
             assert_eq!((violation.property, violation.at), ("early", Time::from_nanos(650)));
         }
-        assert_eq!(judge(properties(), 650).0, None);
+        assert_eq!(check(properties(), 650).0, None);
     }
 }

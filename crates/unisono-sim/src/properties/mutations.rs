@@ -1,74 +1,75 @@
 //! Whether anything escapes: good histories drawn from seeds, which every property must accept, and each broken in
 //! every way we know, which some property must reject.
 
-use super::story::Story;
+use super::fixture::Fixture;
 use super::streams::placed_at;
 use crate::record::{Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Quorum, Random};
 
 /// A good history: messages small and large, joins, leaves, hand-overs, crashes and resets, as the seed has it.
-fn drawn(seed: u64, steps: u32) -> Story {
+fn drawn(seed: u64, steps: u32) -> Fixture {
     let mut random = Random::from_u64(seed);
     let resilience = random.below(3) as u8;
-    let mut story = Story::found(resilience, Quorum::MajorityOfView);
+    let mut fixture = Fixture::found(resilience, Quorum::MajorityOfView);
     for _ in 0..random.below(4) + 1 {
-        story.join();
+        fixture.join();
     }
     let mut waiting: Vec<(Life, MessageNumber)> = Vec::new();
     for _ in 0..steps {
-        let alive = story.alive();
+        let alive = fixture.alive();
         let one = alive[random.below(alive.len() as u64) as usize];
-        let in_step = alive.len() == story.view.len();
+        let in_step = alive.len() == fixture.view.len();
         match random.below(20) {
             0..6 => {
                 let pieces = if random.chance(0.1) { 3 } else { 1 };
-                waiting.push((one, story.send_pieces(one, pieces)));
+                waiting.push((one, fixture.send_pieces(one, pieces)));
             }
-            6..11 if !waiting.is_empty() && story.is_ordered() => {
+            6..11 if !waiting.is_empty() && fixture.is_ordered() => {
                 let (sender, number) = waiting.remove(0);
-                story.order(sender, number);
+                fixture.order(sender, number);
             }
             11..14 => {
-                let through = random.below(story.end() + 1);
-                story.store(one, through);
+                let through = random.below(fixture.end() + 1);
+                fixture.store(one, through);
             }
             14..16 => {
-                let acceptable = story.acceptable();
-                story.accept(one, acceptable);
+                let acceptable = fixture.acceptable();
+                fixture.accept(one, acceptable);
             }
-            16 => story.purge(),
+            16 => fixture.purge(),
             17 if in_step => {
-                story.everyone();
+                fixture.everyone();
                 match random.below(3) {
-                    0 if story.view.len() < 6 => _ = story.join(),
-                    1 if story.view.len() > 2 && !waiting.iter().any(|(sender, _)| *sender == one) => {
-                        story.leave(one);
+                    0 if fixture.view.len() < 6 => _ = fixture.join(),
+                    1 if fixture.view.len() > 2 && !waiting.iter().any(|(sender, _)| *sender == one) => {
+                        fixture.leave(one);
                     }
-                    _ => story.hand_over(one),
+                    _ => fixture.hand_over(one),
                 }
             }
-            18 if alive.len() * 2 > story.view.len() + 2 => story.crash(one),
+            18 if alive.len() * 2 > fixture.view.len() + 2 => fixture.crash(one),
             19 => {
-                let left_out = (alive.len() * 2 > story.view.len() + 2 && random.chance(0.3)).then_some(one);
+                let left_out =
+                    (alive.len() * 2 > fixture.view.len() + 2 && random.chance(0.3)).then_some(one);
                 let rest: Vec<_> = alive.into_iter().filter(|life| Some(*life) != left_out).collect();
-                story.reset(&rest);
+                fixture.reset(&rest);
                 waiting.clear();
             }
             _ => {}
         }
     }
-    let rest = story.alive();
-    story.reset(&rest);
-    story.heal();
-    for life in story.view.clone() {
-        story.message(life);
+    let rest = fixture.alive();
+    fixture.reset(&rest);
+    fixture.heal();
+    for life in fixture.view.clone() {
+        fixture.message(life);
     }
-    story.purge();
-    story
+    fixture.purge();
+    fixture
 }
 
 /// One way to break a history. Nothing if this one has no place for it.
-type Mutation = fn(&mut Story, &mut Random) -> Option<()>;
+type Mutation = fn(&mut Fixture, &mut Random) -> Option<()>;
 
 /// Picks one of the records for which `fits` holds.
 fn pick(records: &[Record], random: &mut Random, fits: impl Fn(usize, &Record) -> bool) -> Option<usize> {
@@ -96,8 +97,8 @@ fn delivered_by_others(records: &[Record]) -> impl Fn(usize, &Record) -> bool {
     move |_, record| is_delivery(record) && is_shared(records, record)
 }
 
-fn exchange_events(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn exchange_events(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place =
         pick(records, random, |place, record| is_delivery(record) && next_event(records, place).is_some())?;
     let next = next_event(records, place)?;
@@ -106,8 +107,8 @@ fn exchange_events(story: &mut Story, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn drop_event(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn drop_event(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |place, record| {
         let next = next_event(records, place).map(|next| &records[next]);
         let shared =
@@ -118,8 +119,8 @@ fn drop_event(story: &mut Story, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn repeat_event(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn repeat_event(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| placed_at(&record.what).is_some_and(|seqno| seqno > 0))?;
     let again = records[place].clone();
     let later = place + 1 + random.below((records.len() - place) as u64) as usize;
@@ -127,8 +128,8 @@ fn repeat_event(story: &mut Story, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn delay_event_beyond_a_reset(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn delay_event_beyond_a_reset(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let reset_after = |place: usize, life: Life| {
         (place..records.len())
             .find(|next| records[*next].life == life && matches!(records[*next].what, What::Reset(_)))
@@ -156,28 +157,28 @@ fn change_delivery(
     Some(())
 }
 
-fn change_place(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn change_place(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     change_delivery(records, random, |seqno, _, _, _| *seqno += 1)
 }
 
-fn change_sender(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn change_sender(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     change_delivery(records, random, |_, sender, _, _| sender.0 = (sender.0 + 1) % 3)
 }
 
-fn change_number(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn change_number(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     change_delivery(records, random, |_, _, number, _| *number += 1)
 }
 
-fn change_payload(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn change_payload(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     change_delivery(records, random, |_, _, _, hash| *hash ^= 1)
 }
 
-fn forget_send(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn forget_send(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| {
         let What::Sent { number, .. } = record.what else { return false };
         records.iter().any(|other| {
@@ -197,8 +198,8 @@ fn result_of(records: &mut [Record], random: &mut Random, change: impl Fn(&mut O
     Some(())
 }
 
-fn report_another_place(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn report_another_place(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     result_of(records, random, |outcome| {
         if let Outcome::Ok { seqno } = outcome {
             *seqno += 1;
@@ -206,13 +207,13 @@ fn report_another_place(story: &mut Story, random: &mut Random) -> Option<()> {
     })
 }
 
-fn report_failure(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn report_failure(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     result_of(records, random, |outcome| *outcome = Outcome::Failed)
 }
 
-fn report_twice(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn report_twice(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::SendResult { .. }))?;
     let again = records[place].clone();
     records.insert(place + 1, again);
@@ -234,42 +235,42 @@ fn reset_event(
     Some(())
 }
 
-fn begin_an_epoch_elsewhere(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn begin_an_epoch_elsewhere(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     reset_event(records, random, |reset| reset.seqno += 1)
 }
 
-fn say_degraded_wrongly(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn say_degraded_wrongly(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     reset_event(records, random, |reset| reset.degraded = !reset.degraded)
 }
 
-fn leave_a_member_out(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn leave_a_member_out(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     reset_event(records, random, |reset| _ = reset.view.members.pop())
 }
 
-fn exclude_somebody_else(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn exclude_somebody_else(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     reset_event(records, random, |reset| reset.excluded.push(Life(0)))
 }
 
-fn name_another_orderer(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn name_another_sequencer(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let names = |_, record: &Record| {
         matches!(record.what, What::HandedOver { .. } | What::Left { successor: Some(_), .. })
     };
     let place = pick(records, random, names)?;
-    if let What::HandedOver { orderer, .. } | What::Left { successor: Some(orderer), .. } =
+    if let What::HandedOver { sequencer, .. } | What::Left { successor: Some(sequencer), .. } =
         &mut records[place].what
     {
-        orderer.0 ^= 1;
+        sequencer.0 ^= 1;
     }
     Some(())
 }
 
-fn miscount_members(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn miscount_members(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place =
         pick(records, random, |_, record| matches!(record.what, What::Joined { .. } | What::Left { .. }))?;
     if let What::Joined { members, .. } | What::Left { members, .. } = &mut records[place].what {
@@ -278,23 +279,23 @@ fn miscount_members(story: &mut Story, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn number_by_another(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn number_by_another(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
     records[place].life.0 += 1;
     Some(())
 }
 
-fn number_twice(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn number_twice(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
     let again = records[place].clone();
     records.insert(place + 1, again);
     Some(())
 }
 
-fn purge_too_much(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn purge_too_much(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Purged { .. }))?;
     if let What::Purged { through, .. } = &mut records[place].what {
         *through += 1;
@@ -303,8 +304,8 @@ fn purge_too_much(story: &mut Story, random: &mut Random) -> Option<()> {
 }
 
 /// A member delivers without having known its event to be accepted.
-fn deliver_early(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn deliver_early(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |place, record| {
         matches!(record.what, What::Accepted { .. })
             && next_event(records, place).is_some_and(|next| {
@@ -317,8 +318,8 @@ fn deliver_early(story: &mut Story, random: &mut Random) -> Option<()> {
 }
 
 /// A member accepts after it promised a ballot.
-fn accept_after_promising(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn accept_after_promising(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
     let What::Promised { epoch, .. } = records[place].what else { return None };
     let what = What::Accepted { epoch, through: u64::MAX / 2 };
@@ -327,8 +328,8 @@ fn accept_after_promising(story: &mut Story, random: &mut Random) -> Option<()> 
 }
 
 /// Everybody loses the last thing delivered before a reset, as if the reset had cut it off.
-fn cut_in_silence(story: &mut Story, random: &mut Random) -> Option<()> {
-    let records = &mut story.records;
+fn cut_in_silence(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+    let records = &mut fixture.records;
     let place = pick(records, random, |place, record| {
         is_delivery(record)
             && is_shared(records, record)
@@ -355,7 +356,7 @@ const MUTATIONS: &[(&str, Mutation)] = &[
     ("say_degraded_wrongly", say_degraded_wrongly),
     ("leave_a_member_out", leave_a_member_out),
     ("exclude_somebody_else", exclude_somebody_else),
-    ("name_another_orderer", name_another_orderer),
+    ("name_another_sequencer", name_another_sequencer),
     ("miscount_members", miscount_members),
     ("number_by_another", number_by_another),
     ("number_twice", number_twice),
@@ -371,9 +372,9 @@ const STEPS: u32 = 120;
 #[test]
 fn good_histories_are_accepted() {
     for seed in 0..SEEDS {
-        let story = drawn(seed, STEPS);
-        if let Err(violation) = story.judge_all() {
-            panic!("seed {seed}: {violation}\n{}", story.text());
+        let fixture = drawn(seed, STEPS);
+        if let Err(violation) = fixture.check_all() {
+            panic!("seed {seed}: {violation}\n{}", fixture.text());
         }
     }
 }
@@ -383,15 +384,15 @@ fn every_mutation_is_noticed_everywhere() {
     for (name, mutation) in MUTATIONS {
         let mut tried = 0;
         for seed in 0..SEEDS {
-            let mut story = drawn(seed, STEPS);
-            // The end is the good story's: only what was recorded is broken.
-            let end = story.ending();
-            if mutation(&mut story, &mut Random::from_u64(seed)).is_none() {
+            let mut fixture = drawn(seed, STEPS);
+            // The end is the good fixture's: only what was recorded is broken.
+            let end = fixture.ending();
+            if mutation(&mut fixture, &mut Random::from_u64(seed)).is_none() {
                 continue;
             }
             tried += 1;
-            let verdict = story.judge_all_with_end(&end);
-            assert!(verdict.is_err(), "{name} escapes with seed {seed}\n{}", story.text());
+            let verdict = fixture.check_all_with_end(&end);
+            assert!(verdict.is_err(), "{name} escapes with seed {seed}\n{}", fixture.text());
         }
         assert!(tried > SEEDS / 10, "{name} was tried {tried} times only");
     }

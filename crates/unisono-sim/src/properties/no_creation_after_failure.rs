@@ -89,21 +89,21 @@ impl Property for NoCreationAfterFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
 
     /// Life 2's message fails in a reset: it was numbered by life 0, which crashed, and nobody else held it.
-    fn failing(resilience: u8, delivered_by_the_dead: bool) -> (Story, MessageNumber) {
-        let mut story = Story::of(3, resilience);
-        story.message(Life(1));
-        let number = story.send(Life(2));
-        let place = story.order(Life(2), number);
+    fn failing(resilience: u8, delivered_by_the_dead: bool) -> (Fixture, MessageNumber) {
+        let mut fixture = Fixture::of(3, resilience);
+        fixture.message(Life(1));
+        let number = fixture.send(Life(2));
+        let place = fixture.order(Life(2), number);
         if delivered_by_the_dead {
-            story.accept(Life(0), place);
+            fixture.accept(Life(0), place);
         }
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(2));
-        (story, number)
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.message(Life(2));
+        (fixture, number)
     }
 
     #[test]
@@ -118,36 +118,36 @@ mod tests {
 
     #[test]
     fn rejects_a_failed_message_delivered_later() {
-        let (mut story, number) = failing(1, false);
-        story.order_piece(Life(2), number, number);
-        story.everyone();
-        story.bad(NoCreationAfterFailure::default());
+        let (mut fixture, number) = failing(1, false);
+        fixture.order_piece(Life(2), number, number);
+        fixture.everyone();
+        fixture.bad(NoCreationAfterFailure::default());
     }
 
     #[test]
     fn rejects_failure_of_what_was_kept() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        let number = story.send(Life(2));
-        story.order(Life(2), number);
-        story.everyone();
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
-        story.bad(NoCreationAfterFailure::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        let number = fixture.send(Life(2));
+        fixture.order(Life(2), number);
+        fixture.everyone();
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        fixture.bad(NoCreationAfterFailure::default());
     }
 
     #[test]
     fn rejects_failure_told_before_others_deliver_what_they_kept() {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(2));
-        story.order(Life(2), number);
-        let end = story.end();
-        story.store(Life(1), end);
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        let ok = story.last(|record| matches!(record.what, What::SendResult { .. }));
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(2));
+        fixture.order(Life(2), number);
+        let end = fixture.end();
+        fixture.store(Life(1), end);
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        let ok = fixture.last(|record| matches!(record.what, What::SendResult { .. }));
         ok.what = What::SendResult { number, outcome: Outcome::Failed };
-        story.bad(NoCreationAfterFailure::default());
+        fixture.bad(NoCreationAfterFailure::default());
     }
 }

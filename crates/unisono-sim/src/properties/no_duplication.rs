@@ -55,14 +55,14 @@ impl Property for NoDuplication {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of_two_messages();
-        story.reset(&[Life(0), Life(1)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of_two_messages();
+        fixture.reset(&[Life(0), Life(1)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
@@ -72,30 +72,30 @@ mod tests {
 
     #[test]
     fn rejects_a_second_delivery() {
-        let mut story = good();
-        let again = story.last(delivery(Life(1))).clone();
-        story.records.push(again);
-        story.bad(NoDuplication::default());
+        let mut fixture = good();
+        let again = fixture.last(delivery(Life(1))).clone();
+        fixture.records.push(again);
+        fixture.bad(NoDuplication::default());
     }
 
     #[test]
     fn rejects_a_second_place_even_at_another_member() {
-        let mut story = good();
-        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
+        let mut fixture = good();
+        if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(1))).what {
             *seqno += 1;
         }
-        story.bad(NoDuplication::default());
+        fixture.bad(NoDuplication::default());
     }
 
     #[test]
     fn rejects_a_message_numbered_again_after_a_reset() {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(1));
-        story.order(Life(1), number);
-        story.everyone();
-        story.reset(&[Life(0), Life(1)]);
-        story.order_piece(Life(1), number, number);
-        story.everyone();
-        story.bad(NoDuplication::default());
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(1));
+        fixture.order(Life(1), number);
+        fixture.everyone();
+        fixture.reset(&[Life(0), Life(1)]);
+        fixture.order_piece(Life(1), number, number);
+        fixture.everyone();
+        fixture.bad(NoDuplication::default());
     }
 }

@@ -129,16 +129,16 @@ impl Property for OldEpochSilence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use unisono_core::{Ballot, Uid};
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 1);
-        story.message(Life(1));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.message(Life(1));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
@@ -149,20 +149,20 @@ mod tests {
     #[test]
     fn rejects_a_delivery_after_exclusion_or_crash() {
         for life in [Life(0), Life(3)] {
-            let mut story = good();
-            let late = story.last(delivery(life)).clone();
-            story.records.push(late);
-            story.bad(OldEpochSilence::default());
+            let mut fixture = good();
+            let late = fixture.last(delivery(life)).clone();
+            fixture.records.push(late);
+            fixture.bad(OldEpochSilence::default());
         }
     }
 
     /// Right after the last promise of this life.
-    fn after_promise(life: Life, what: What) -> Story {
-        let mut story = good();
-        let promise = story.position(|r| r.life == life && matches!(r.what, What::Promised { .. }));
-        let record = Record { what, ..story.records[promise].clone() };
-        story.records.insert(promise + 1, record);
-        story
+    fn after_promise(life: Life, what: What) -> Fixture {
+        let mut fixture = good();
+        let promise = fixture.position(|r| r.life == life && matches!(r.what, What::Promised { .. }));
+        let record = Record { what, ..fixture.records[promise].clone() };
+        fixture.records.insert(promise + 1, record);
+        fixture
     }
 
     #[test]
@@ -178,47 +178,47 @@ mod tests {
     fn takes_acceptance_by_decree_of_what_is_kept() {
         let epoch = Epoch(0);
         for (leaves, through, is_good) in [(true, 4, true), (true, 9, false), (false, 4, false)] {
-            let mut story = good();
-            let excluded = story.position(|r| matches!(r.what, What::Excluded { .. }));
+            let mut fixture = good();
+            let excluded = fixture.position(|r| matches!(r.what, What::Excluded { .. }));
             let ballot = Ballot { round: 9, coordinator: Uid(0) };
             let asked = leaves.then_some(What::LeaveAsked);
             let late = [What::Promised { epoch, ballot }, What::Accepted { epoch, through }];
-            let record = story.records[excluded].clone();
+            let record = fixture.records[excluded].clone();
             let records = asked.into_iter().chain(late).map(|what| Record { what, ..record.clone() });
-            story.records.splice(excluded..excluded, records);
-            assert_eq!(story.judge(OldEpochSilence::default()).is_ok(), is_good, "{leaves} {through}");
+            fixture.records.splice(excluded..excluded, records);
+            assert_eq!(fixture.check(OldEpochSilence::default()).is_ok(), is_good, "{leaves} {through}");
         }
     }
 
     #[test]
     fn rejects_acceptance_after_a_promise_of_one_that_crashes_then() {
-        let mut story = good();
+        let mut fixture = good();
         let (epoch, ballot) = (Epoch(1), Ballot { round: 9, coordinator: Uid(0) });
-        let through = story.end();
-        story.tell(Life(2), What::Promised { epoch, ballot });
-        story.tell(Life(2), What::Accepted { epoch, through });
-        story.crash(Life(2));
-        story.bad(OldEpochSilence::default());
+        let through = fixture.end();
+        fixture.tell(Life(2), What::Promised { epoch, ballot });
+        fixture.tell(Life(2), What::Accepted { epoch, through });
+        fixture.crash(Life(2));
+        fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
     fn rejects_an_acknowledgement_of_one_that_was_told_that_it_is_out() {
-        let mut story = good();
-        story.tell(Life(3), What::Acknowledged { epoch: Epoch(0), through: 4 });
-        story.bad(OldEpochSilence::default());
+        let mut fixture = good();
+        fixture.tell(Life(3), What::Acknowledged { epoch: Epoch(0), through: 4 });
+        fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
     fn rejects_going_back_to_an_epoch() {
-        let mut story = good();
-        story.tell(Life(1), What::EpochBegun { epoch: Epoch(0) });
-        story.bad(OldEpochSilence::default());
+        let mut fixture = good();
+        fixture.tell(Life(1), What::EpochBegun { epoch: Epoch(0) });
+        fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
     fn rejects_two_ends() {
-        let mut story = good();
-        story.tell(Life(3), What::Gone);
-        story.bad(OldEpochSilence::default());
+        let mut fixture = good();
+        fixture.tell(Life(3), What::Gone);
+        fixture.bad(OldEpochSilence::default());
     }
 }

@@ -143,30 +143,30 @@ impl Property for OrderedChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.leave(Life(1));
-        story.message(Life(2));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.leave(Life(1));
+        fixture.message(Life(2));
+        fixture
     }
 
     #[test]
     fn takes_joins_and_leaves_in_their_places() {
-        let story = good();
-        story.good(OrderedChanges::new(&story.terms));
+        let fixture = good();
+        fixture.good(OrderedChanges::new(&fixture.terms));
     }
 
     /// Life 0 numbers life 1's leave; life 1 goes on alone without it, and leaves there.
-    fn left_in_two_lines(quorum: Quorum) -> Story {
-        let mut story = Story::found(1, quorum);
-        (0..2).for_each(|_| _ = story.join());
-        let mut other = story.clone();
-        let common = story.records.len();
-        story.leave(Life(1));
-        story.records.retain(|record| {
+    fn left_in_two_lines(quorum: Quorum) -> Fixture {
+        let mut fixture = Fixture::found(1, quorum);
+        (0..2).for_each(|_| _ = fixture.join());
+        let mut other = fixture.clone();
+        let common = fixture.records.len();
+        fixture.leave(Life(1));
+        fixture.records.retain(|record| {
             record.life != Life(1)
                 || record.what == What::LeaveAsked
                 || record.at <= other.records[common - 1].at
@@ -174,66 +174,66 @@ mod tests {
         other.reset(&[Life(1)]);
         other.leave(Life(1));
         let alone = other.records.drain(common..).filter(|record| record.life == Life(1));
-        story.records.extend(alone.filter(|record| record.what != What::LeaveAsked));
-        story
+        fixture.records.extend(alone.filter(|record| record.what != What::LeaveAsked));
+        fixture
     }
 
     #[test]
     fn under_at_least_a_life_leaves_in_each_line() {
-        let story = left_in_two_lines(Quorum::AtLeast(1));
-        story.good(OrderedChanges::new(&story.terms));
-        let story = left_in_two_lines(Quorum::MajorityOfView);
-        story.bad(OrderedChanges::new(&story.terms));
+        let fixture = left_in_two_lines(Quorum::AtLeast(1));
+        fixture.good(OrderedChanges::new(&fixture.terms));
+        let fixture = left_in_two_lines(Quorum::MajorityOfView);
+        fixture.bad(OrderedChanges::new(&fixture.terms));
         // Not twice in one.
-        let mut story = Story::found(1, Quorum::AtLeast(1));
-        (0..2).for_each(|_| _ = story.join());
-        story.leave(Life(1));
+        let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
+        (0..2).for_each(|_| _ = fixture.join());
+        fixture.leave(Life(1));
         if let What::Left { seqno, .. } =
-            &mut story.last(|r| r.life == Life(2) && matches!(r.what, What::Left { .. })).what
+            &mut fixture.last(|r| r.life == Life(2) && matches!(r.what, What::Left { .. })).what
         {
             *seqno += 1;
         }
-        story.bad(OrderedChanges::new(&story.terms));
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
     fn rejects_events_before_entering() {
-        let mut story = good();
-        story.records.retain(|r| !(r.life == Life(2) && matches!(r.what, What::Entered { .. })));
-        story.bad(OrderedChanges::new(&story.terms));
+        let mut fixture = good();
+        fixture.records.retain(|r| !(r.life == Life(2) && matches!(r.what, What::Entered { .. })));
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
     fn rejects_a_leaver_that_goes_on_delivering() {
-        let mut story = good();
-        let record = Record { life: Life(1), ..story.last(delivery(Life(2))).clone() };
-        let gone = story.position(|r| r.what == What::Gone);
-        story.records.insert(gone, record);
-        story.bad(OrderedChanges::new(&story.terms));
+        let mut fixture = good();
+        let record = Record { life: Life(1), ..fixture.last(delivery(Life(2))).clone() };
+        let gone = fixture.position(|r| r.what == What::Gone);
+        fixture.records.insert(gone, record);
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
     fn rejects_leaves_that_nobody_asked_for() {
-        let mut story = good();
-        story.records.retain(|record| record.what != What::LeaveAsked);
-        story.bad(OrderedChanges::new(&story.terms));
+        let mut fixture = good();
+        fixture.records.retain(|record| record.what != What::LeaveAsked);
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
     fn rejects_a_joiner_that_enters_elsewhere() {
-        let mut story = good();
+        let mut fixture = good();
         let entered = |r: &Record| r.life == Life(2) && matches!(r.what, What::Entered { .. });
-        if let What::Entered { seqno, .. } = &mut story.last(entered).what {
+        if let What::Entered { seqno, .. } = &mut fixture.last(entered).what {
             *seqno += 1;
         }
-        story.bad(OrderedChanges::new(&story.terms));
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
     fn rejects_gone_without_a_leave() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.tell(Life(2), What::Gone);
-        story.bad(OrderedChanges::new(&story.terms));
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.tell(Life(2), What::Gone);
+        fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 }

@@ -113,87 +113,87 @@ impl Property for ResetAtomicity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, reset_of};
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 1);
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.join();
-        story.reset(&[Life(1), Life(2), Life(4)]);
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.join();
+        fixture.reset(&[Life(1), Life(2), Life(4)]);
+        fixture
     }
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(ResetAtomicity::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(ResetAtomicity::new(&fixture.terms))
     }
 
     #[test]
     fn takes_resets_told_once() {
-        assert_eq!(judge(&good()).unwrap(), 6);
+        assert_eq!(check(&good()).unwrap(), 6);
     }
 
     #[test]
     fn rejects_a_reset_told_twice() {
-        let mut story = good();
-        let again = story.last(reset_of(Life(1))).clone();
-        story.records.push(again);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        let again = fixture.last(reset_of(Life(1))).clone();
+        fixture.records.push(again);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_wrong_list_of_the_excluded() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.excluded.clear());
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.excluded.clear());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_strangers_and_other_ranks() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.members.push(Life(9)));
-        assert!(judge(&story).is_err());
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.members.swap(0, 2));
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.view.members.push(Life(9)));
+        assert!(check(&fixture).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.view.members.swap(0, 2));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_an_epoch_left_out() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.counter += 1);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.view.counter += 1);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_fewer_members_than_were_asked_for() {
-        let mut story = Story::of(4, 1);
-        story.terms.config.automatic = false;
-        story.tell(Life(1), What::ResetAsked { members_min: 3 });
-        let mut few = story.clone();
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        assert!(judge(&story).is_ok());
+        let mut fixture = Fixture::of(4, 1);
+        fixture.terms.config.automatic = false;
+        fixture.tell(Life(1), What::ResetAsked { members_min: 3 });
+        let mut few = fixture.clone();
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        assert!(check(&fixture).is_ok());
         few.reset(&[Life(0), Life(1)]);
         for life in [Life(0), Life(1)] {
             change_reset(few.last(reset_of(life)), |reset| reset.view.coordinator = Life(1));
         }
-        assert!(judge(&few).is_err());
+        assert!(check(&few).is_err());
     }
 
     #[test]
     fn rejects_fewer_members_than_another_one_asked_for() {
-        let mut story = Story::of(4, 1);
-        story.terms.config.automatic = false;
-        story.tell(Life(1), What::ResetAsked { members_min: 3 });
-        let of_two = |mut story: Story| {
-            story.reset(&[Life(0), Life(1)]);
+        let mut fixture = Fixture::of(4, 1);
+        fixture.terms.config.automatic = false;
+        fixture.tell(Life(1), What::ResetAsked { members_min: 3 });
+        let of_two = |mut fixture: Fixture| {
+            fixture.reset(&[Life(0), Life(1)]);
             for life in [Life(0), Life(1)] {
-                change_reset(story.last(reset_of(life)), |reset| reset.view.coordinator = Life(0));
+                change_reset(fixture.last(reset_of(life)), |reset| reset.view.coordinator = Life(0));
             }
-            judge(&story)
+            check(&fixture)
         };
-        assert!(of_two(story.clone()).is_err());
-        story.tell(Life(0), What::LeaveAsked);
-        assert!(of_two(story).is_ok());
+        assert!(of_two(fixture.clone()).is_err());
+        fixture.tell(Life(0), What::LeaveAsked);
+        assert!(of_two(fixture).is_ok());
     }
 
     #[test]
@@ -201,15 +201,15 @@ mod tests {
         for (first, second, is_good) in
             [(2, Some(4), false), (4, Some(2), true), (4, Some(3), true), (4, None, true)]
         {
-            let mut story = Story::of(5, 1);
-            story.terms.config.automatic = false;
-            story.tell(Life(0), What::ResetAsked { members_min: first });
-            story.reset(&[Life(0), Life(1), Life(2), Life(3)]);
+            let mut fixture = Fixture::of(5, 1);
+            fixture.terms.config.automatic = false;
+            fixture.tell(Life(0), What::ResetAsked { members_min: first });
+            fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
             if let Some(members_min) = second {
-                story.tell(Life(0), What::ResetAsked { members_min });
+                fixture.tell(Life(0), What::ResetAsked { members_min });
             }
-            story.reset(&[Life(0), Life(1), Life(2)]);
-            assert_eq!(judge(&story).is_ok(), is_good, "{first}, then {second:?}");
+            fixture.reset(&[Life(0), Life(1), Life(2)]);
+            assert_eq!(check(&fixture).is_ok(), is_good, "{first}, then {second:?}");
         }
     }
 }

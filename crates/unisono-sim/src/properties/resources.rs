@@ -57,16 +57,16 @@ impl Property for Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.heal();
-        story.message(Life(1));
-        story.purge();
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.heal();
+        fixture.message(Life(1));
+        fixture.purge();
+        fixture
     }
 
     #[test]
@@ -76,19 +76,19 @@ mod tests {
 
     #[test]
     fn rejects_a_history_that_keeps_what_all_hold() {
-        let mut story = good();
-        story.message(Life(2));
-        story.bad(Resources::default());
+        let mut fixture = good();
+        fixture.message(Life(2));
+        fixture.bad(Resources::default());
     }
 
     #[test]
     fn rejects_messages_and_events_left_over() {
-        let story = good();
-        let mut end = story.ending();
+        let fixture = good();
+        let mut end = fixture.ending();
         end.standings[1].under_way = 1;
-        assert!(story.judge_with_end(Resources::default(), &end).is_err());
-        let mut end = story.ending();
+        assert!(fixture.check_with_end(Resources::default(), &end).is_err());
+        let mut end = fixture.ending();
         end.standings[2].events = 1;
-        assert!(story.judge_with_end(Resources::default(), &end).is_err());
+        assert!(fixture.check_with_end(Resources::default(), &end).is_err());
     }
 }

@@ -58,19 +58,19 @@ impl Property for SamePrefix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
-        story.join();
-        story.message(Life(0));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.message(Life(3));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.message(Life(2));
+        fixture.join();
+        fixture.message(Life(0));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.message(Life(3));
+        fixture
     }
 
     #[test]
@@ -80,29 +80,29 @@ mod tests {
 
     #[test]
     fn rejects_a_place_left_out_by_one() {
-        let mut story = good();
-        let first = story.records.iter().position(delivery(Life(2))).unwrap();
-        story.records.remove(first);
-        story.bad(SamePrefix::default());
+        let mut fixture = good();
+        let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
+        fixture.records.remove(first);
+        fixture.bad(SamePrefix::default());
     }
 
     #[test]
     fn rejects_a_last_delivery_left_out_before_a_reset() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        let end = story.position(delivery(Life(2)));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.records.remove(end);
-        story.bad(SamePrefix::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        let end = fixture.position(delivery(Life(2)));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.records.remove(end);
+        fixture.bad(SamePrefix::default());
     }
 
     #[test]
     fn rejects_two_events_exchanged() {
-        let mut story = good();
-        let first = story.records.iter().position(delivery(Life(2))).unwrap();
-        let rest = story.records[first + 1..].iter().position(delivery(Life(2))).unwrap();
-        story.records.swap(first, first + 1 + rest);
-        story.bad(SamePrefix::default());
+        let mut fixture = good();
+        let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
+        let rest = fixture.records[first + 1..].iter().position(delivery(Life(2))).unwrap();
+        fixture.records.swap(first, first + 1 + rest);
+        fixture.bad(SamePrefix::default());
     }
 }

@@ -145,19 +145,19 @@ impl Property for SenderOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        (0..3).for_each(|_| _ = story.message(Life(1)));
-        story.join();
-        (0..3).for_each(|_| _ = story.message(Life(1)));
-        let lost = story.send(Life(1));
-        story.order(Life(1), lost);
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        (0..3).for_each(|_| _ = fixture.message(Life(1)));
+        fixture.join();
+        (0..3).for_each(|_| _ = fixture.message(Life(1)));
+        let lost = fixture.send(Life(1));
+        fixture.order(Life(1), lost);
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
@@ -167,62 +167,63 @@ mod tests {
 
     #[test]
     fn rejects_a_message_left_out() {
-        let mut story = Story::of(3, 1);
-        (0..3).for_each(|_| _ = story.message(Life(1)));
-        let second = story.records.iter().position(delivery(Life(2))).unwrap() + 3;
-        let second = second - 3 + story.records[second - 2..].iter().position(delivery(Life(2))).unwrap() + 1;
-        story.records.remove(second);
-        story.bad(SenderOrder::default());
+        let mut fixture = Fixture::of(3, 1);
+        (0..3).for_each(|_| _ = fixture.message(Life(1)));
+        let second = fixture.records.iter().position(delivery(Life(2))).unwrap() + 3;
+        let second =
+            second - 3 + fixture.records[second - 2..].iter().position(delivery(Life(2))).unwrap() + 1;
+        fixture.records.remove(second);
+        fixture.bad(SenderOrder::default());
     }
 
     #[test]
     fn rejects_messages_in_another_order() {
-        let mut story = Story::of(3, 1);
-        let (first, second) = (story.send(Life(1)), story.send(Life(1)));
-        story.order(Life(1), second);
-        story.order(Life(1), first);
-        story.everyone();
-        story.bad(SenderOrder::default());
+        let mut fixture = Fixture::of(3, 1);
+        let (first, second) = (fixture.send(Life(1)), fixture.send(Life(1)));
+        fixture.order(Life(1), second);
+        fixture.order(Life(1), first);
+        fixture.everyone();
+        fixture.bad(SenderOrder::default());
     }
 
     #[test]
     fn rejects_a_leave_that_overtakes_a_message() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.send(Life(1));
-        story.leave(Life(1));
-        story.bad(SenderOrder::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.send(Life(1));
+        fixture.leave(Life(1));
+        fixture.bad(SenderOrder::default());
     }
 
     #[test]
     fn takes_a_leave_after_messages_that_failed() {
-        let mut story = Story::of(4, 1);
-        story.send(Life(1));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.message(Life(1));
-        story.leave(Life(1));
-        story.good(SenderOrder::default());
+        let mut fixture = Fixture::of(4, 1);
+        fixture.send(Life(1));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.message(Life(1));
+        fixture.leave(Life(1));
+        fixture.good(SenderOrder::default());
     }
 
     #[test]
     fn rejects_a_joiner_that_begins_late() {
-        let mut story = Story::of(2, 1);
-        story.message(Life(1));
-        let joiner = story.join();
-        story.message(Life(1));
-        story.message(Life(1));
-        let first = story.records.iter().position(delivery(joiner)).unwrap();
-        story.records.remove(first);
-        story.bad(SenderOrder::default());
+        let mut fixture = Fixture::of(2, 1);
+        fixture.message(Life(1));
+        let joiner = fixture.join();
+        fixture.message(Life(1));
+        fixture.message(Life(1));
+        let first = fixture.records.iter().position(delivery(joiner)).unwrap();
+        fixture.records.remove(first);
+        fixture.bad(SenderOrder::default());
     }
 
     #[test]
     fn rejects_going_on_without_what_did_not_fail() {
-        let mut story = good();
-        story
+        let mut fixture = good();
+        fixture
             .records
             .retain(|record| !matches!(record.what, What::SendResult { outcome: Outcome::Failed, .. }));
-        story.bad(SenderOrder::default());
+        fixture.bad(SenderOrder::default());
     }
 }

@@ -50,18 +50,18 @@ impl Property for SendingView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        let lost = story.send(Life(1));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        let lost = fixture.send(Life(1));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
         assert_eq!(lost, 2);
-        story.message(Life(1));
-        story
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
@@ -71,18 +71,18 @@ mod tests {
 
     #[test]
     fn rejects_what_is_ordered_after_the_reset_it_should_have_failed_in() {
-        let mut story = good();
-        story.order_piece(Life(1), 2, 2);
-        story.everyone();
-        story.bad(SendingView::default());
+        let mut fixture = good();
+        fixture.order_piece(Life(1), 2, 2);
+        fixture.everyone();
+        fixture.bad(SendingView::default());
     }
 
     #[test]
     fn rejects_what_comes_late_for_the_reset() {
-        let mut story = good();
-        let first = story.records.iter().position(delivery(Life(2))).unwrap();
-        let late = story.records.remove(first);
-        story.records.push(late);
-        story.bad(SendingView::default());
+        let mut fixture = good();
+        let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
+        let late = fixture.records.remove(first);
+        fixture.records.push(late);
+        fixture.bad(SendingView::default());
     }
 }

@@ -118,18 +118,18 @@ impl Property for SendsResolved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use crate::record::Epoch;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.send(Life(2));
-        story.send(Life(1));
-        story.heal();
-        story.reset(&[Life(0), Life(1)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.send(Life(2));
+        fixture.send(Life(1));
+        fixture.heal();
+        fixture.reset(&[Life(0), Life(1)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     fn resolved(record: &Record) -> bool {
@@ -143,52 +143,52 @@ mod tests {
 
     #[test]
     fn rejects_sends_without_an_outcome() {
-        let mut story = good();
-        let last = story.position(resolved);
-        story.records.remove(last);
-        story.bad(SendsResolved::default());
+        let mut fixture = good();
+        let last = fixture.position(resolved);
+        fixture.records.remove(last);
+        fixture.bad(SendsResolved::default());
     }
 
     #[test]
     fn rejects_two_outcomes() {
-        let mut story = good();
-        let again = story.last(resolved).clone();
-        story.records.push(again);
-        story.bad(SendsResolved::default());
+        let mut fixture = good();
+        let again = fixture.last(resolved).clone();
+        fixture.records.push(again);
+        fixture.bad(SendsResolved::default());
     }
 
     #[test]
     fn rejects_outcomes_out_of_order() {
-        let mut story = Story::of(3, 1);
-        let (first, second) = (story.send(Life(1)), story.send(Life(1)));
+        let mut fixture = Fixture::of(3, 1);
+        let (first, second) = (fixture.send(Life(1)), fixture.send(Life(1)));
         for (number, seqno) in [(second, 9), (first, 8)] {
-            story.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno } });
+            fixture.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno } });
         }
-        story.bad(SendsResolved::default());
+        fixture.bad(SendsResolved::default());
     }
 
     #[test]
     fn rejects_an_unknown_outcome_of_a_member() {
-        let mut story = good();
+        let mut fixture = good();
         let failed = |r: &Record| matches!(r.what, What::SendResult { outcome: Outcome::Failed, .. });
-        if let What::SendResult { outcome, .. } = &mut story.last(failed).what {
+        if let What::SendResult { outcome, .. } = &mut fixture.last(failed).what {
             *outcome = Outcome::Unknown;
         }
-        story.bad(SendsResolved::default());
+        fixture.bad(SendsResolved::default());
     }
 
     /// Life 1 is told that it will never know what became of its message.
-    fn cut_off() -> (Story, MessageNumber) {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(1));
-        story.tell(Life(1), What::SendResult { number, outcome: Outcome::Unknown });
-        (story, number)
+    fn cut_off() -> (Fixture, MessageNumber) {
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(1));
+        fixture.tell(Life(1), What::SendResult { number, outcome: Outcome::Unknown });
+        (fixture, number)
     }
 
     #[test]
     fn whoever_is_told_unknown_does_nothing_more_for_the_group() {
-        let (mut story, number) = cut_off();
-        let (epoch, end) = (Epoch(0), story.end() + 1);
+        let (mut fixture, number) = cut_off();
+        let (epoch, end) = (Epoch(0), fixture.end() + 1);
         let goes_on = [
             What::Sent { number: number + 1, resilience: 0, hash: 1, bytes: 8 },
             What::Acknowledged { epoch, through: end },
@@ -196,49 +196,49 @@ mod tests {
             What::EpochBegun { epoch: Epoch(1) },
         ];
         for what in goes_on {
-            let mut story = story.clone();
-            story.tell(Life(1), what);
-            story.crash(Life(1));
-            story.bad(SendsResolved::default());
+            let mut fixture = fixture.clone();
+            fixture.tell(Life(1), what);
+            fixture.crash(Life(1));
+            fixture.bad(SendsResolved::default());
         }
         // It delivers what it knows to be accepted; and the others go on.
-        story.message(Life(2));
-        story.crash(Life(1));
-        story.reset(&[Life(0), Life(2)]);
-        story.message(Life(2));
-        story.good(SendsResolved::default());
+        fixture.message(Life(2));
+        fixture.crash(Life(1));
+        fixture.reset(&[Life(0), Life(2)]);
+        fixture.message(Life(2));
+        fixture.good(SendsResolved::default());
     }
 
     #[test]
     fn rejects_a_stream_that_ends_before_all_outcomes_are_told() {
         for last in [What::Excluded { epoch: None }, What::Gone] {
-            let mut story = Story::of(3, 1);
-            story.message(Life(1));
-            let number = story.send(Life(1));
+            let mut fixture = Fixture::of(3, 1);
+            fixture.message(Life(1));
+            let number = fixture.send(Life(1));
             let unknown = What::SendResult { number, outcome: Outcome::Unknown };
-            let mut late = story.clone();
-            for (story, told) in [(&mut story, [&unknown, &last]), (&mut late, [&last, &unknown])] {
-                told.into_iter().for_each(|what| story.tell(Life(1), what.clone()));
-                story.crash(Life(1));
+            let mut late = fixture.clone();
+            for (fixture, told) in [(&mut fixture, [&unknown, &last]), (&mut late, [&last, &unknown])] {
+                told.into_iter().for_each(|what| fixture.tell(Life(1), what.clone()));
+                fixture.crash(Life(1));
             }
-            story.good(SendsResolved::default());
+            fixture.good(SendsResolved::default());
             late.bad(SendsResolved::default());
         }
     }
 
     #[test]
     fn takes_a_crash_before_the_outcome() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.send(Life(1));
-        story.crash(Life(1));
-        story.good(SendsResolved::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.send(Life(1));
+        fixture.crash(Life(1));
+        fixture.good(SendsResolved::default());
     }
 
     #[test]
     fn rejects_an_outcome_of_nothing() {
-        let mut story = good();
-        story.tell(Life(1), What::SendResult { number: 77, outcome: Outcome::Failed });
-        story.bad(SendsResolved::default());
+        let mut fixture = good();
+        fixture.tell(Life(1), What::SendResult { number: 77, outcome: Outcome::Failed });
+        fixture.bad(SendsResolved::default());
     }
 }

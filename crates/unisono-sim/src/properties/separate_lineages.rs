@@ -112,14 +112,14 @@ impl Property for SeparateLineages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, reset_of};
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 1);
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        story.join();
-        story.reset(&[Life(0), Life(1), Life(4)]);
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        fixture.join();
+        fixture.reset(&[Life(0), Life(1), Life(4)]);
+        fixture
     }
 
     #[test]
@@ -129,44 +129,44 @@ mod tests {
 
     #[test]
     fn rejects_an_epoch_with_two_parents() {
-        let mut story = good();
-        let first = story.records.iter().position(reset_of(Life(1))).unwrap();
-        story.records.remove(first);
-        story.bad(SeparateLineages::default());
+        let mut fixture = good();
+        let first = fixture.records.iter().position(reset_of(Life(1))).unwrap();
+        fixture.records.remove(first);
+        fixture.bad(SeparateLineages::default());
     }
 
     #[test]
     fn rejects_a_life_that_comes_back() {
-        let mut story = good();
-        let seqno = story.end() + 1;
-        story.tell(Life(0), What::Joined { seqno, member: Life(3), members: 4 });
-        story.bad(SeparateLineages::default());
+        let mut fixture = good();
+        let seqno = fixture.end() + 1;
+        fixture.tell(Life(0), What::Joined { seqno, member: Life(3), members: 4 });
+        fixture.bad(SeparateLineages::default());
     }
 
     #[test]
     fn rejects_the_exclusion_of_a_member() {
-        let mut story = good();
-        story.last(|r| matches!(r.what, What::Excluded { .. })).what =
+        let mut fixture = good();
+        fixture.last(|r| matches!(r.what, What::Excluded { .. })).what =
             What::Excluded { epoch: Some(Epoch(1)) };
-        story.bad(SeparateLineages::default());
+        fixture.bad(SeparateLineages::default());
     }
 
     #[test]
     fn rejects_the_exclusion_by_another_group() {
-        let mut story = good();
-        let mut entering = story.last(|r| matches!(r.what, What::Entered { seqno: 0, .. })).what.clone();
+        let mut fixture = good();
+        let mut entering = fixture.last(|r| matches!(r.what, What::Entered { seqno: 0, .. })).what.clone();
         let What::Entered { view, .. } = &mut entering else { unreachable!() };
         view.epoch = Epoch(9);
-        story.tell(Life(7), entering);
-        story.last(|r| matches!(r.what, What::Excluded { .. })).what =
+        fixture.tell(Life(7), entering);
+        fixture.last(|r| matches!(r.what, What::Excluded { .. })).what =
             What::Excluded { epoch: Some(Epoch(9)) };
-        story.bad(SeparateLineages::default());
+        fixture.bad(SeparateLineages::default());
     }
 
     #[test]
     fn rejects_an_epoch_that_follows_itself() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(1))), |reset| reset.view.epoch = Epoch(1));
-        story.bad(SeparateLineages::default());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(1))), |reset| reset.view.epoch = Epoch(1));
+        fixture.bad(SeparateLineages::default());
     }
 }

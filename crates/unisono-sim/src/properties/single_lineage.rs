@@ -67,20 +67,20 @@ impl Property for SingleLineage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use unisono_core::{Name, Quorum};
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(SingleLineage::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(SingleLineage::new(&fixture.terms))
     }
 
-    fn halves(quorum: Quorum, first: &[u32], second: &[u32]) -> Story {
-        let mut story = Story::found(0, quorum);
-        (0..3).for_each(|_| _ = story.join());
-        let mut other = story.clone();
+    fn halves(quorum: Quorum, first: &[u32], second: &[u32]) -> Fixture {
+        let mut fixture = Fixture::found(0, quorum);
+        (0..3).for_each(|_| _ = fixture.join());
+        let mut other = fixture.clone();
         let known = other.records.len();
         let lives = |some: &[u32]| some.iter().map(|life| Life(*life)).collect::<Vec<_>>();
-        story.reset(&lives(first));
+        fixture.reset(&lives(first));
         other.reset(&lives(second));
         let second_only =
             |record: &Record| second.contains(&record.life.0) && !first.contains(&record.life.0);
@@ -90,59 +90,59 @@ mod tests {
             }
             record
         });
-        story.records.extend(late);
-        story
+        fixture.records.extend(late);
+        fixture
     }
 
     #[test]
     fn takes_one_line() {
-        let mut story = Story::of(5, 1);
-        story.reset(&[Life(1), Life(2), Life(3)]);
-        story.reset(&[Life(1), Life(2)]);
-        assert_eq!(judge(&story).unwrap(), 5);
+        let mut fixture = Fixture::of(5, 1);
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
+        fixture.reset(&[Life(1), Life(2)]);
+        assert_eq!(check(&fixture).unwrap(), 5);
     }
 
     #[test]
     fn takes_half_with_the_first_member() {
-        let mut story = Story::of(4, 1);
-        story.reset(&[Life(0), Life(3)]);
-        assert!(judge(&story).is_ok());
+        let mut fixture = Fixture::of(4, 1);
+        fixture.reset(&[Life(0), Life(3)]);
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn rejects_half_without_the_first_member_and_a_minority() {
         for some in [&[Life(1), Life(3)][..], &[Life(0)]] {
-            let mut story = Story::of(4, 1);
-            story.reset(some);
-            assert!(judge(&story).is_err());
+            let mut fixture = Fixture::of(4, 1);
+            fixture.reset(some);
+            assert!(check(&fixture).is_err());
         }
     }
 
     #[test]
     fn rejects_two_epochs_after_one() {
-        assert!(judge(&halves(Quorum::MajorityOfView, &[0, 1, 2], &[1, 2, 3])).is_err());
-        assert!(judge(&halves(Quorum::AtLeast(2), &[0, 1], &[2, 3])).is_ok());
-        assert!(judge(&halves(Quorum::AtLeast(3), &[0, 1, 2], &[3])).is_err());
+        assert!(check(&halves(Quorum::MajorityOfView, &[0, 1, 2], &[1, 2, 3])).is_err());
+        assert!(check(&halves(Quorum::AtLeast(2), &[0, 1], &[2, 3])).is_ok());
+        assert!(check(&halves(Quorum::AtLeast(3), &[0, 1, 2], &[3])).is_err());
     }
 
     #[test]
     fn rejects_a_reset_without_all_when_all_are_asked_for() {
-        let mut story = Story::found(1, Quorum::All);
-        story.join();
-        story.join();
-        story.reset(&[Life(0), Life(1)]);
-        assert!(judge(&story).is_err());
+        let mut fixture = Fixture::found(1, Quorum::All);
+        fixture.join();
+        fixture.join();
+        fixture.reset(&[Life(0), Life(1)]);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_two_lives_of_one_name() {
         let names = ["m0", "m1", "m2"].map(|name| Name::new(name).unwrap());
-        let mut story = Story::found(1, Quorum::MajorityOf(names.to_vec()));
-        story.join();
-        let second = story.join();
-        assert!(judge(&story).is_ok());
+        let mut fixture = Fixture::found(1, Quorum::MajorityOf(names.to_vec()));
+        fixture.join();
+        let second = fixture.join();
+        assert!(check(&fixture).is_ok());
         let started = |r: &Record| r.life == second && matches!(r.what, What::Started { .. });
-        story.last(started).what = What::Started { name: names[1].clone() };
-        assert!(judge(&story).is_err());
+        fixture.last(started).what = What::Started { name: names[1].clone() };
+        assert!(check(&fixture).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! view, for what came before it), and no history has more entries than the group allows.
 //!
 //! A leaver counts below the place of its leave until that is accepted; from then on it is waited for by courtesy only.
-//! What leaves may go before any application knows of the joins and leaves that matter. In the end it is judged again,
+//! What leaves may go before any application knows of the joins and leaves that matter. In the end it is checked again,
 //! by who held what when it went.
 //!
 //! Changes take no room from messages: n + 2 slots stand beside, and one for each reset that came since anything was
@@ -14,7 +14,7 @@ use super::{Facts, Property, Terms, Violation, broken, found};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
-/// Something left a history, and not all is known that it is judged by.
+/// Something left a history, and not all is known that it is checked by.
 #[derive(Debug)]
 struct Doubt {
     record: Record,
@@ -41,7 +41,7 @@ pub(super) struct Stability {
     leaves: Table<Vec<(Epoch, Seqno)>>,
     /// By life, resets since it freed something.
     resets: Table<u32>,
-    /// By epoch, everything through here was found to be held by all, or will be judged in the end.
+    /// By epoch, everything through here was found to be held by all, or will be checked in the end.
     stable: Table<Seqno>,
     doubts: Vec<Doubt>,
     checked: u64,
@@ -213,168 +213,168 @@ impl Property for Stability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(Stability::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(Stability::new(&fixture.terms))
     }
 
     /// Everybody but life 2 stores and delivers a message.
-    fn behind() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.purge();
-        let number = story.send(Life(1));
-        let place = story.order(Life(1), number);
-        story.store(Life(1), place);
-        story.accept(Life(0), place);
-        story.accept(Life(1), place);
-        story
+    fn behind() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.purge();
+        let number = fixture.send(Life(1));
+        let place = fixture.order(Life(1), number);
+        fixture.store(Life(1), place);
+        fixture.accept(Life(0), place);
+        fixture.accept(Life(1), place);
+        fixture
     }
 
     #[test]
     fn takes_purging_of_what_all_hold() {
-        let mut story = behind();
-        story.purge();
-        assert!(judge(&story).unwrap() > 0);
-        story.store(Life(2), 4);
-        story.purge();
-        assert!(judge(&story).is_ok());
+        let mut fixture = behind();
+        fixture.purge();
+        assert!(check(&fixture).unwrap() > 0);
+        fixture.store(Life(2), 4);
+        fixture.purge();
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn takes_purging_when_the_laggard_is_left_out() {
-        let mut story = behind();
-        story.crash(Life(2));
-        story.reset(&[Life(0), Life(1)]);
-        story.purge();
-        assert!(judge(&story).is_ok());
+        let mut fixture = behind();
+        fixture.crash(Life(2));
+        fixture.reset(&[Life(0), Life(1)]);
+        fixture.purge();
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]
     fn takes_purging_of_a_reset_event_that_one_has_not_made_yet() {
-        let mut story = behind();
-        story.reset(&[Life(0), Life(1), Life(2)]);
+        let mut fixture = behind();
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
         let begins =
             |record: &Record| record.life == Life(2) && matches!(record.what, What::EpochBegun { .. });
-        let begins = story.position(begins);
-        story.records.truncate(begins);
-        let mut more = story.clone();
-        story.tell(Life(0), What::Purged { epoch: Epoch(1), through: 5 });
-        assert!(judge(&story).is_ok());
+        let begins = fixture.position(begins);
+        fixture.records.truncate(begins);
+        let mut more = fixture.clone();
+        fixture.tell(Life(0), What::Purged { epoch: Epoch(1), through: 5 });
+        assert!(check(&fixture).is_ok());
         more.tell(Life(0), What::Purged { epoch: Epoch(1), through: 6 });
-        assert!(judge(&more).is_err());
+        assert!(check(&more).is_err());
     }
 
     #[test]
     fn rejects_purging_what_one_lacks() {
-        let mut story = behind();
-        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
-        assert!(judge(&story).is_err());
+        let mut fixture = behind();
+        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_purging_what_a_dead_member_lacks_before_it_is_excluded() {
-        let mut story = behind();
-        story.crash(Life(2));
-        story.tell(Life(1), What::Purged { epoch: Epoch(0), through: 4 });
-        assert!(judge(&story).is_err());
+        let mut fixture = behind();
+        fixture.crash(Life(2));
+        fixture.tell(Life(1), What::Purged { epoch: Epoch(0), through: 4 });
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_history_that_grows_without_bound() {
-        let mut story = behind();
-        let most = story.terms.config.history_messages + 3 + 2;
-        story.tell(Life(1), What::HistoryUsed { entries: most });
-        assert!(judge(&story).is_ok());
-        story.tell(Life(1), What::HistoryUsed { entries: most + 1 });
-        assert!(judge(&story).is_err());
+        let mut fixture = behind();
+        let most = fixture.terms.config.history_messages + 3 + 2;
+        fixture.tell(Life(1), What::HistoryUsed { entries: most });
+        assert!(check(&fixture).is_ok());
+        fixture.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn those_who_came_and_went_leave_no_room_behind() {
-        let mut story = Story::of(3, 1);
+        let mut fixture = Fixture::of(3, 1);
         for _ in 0..9 {
-            let joiner = story.join();
-            story.leave(joiner);
+            let joiner = fixture.join();
+            fixture.leave(joiner);
         }
-        story.purge();
-        let most = story.terms.config.history_messages + 3 + 2;
-        story.tell(Life(1), What::HistoryUsed { entries: most });
-        assert!(judge(&story).is_ok());
-        story.tell(Life(1), What::HistoryUsed { entries: most + 1 });
-        assert!(judge(&story).is_err());
+        fixture.purge();
+        let most = fixture.terms.config.history_messages + 3 + 2;
+        fixture.tell(Life(1), What::HistoryUsed { entries: most });
+        assert!(check(&fixture).is_ok());
+        fixture.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        assert!(check(&fixture).is_err());
     }
 
     /// Nobody but life 0 has a place after the join of life 2.
-    fn purged_too_early() -> Story {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        story.store(Life(1), place);
-        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: place });
-        story
+    fn purged_too_early() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(0));
+        let place = fixture.order(Life(0), number);
+        fixture.store(Life(1), place);
+        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: place });
+        fixture
     }
 
     #[test]
     fn rejects_purging_what_a_joiner_lacks_of_whose_join_nobody_was_told_yet() {
-        let mut story = purged_too_early();
-        assert!(judge(&story).is_err());
+        let mut fixture = purged_too_early();
+        assert!(check(&fixture).is_err());
         let joiner = Life(2);
         let is_told = |record: &Record| {
             matches!(record.what, What::Joined { member, .. } if member == joiner)
                 || record.life == joiner && matches!(record.what, What::Entered { .. })
         };
-        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
         records.extend(told);
-        story.records = records;
-        assert!(judge(&story).is_err());
+        fixture.records = records;
+        assert!(check(&fixture).is_err());
         // It holds it in time.
-        let purged = story.position(|record| matches!(record.what, What::Purged { .. }));
-        let through = story.end();
+        let purged = fixture.position(|record| matches!(record.what, What::Purged { .. }));
+        let through = fixture.end();
         let what = What::Stored { epoch: Epoch(0), through };
-        let stored = Record { life: joiner, what, ..story.records[purged].clone() };
-        story.records.insert(purged, stored);
-        assert!(judge(&story).is_ok());
+        let stored = Record { life: joiner, what, ..fixture.records[purged].clone() };
+        fixture.records.insert(purged, stored);
+        assert!(check(&fixture).is_ok());
     }
 
     /// Life 2 lacks the last message, and is leaving.
-    fn leaver_behind() -> Story {
-        let mut story = behind();
-        story.tell(Life(2), What::LeaveAsked);
-        story
+    fn leaver_behind() -> Fixture {
+        let mut fixture = behind();
+        fixture.tell(Life(2), What::LeaveAsked);
+        fixture
     }
 
     #[test]
     fn takes_purging_what_a_leaver_lacks_whose_leave_is_accepted() {
-        let mut story = leaver_behind();
-        let told = story.clone();
-        story.leave(Life(2));
+        let mut fixture = leaver_behind();
+        let told = fixture.clone();
+        fixture.leave(Life(2));
         let is_accepted = |record: &Record| matches!(record.what, What::Accepted { through: 5, .. });
-        let accepted = story.records.iter().position(is_accepted).unwrap();
+        let accepted = fixture.records.iter().position(is_accepted).unwrap();
         let purged = Record {
             life: Life(0),
             what: What::Purged { epoch: Epoch(0), through: 4 },
-            ..story.records[accepted].clone()
+            ..fixture.records[accepted].clone()
         };
         let behind = |record: &Record| {
             record.life == Life(2) && matches!(record.what, What::Stored { .. } | What::Accepted { .. })
         };
         let late: Vec<_> =
-            story.records.drain(told.records.len()..).filter(|record| !behind(record)).collect();
-        story.records.extend(late);
-        let accepted = story.records.iter().position(is_accepted).unwrap();
-        let mut early = story.clone();
-        story.records.insert(accepted + 1, purged.clone());
-        assert!(judge(&story).is_ok());
+            fixture.records.drain(told.records.len()..).filter(|record| !behind(record)).collect();
+        fixture.records.extend(late);
+        let accepted = fixture.records.iter().position(is_accepted).unwrap();
+        let mut early = fixture.clone();
+        fixture.records.insert(accepted + 1, purged.clone());
+        assert!(check(&fixture).is_ok());
         early.records.insert(accepted, purged);
-        assert!(judge(&early).is_err());
+        assert!(check(&early).is_err());
     }
 
     #[test]
     fn rejects_purging_what_a_leaver_lacks_whose_leave_never_comes() {
-        let mut story = leaver_behind();
-        story.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
-        assert!(judge(&story).is_err());
+        let mut fixture = leaver_behind();
+        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
+        assert!(check(&fixture).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The role of orderer moves only by the founder's choice ([`Migration`]), and where it follows the load it does not
+//! The role of sequencer moves only by the founder's choice ([`Migration`]), and where it follows the load it does not
 //! flap: whoever got it keeps it for a tenth of a second at least, unless its application gives it away, or it leaves, or
 //! there is a reset.
 
@@ -11,7 +11,7 @@ use unisono_core::{Migration, Seqno, Time};
 /// A tenth of a second, by a clock that runs one percent too fast.
 const TENURE_MIN: Duration = Duration::from_millis(99);
 
-/// An orderer's application wants the role to go to somebody, and it has not.
+/// A sequencer's application wants the role to go to somebody, and it has not.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     epoch: Option<Epoch>,
@@ -82,7 +82,7 @@ impl SteadyRole {
         if self.migration == Migration::OnRequest {
             return Some(format!("{:?} gave it away, and was not asked to", run.giver));
         }
-        // By leaves and resets an orderer gets it too.
+        // By leaves and resets a sequencer gets it too.
         let before = run_of(run.term).filter(|_| self.epochs.at(epoch).places.contains(&run.term))?;
         let kept = run.at.since(before.at);
         (kept < TENURE_MIN).then(|| format!("{:?} kept it for {kept:?} only", run.giver))
@@ -110,13 +110,13 @@ impl Property for SteadyRole {
             }
             _ => {}
         }
-        let What::HandedOver { seqno, orderer } = record.what else { return Ok(()) };
+        let What::HandedOver { seqno, sequencer } = record.what else { return Ok(()) };
         let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
         if self.epochs.at(epoch).places.contains(&seqno) {
             return Ok(());
         }
         self.checked += 1;
-        let fault = self.moved(epoch, seqno, orderer);
+        let fault = self.moved(epoch, seqno, sequencer);
         self.epochs.at(epoch).places.push(seqno);
         found(self, record, fault)
     }
@@ -129,129 +129,129 @@ impl Property for SteadyRole {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use unisono_core::GroupConfig;
 
     /// The role goes to life 1 as it wishes, and from there to life 2 by itself, so much later.
-    fn story(migration: Migration, later: Duration) -> Story {
-        let mut story = Story::of(3, 1);
-        story.terms.config = GroupConfig { migration, ..story.terms.config.clone() };
-        story.hand_over(Life(1));
-        story.wait(later);
-        story.migrate(Life(2));
-        story.message(Life(2));
-        story
+    fn fixture(migration: Migration, later: Duration) -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config = GroupConfig { migration, ..fixture.terms.config.clone() };
+        fixture.hand_over(Life(1));
+        fixture.wait(later);
+        fixture.migrate(Life(2));
+        fixture.message(Life(2));
+        fixture
     }
 
-    fn judge(story: &Story) -> SteadyRole {
-        SteadyRole::new(&story.terms)
+    fn check(fixture: &Fixture) -> SteadyRole {
+        SteadyRole::new(&fixture.terms)
     }
 
     #[test]
     fn takes_what_was_asked_for_and_what_came_late_enough() {
-        let story = story(Migration::ByLoad, Duration::from_millis(100));
-        story.good(judge(&story));
+        let fixture = fixture(Migration::ByLoad, Duration::from_millis(100));
+        fixture.good(check(&fixture));
     }
 
     #[test]
     fn takes_an_event_told_late_for_no_answer_to_what_was_asked_since() {
-        let mut story = Story::of(3, 1);
-        story.terms.config.migration = Migration::ByLoad;
-        story.migrate(Life(1));
-        let (place, soon) = (story.end(), Duration::from_millis(1));
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config.migration = Migration::ByLoad;
+        fixture.migrate(Life(1));
+        let (place, soon) = (fixture.end(), Duration::from_millis(1));
         for to in [0, 1] {
-            story.wait(soon);
-            story.hand_over(Life(to));
+            fixture.wait(soon);
+            fixture.hand_over(Life(to));
         }
         let is_told =
             |record: &Record| matches!(record.what, What::HandedOver { seqno, .. } if seqno == place);
         let is_asked = |record: &Record| matches!(record.what, What::HandOverAsked { .. });
-        let late: Vec<Record> = story.records.iter().filter(|record| is_told(record)).cloned().collect();
-        story.records.retain(|record| !is_told(record));
-        let last = story.records.iter().rposition(is_asked).unwrap();
+        let late: Vec<Record> = fixture.records.iter().filter(|record| is_told(record)).cloned().collect();
+        fixture.records.retain(|record| !is_told(record));
+        let last = fixture.records.iter().rposition(is_asked).unwrap();
         for mut record in late {
-            record.at = story.records[last].at;
-            story.records.insert(last + 1, record);
+            record.at = fixture.records[last].at;
+            fixture.records.insert(last + 1, record);
         }
-        story.good(judge(&story));
+        fixture.good(check(&fixture));
     }
 
     #[test]
     fn takes_two_events_that_answer_the_same_wish_and_are_told_the_other_way_round() {
-        let mut story = Story::of(3, 1);
-        story.terms.config.migration = Migration::OnRequest;
-        story.hand_over(Life(1));
-        let place = story.end();
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config.migration = Migration::OnRequest;
+        fixture.hand_over(Life(1));
+        let place = fixture.end();
         for to in [0, 1] {
-            story.wait(Duration::from_millis(1));
-            story.hand_over(Life(to));
+            fixture.wait(Duration::from_millis(1));
+            fixture.hand_over(Life(to));
         }
         let is_told =
             |record: &Record| matches!(record.what, What::HandedOver { seqno, .. } if seqno == place);
-        let (late, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        let (late, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
         let at = records.last().map(|record| record.at).unwrap_or_default();
         records.extend(late.into_iter().map(|record| Record { at, ..record }));
-        story.records = records;
-        story.good(judge(&story));
+        fixture.records = records;
+        fixture.good(check(&fixture));
     }
 
-    /// Its orderer wants life 1 to have the role, and has no time to give it away before a reset.
-    fn asked_in_vain() -> Story {
-        let mut story = Story::of(3, 1);
-        story.terms.config.migration = Migration::OnRequest;
-        story.tell(Life(0), What::HandOverAsked { successor: Life(1) });
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        story.message(Life(1));
-        story
+    /// Its sequencer wants life 1 to have the role, and has no time to give it away before a reset.
+    fn asked_in_vain() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config.migration = Migration::OnRequest;
+        fixture.tell(Life(0), What::HandOverAsked { successor: Life(1) });
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
     fn takes_a_wish_that_is_uttered_again_after_a_reset() {
-        let mut story = asked_in_vain();
-        story.hand_over(Life(1));
-        story.good(judge(&story));
+        let mut fixture = asked_in_vain();
+        fixture.hand_over(Life(1));
+        fixture.good(check(&fixture));
     }
 
     #[test]
     fn rejects_an_answer_to_a_wish_of_another_epoch() {
-        let mut story = asked_in_vain();
-        story.migrate(Life(1));
-        story.bad(judge(&story));
+        let mut fixture = asked_in_vain();
+        fixture.migrate(Life(1));
+        fixture.bad(check(&fixture));
     }
 
     #[test]
-    fn rejects_an_answer_to_a_wish_from_before_the_orderer_got_the_role_again() {
-        let mut story = Story::of(3, 1);
-        story.terms.config.migration = Migration::OnRequest;
+    fn rejects_an_answer_to_a_wish_from_before_the_sequencer_got_the_role_again() {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config.migration = Migration::OnRequest;
         let soon = Duration::from_millis(1);
-        story.tell(Life(0), What::HandOverAsked { successor: Life(2) });
+        fixture.tell(Life(0), What::HandOverAsked { successor: Life(2) });
         for to in [1, 0] {
-            story.wait(soon);
-            story.hand_over(Life(to));
+            fixture.wait(soon);
+            fixture.hand_over(Life(to));
         }
-        story.good(judge(&story));
-        story.wait(soon);
-        story.migrate(Life(2));
-        story.bad(judge(&story));
+        fixture.good(check(&fixture));
+        fixture.wait(soon);
+        fixture.migrate(Life(2));
+        fixture.bad(check(&fixture));
     }
 
     #[test]
     fn rejects_a_role_that_moves_too_soon() {
-        let story = story(Migration::ByLoad, Duration::from_millis(98));
-        story.bad(judge(&story));
+        let fixture = fixture(Migration::ByLoad, Duration::from_millis(98));
+        fixture.bad(check(&fixture));
     }
 
     #[test]
     fn rejects_a_role_that_moves_by_itself_where_it_must_not() {
-        let story = story(Migration::OnRequest, Duration::from_millis(100));
-        story.bad(judge(&story));
+        let fixture = fixture(Migration::OnRequest, Duration::from_millis(100));
+        fixture.bad(check(&fixture));
     }
 
     #[test]
     fn rejects_a_role_that_moves_where_it_never_moves() {
-        let mut story = Story::of(3, 1);
-        story.terms.config.migration = Migration::Never;
-        story.hand_over(Life(1));
-        story.bad(judge(&story));
+        let mut fixture = Fixture::of(3, 1);
+        fixture.terms.config.migration = Migration::Never;
+        fixture.hand_over(Life(1));
+        fixture.bad(check(&fixture));
     }
 }

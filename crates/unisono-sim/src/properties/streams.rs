@@ -26,14 +26,14 @@ pub(super) struct Stream {
     /// The same as a set.
     pub(super) members: Lives,
     /// Who orders there.
-    pub(super) orderer: Life,
+    pub(super) sequencer: Life,
 }
 
 impl Stream {
     /// Takes note of an event that is no message.
     pub(super) fn change(&mut self, event: &What) {
         match event {
-            What::HandedOver { seqno, orderer } => (self.last, self.orderer) = (*seqno, *orderer),
+            What::HandedOver { seqno, sequencer } => (self.last, self.sequencer) = (*seqno, *sequencer),
             What::Entered { seqno, view } => {
                 *self = Stream {
                     epoch: Some(view.epoch),
@@ -41,7 +41,7 @@ impl Stream {
                     last: *seqno,
                     view: view.members.clone(),
                     members: view.members.iter().copied().collect(),
-                    orderer: view.orderer,
+                    sequencer: view.sequencer,
                 }
             }
             What::Reset(reset) => {
@@ -49,7 +49,7 @@ impl Stream {
                 self.last = reset.seqno;
                 self.view = reset.view.members.clone();
                 self.members = self.view.iter().copied().collect();
-                self.orderer = reset.view.orderer;
+                self.sequencer = reset.view.sequencer;
             }
             What::Joined { seqno, member, .. } => {
                 self.last = *seqno;
@@ -59,7 +59,7 @@ impl Stream {
             What::Left { seqno, member, successor, .. } => {
                 self.last = *seqno;
                 self.members.remove(*member);
-                self.orderer = successor.unwrap_or(self.orderer);
+                self.sequencer = successor.unwrap_or(self.sequencer);
                 self.view.retain(|other| other != member);
             }
             _ => {}
@@ -107,12 +107,12 @@ fn placed_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)
             let successor = successor.map_or(u64::MAX, |life| u64::from(life.0));
             Some((stream.epoch?, *seqno, value(Kind::Left, [u64::from(member.0), successor, 0])))
         }
-        What::HandedOver { seqno, orderer } => {
-            Some((stream.epoch?, *seqno, value(Kind::HandedOver, [u64::from(orderer.0), 0, 0])))
+        What::HandedOver { seqno, sequencer } => {
+            Some((stream.epoch?, *seqno, value(Kind::HandedOver, [u64::from(sequencer.0), 0, 0])))
         }
         What::Reset(reset) => {
             let members = reset.view.members.iter().fold(0, |hash, member| mix(hash, u64::from(member.0)));
-            let words = [members, u64::from(reset.view.orderer.0), u64::from(reset.degraded)];
+            let words = [members, u64::from(reset.view.sequencer.0), u64::from(reset.degraded)];
             Some((reset.view.epoch, reset.seqno, value(Kind::Reset, words)))
         }
         _ => None,

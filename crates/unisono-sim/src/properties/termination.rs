@@ -107,17 +107,17 @@ impl Property for Termination {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, delivery};
+    use crate::properties::fixture::{Fixture, delivery};
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.heal();
-        story.message(Life(1));
-        story.send(Life(2));
-        story.reset(&[Life(0), Life(1), Life(2)]);
-        story.message(Life(2));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.heal();
+        fixture.message(Life(1));
+        fixture.send(Life(2));
+        fixture.reset(&[Life(0), Life(1), Life(2)]);
+        fixture.message(Life(2));
+        fixture
     }
 
     #[test]
@@ -127,32 +127,32 @@ mod tests {
 
     #[test]
     fn rejects_a_send_that_does_not_end() {
-        let mut story = good();
-        story.send(Life(2));
-        story.bad(Termination::default());
+        let mut fixture = good();
+        fixture.send(Life(2));
+        fixture.bad(Termination::default());
     }
 
     #[test]
     fn rejects_failure_without_a_reset() {
-        let mut story = good();
-        let number = story.send(Life(2));
-        story.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
-        story.bad(Termination::default());
+        let mut fixture = good();
+        let number = fixture.send(Life(2));
+        fixture.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        fixture.bad(Termination::default());
     }
 
     #[test]
     fn rejects_a_member_that_delivers_less() {
-        let mut story = good();
-        let last = story.position(delivery(Life(1)));
-        story.records.remove(last);
-        story.bad(Termination::default());
+        let mut fixture = good();
+        let last = fixture.position(delivery(Life(1)));
+        fixture.records.remove(last);
+        fixture.bad(Termination::default());
     }
 
     #[test]
     fn rejects_what_is_held_and_not_delivered() {
-        let story = good();
-        let mut end = story.ending();
+        let fixture = good();
+        let mut end = fixture.ending();
         end.standings.iter_mut().for_each(|standing| standing.marks.received += 1);
-        assert!(story.judge_with_end(Termination::default(), &end).is_err());
+        assert!(fixture.check_with_end(Termination::default(), &end).is_err());
     }
 }

@@ -45,49 +45,49 @@ impl Property for TotalOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, delivery, reset_of};
     use crate::record::{Life, What};
 
     #[test]
     fn takes_one_order() {
-        Story::of_a_place_given_out_twice().good(TotalOrder::default());
+        Fixture::of_a_place_given_out_twice().good(TotalOrder::default());
     }
 
     #[test]
     fn rejects_two_messages_at_one_place() {
-        let mut story = Story::of_a_place_given_out_twice();
-        let first = story.records.iter().position(delivery(Life(1))).unwrap();
-        let second = story.position(delivery(Life(1)));
-        story.records[first].what = story.records[second].what.clone();
-        if let What::Delivered { seqno, .. } = &mut story.records[first].what {
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        let first = fixture.records.iter().position(delivery(Life(1))).unwrap();
+        let second = fixture.position(delivery(Life(1)));
+        fixture.records[first].what = fixture.records[second].what.clone();
+        if let What::Delivered { seqno, .. } = &mut fixture.records[first].what {
             *seqno = 3;
         }
-        story.bad(TotalOrder::default());
+        fixture.bad(TotalOrder::default());
     }
 
     #[test]
     fn rejects_a_join_that_others_see_elsewhere() {
-        let mut story = Story::of_a_place_given_out_twice();
+        let mut fixture = Fixture::of_a_place_given_out_twice();
         let joined = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
-        if let What::Joined { seqno, .. } = &mut story.last(joined).what {
+        if let What::Joined { seqno, .. } = &mut fixture.last(joined).what {
             *seqno += 1;
         }
-        story.bad(TotalOrder::default());
+        fixture.bad(TotalOrder::default());
     }
 
     #[test]
     fn rejects_two_tellings_of_one_reset() {
-        let mut story = Story::of_a_place_given_out_twice();
-        change_reset(story.last(reset_of(Life(2))), |reset| reset.degraded = true);
-        story.bad(TotalOrder::default());
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        change_reset(fixture.last(reset_of(Life(2))), |reset| reset.degraded = true);
+        fixture.bad(TotalOrder::default());
     }
 
     #[test]
     fn rejects_a_place_beyond_reason() {
-        let mut story = Story::of_a_place_given_out_twice();
-        if let What::Delivered { seqno, .. } = &mut story.last(delivery(Life(1))).what {
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(1))).what {
             *seqno = u64::MAX;
         }
-        story.bad(TotalOrder::default());
+        fixture.bad(TotalOrder::default());
     }
 }

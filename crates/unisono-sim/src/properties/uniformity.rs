@@ -126,138 +126,138 @@ impl Property for Uniformity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, reset_of};
     use crate::record::{Epoch, Life};
     use unisono_core::{Ballot, Uid};
 
     /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then `gone` crash.
-    fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Story {
-        let mut story = Story::of(4, resilience);
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        holders.iter().for_each(|life| story.store(Life(*life), place));
-        story.accept(Life(0), place);
-        gone.iter().for_each(|life| story.crash(Life(*life)));
-        let rest = story.alive();
-        story.reset(&rest);
-        story.message(rest[0]);
-        story
+    fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Fixture {
+        let mut fixture = Fixture::of(4, resilience);
+        let number = fixture.send(Life(0));
+        let place = fixture.order(Life(0), number);
+        holders.iter().for_each(|life| fixture.store(Life(*life), place));
+        fixture.accept(Life(0), place);
+        gone.iter().for_each(|life| fixture.crash(Life(*life)));
+        let rest = fixture.alive();
+        fixture.reset(&rest);
+        fixture.message(rest[0]);
+        fixture
     }
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(Uniformity::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(Uniformity::new(&fixture.terms))
     }
 
     #[test]
     fn takes_what_resilience_saved() {
-        assert!(judge(&lost(1, &[1], &[0])).unwrap() > 0);
-        assert!(judge(&lost(2, &[1, 2], &[0, 1])).unwrap() > 0);
+        assert!(check(&lost(1, &[1], &[0])).unwrap() > 0);
+        assert!(check(&lost(2, &[1, 2], &[0, 1])).unwrap() > 0);
     }
 
     #[test]
     fn takes_loss_beyond_resilience_that_is_told() {
-        assert!(judge(&lost(1, &[3], &[0, 3])).is_ok());
+        assert!(check(&lost(1, &[3], &[0, 3])).is_ok());
     }
 
     #[test]
     fn takes_loss_without_resilience() {
-        assert!(judge(&lost(0, &[], &[0])).is_ok());
+        assert!(check(&lost(0, &[], &[0])).is_ok());
     }
 
     #[test]
     fn under_at_least_a_decision_binds_its_own_line_only() {
         for is_accepted_before in [false, true] {
-            let mut story = Story::found(3, Quorum::AtLeast(1));
-            (0..3).for_each(|_| _ = story.join());
-            let number = story.send(Life(0));
-            let seqno = story.order(Life(0), number);
-            story.reset(&[Life(1), Life(2), Life(3)]);
+            let mut fixture = Fixture::found(3, Quorum::AtLeast(1));
+            (0..3).for_each(|_| _ = fixture.join());
+            let number = fixture.send(Life(0));
+            let seqno = fixture.order(Life(0), number);
+            fixture.reset(&[Life(1), Life(2), Life(3)]);
             // Life 0 goes on without them, and keeps what they do not have.
             if is_accepted_before {
-                story.tell(Life(0), What::Accepted { epoch: Epoch(0), through: seqno });
+                fixture.tell(Life(0), What::Accepted { epoch: Epoch(0), through: seqno });
             }
-            story.tell(Life(0), What::EpochBegun { epoch: Epoch(2) });
-            story.tell(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
-            story.tell(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
-            assert_eq!(judge(&story).is_err(), is_accepted_before);
+            fixture.tell(Life(0), What::EpochBegun { epoch: Epoch(2) });
+            fixture.tell(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
+            fixture.tell(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
+            assert_eq!(check(&fixture).is_err(), is_accepted_before);
         }
     }
 
     #[test]
     fn under_at_least_what_a_leaver_learns_from_a_decision_binds_its_own_line_only() {
         for knows_from_decision in [true, false] {
-            let mut story = Story::found(1, Quorum::AtLeast(1));
-            (0..2).for_each(|_| _ = story.join());
-            let number = story.send(Life(0));
-            let seqno = story.order(Life(0), number);
-            let mut apart = story.clone();
-            story.reset(&[Life(1), Life(2)]);
+            let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
+            (0..2).for_each(|_| _ = fixture.join());
+            let number = fixture.send(Life(0));
+            let seqno = fixture.order(Life(0), number);
+            let mut apart = fixture.clone();
+            fixture.reset(&[Life(1), Life(2)]);
             // Life 0 is about to leave in the other line, and was told what that keeps.
             if knows_from_decision {
                 let ballot = Ballot { round: 1, coordinator: Uid(0) };
-                story.tell(Life(0), What::Promised { epoch: Epoch(0), ballot });
+                fixture.tell(Life(0), What::Promised { epoch: Epoch(0), ballot });
             }
             let known = apart.records.len();
             apart.accept(Life(0), seqno);
-            story.records.extend(apart.records.drain(known..));
-            assert_eq!(judge(&story).is_ok(), knows_from_decision);
+            fixture.records.extend(apart.records.drain(known..));
+            assert_eq!(check(&fixture).is_ok(), knows_from_decision);
         }
     }
 
     #[test]
     fn rejects_loss_within_resilience() {
-        assert!(judge(&lost(1, &[], &[0])).is_err());
-        assert!(judge(&lost(2, &[], &[0, 3])).is_err());
+        assert!(check(&lost(1, &[], &[0])).is_err());
+        assert!(check(&lost(2, &[], &[0, 3])).is_err());
     }
 
     #[test]
     fn rejects_loss_that_one_message_was_promised_not_to_suffer() {
-        let mut story = lost(0, &[], &[0]);
+        let mut fixture = lost(0, &[], &[0]);
         if let What::Sent { resilience, .. } =
-            &mut story.last(|r| r.life == Life(0) && matches!(r.what, What::Sent { .. })).what
+            &mut fixture.last(|r| r.life == Life(0) && matches!(r.what, What::Sent { .. })).what
         {
             *resilience = 1;
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_loss_that_is_not_told_and_telling_without_reason() {
-        let mut story = lost(1, &[3], &[0, 3]);
+        let mut fixture = lost(1, &[3], &[0, 3]);
         for life in [1, 2] {
-            change_reset(story.last(reset_of(Life(life))), |reset| reset.degraded = false);
+            change_reset(fixture.last(reset_of(Life(life))), |reset| reset.degraded = false);
         }
-        assert!(judge(&story).is_err());
-        let mut story = lost(1, &[1], &[0]);
+        assert!(check(&fixture).is_err());
+        let mut fixture = lost(1, &[1], &[0]);
         for life in [1, 2, 3] {
-            change_reset(story.last(reset_of(Life(life))), |reset| reset.degraded = true);
+            change_reset(fixture.last(reset_of(Life(life))), |reset| reset.degraded = true);
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_delivery_by_an_excluded_member_after_the_reset() {
-        let mut story = Story::of(4, 1);
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        let mut late = story.clone();
-        story.reset(&[Life(1), Life(2), Life(3)]);
+        let mut fixture = Fixture::of(4, 1);
+        let number = fixture.send(Life(0));
+        let place = fixture.order(Life(0), number);
+        let mut late = fixture.clone();
+        fixture.reset(&[Life(1), Life(2), Life(3)]);
         let known = late.records.len();
         late.accept(Life(0), place);
-        story.records.extend(late.records.drain(known..));
-        assert!(judge(&story).is_err());
+        fixture.records.extend(late.records.drain(known..));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_join_that_is_lost_even_without_resilience() {
-        let mut story = Story::of(3, 0);
-        let mut alone = story.clone();
+        let mut fixture = Fixture::of(3, 0);
+        let mut alone = fixture.clone();
         let known = alone.records.len();
         alone.join();
         let seen = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
-        story.records.extend(alone.records.drain(known..).filter(seen));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        assert!(judge(&story).is_err());
+        fixture.records.extend(alone.records.drain(known..).filter(seen));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        assert!(check(&fixture).is_err());
     }
 }

@@ -12,7 +12,7 @@ use unisono_core::Seqno;
 #[derive(Debug)]
 pub(super) struct Views {
     resilience: u8,
-    /// By epoch and place, a hash of the members in rank order and of the orderer.
+    /// By epoch and place, a hash of the members in rank order and of the sequencer.
     known: Table<BTreeMap<Seqno, u64>>,
     /// By epoch, its counter, its coordinator, and the place where it begins.
     epochs: Table<Option<(u64, Life, Seqno)>>,
@@ -41,8 +41,8 @@ impl Views {
             Some("it is not in the view that it is told".into())
         } else if sorted.len() != view.members.len() {
             Some(format!("somebody is twice in {:?}", view.members))
-        } else if !view.members.contains(&view.orderer) {
-            Some(format!("{:?} orders and is not in {:?}", view.orderer, view.members))
+        } else if !view.members.contains(&view.sequencer) {
+            Some(format!("{:?} orders and is not in {:?}", view.sequencer, view.members))
         } else if usize::from(view.resilience) != resilience {
             Some(format!("resilience {} with {} members", view.resilience, view.members.len()))
         } else {
@@ -101,7 +101,7 @@ impl Property for Views {
             }
             What::Left { member, members, successor, .. } => {
                 members_told = Some((*members as usize, before.wrapping_sub(1)));
-                let names_one = stream.orderer == *member && before > 1;
+                let names_one = stream.sequencer == *member && before > 1;
                 let stays = |life: Life| life != *member && stream.members.contains(life);
                 if !successor.map_or(!names_one, |life| names_one && stays(life)) {
                     fault = Some(format!("{member:?} leaves, and its successor is {successor:?}"));
@@ -110,8 +110,8 @@ impl Property for Views {
                     fault = Some(format!("{member:?} leaves and is not there"));
                 }
             }
-            What::HandedOver { orderer, .. } if !stream.members.contains(*orderer) => {
-                fault = Some(format!("{orderer:?} is to order and is no member"));
+            What::HandedOver { sequencer, .. } if !stream.members.contains(*sequencer) => {
+                fault = Some(format!("{sequencer:?} is to order and is no member"));
             }
             _ => {}
         }
@@ -122,7 +122,8 @@ impl Property for Views {
         }
         let stream = facts.stream(record.life);
         if let (None, Some(epoch)) = (&fault, stream.epoch) {
-            let members = stream.view.iter().fold(u64::from(stream.orderer.0), |h, m| mix(h, u64::from(m.0)));
+            let members =
+                stream.view.iter().fold(u64::from(stream.sequencer.0), |h, m| mix(h, u64::from(m.0)));
             let known = *self.known.at(epoch).entry(stream.last).or_insert(members);
             if known != members {
                 fault = Some(format!("others have another view there than {:?}", stream.view));
@@ -139,22 +140,22 @@ impl Property for Views {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, reset_of};
     use crate::record::Epoch;
 
-    fn good() -> Story {
-        let mut story = Story::of(4, 1);
-        story.hand_over(Life(2));
-        story.join();
-        story.leave(Life(2));
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(3), Life(4)]);
-        story.join();
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        fixture.hand_over(Life(2));
+        fixture.join();
+        fixture.leave(Life(2));
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(3), Life(4)]);
+        fixture.join();
+        fixture
     }
 
-    fn judge(story: &Story) -> Result<u64, Violation> {
-        story.judge(Views::new(&story.terms))
+    fn check(fixture: &Fixture) -> Result<u64, Violation> {
+        fixture.check(Views::new(&fixture.terms))
     }
 
     fn entering(life: Life) -> impl Fn(&Record) -> bool {
@@ -163,89 +164,89 @@ mod tests {
 
     #[test]
     fn takes_one_view_for_all() {
-        assert!(judge(&good()).unwrap() > 0);
+        assert!(check(&good()).unwrap() > 0);
     }
 
     #[test]
     fn rejects_a_view_without_the_member_itself() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(3))), |reset| reset.view.members[1] = Life(0));
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(3))), |reset| reset.view.members[1] = Life(0));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_other_ranks_for_a_joiner() {
-        let mut story = good();
-        if let What::Entered { view, .. } = &mut story.last(entering(Life(5))).what {
+        let mut fixture = good();
+        if let What::Entered { view, .. } = &mut fixture.last(entering(Life(5))).what {
             view.members.swap(0, 1);
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_another_orderer_for_a_joiner() {
-        let mut story = good();
-        if let What::Entered { view, .. } = &mut story.last(entering(Life(4))).what {
-            view.orderer = Life(0);
+    fn rejects_another_sequencer_for_a_joiner() {
+        let mut fixture = good();
+        if let What::Entered { view, .. } = &mut fixture.last(entering(Life(4))).what {
+            view.sequencer = Life(0);
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_an_epoch_that_comes_again() {
-        let mut story = good();
-        let again = story.last(reset_of(Life(1))).clone();
-        story.records.push(again);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        let again = fixture.last(reset_of(Life(1))).clone();
+        fixture.records.push(again);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_an_epoch_that_begins_at_two_places() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.seqno += 1);
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.seqno += 1);
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_an_epoch_with_members_of_two_minds() {
-        let mut story = good();
-        change_reset(story.last(reset_of(Life(4))), |reset| reset.view.orderer = Life(3));
-        assert!(judge(&story).is_err());
+        let mut fixture = good();
+        change_reset(fixture.last(reset_of(Life(4))), |reset| reset.view.sequencer = Life(3));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_a_successor_that_does_not_stay() {
         for (leaver, heir) in [(Life(0), None), (Life(0), Some(Life(0))), (Life(2), Some(Life(1)))] {
-            let mut story = Story::of(3, 1);
-            story.leave(leaver);
-            assert!(judge(&story).is_ok());
+            let mut fixture = Fixture::of(3, 1);
+            fixture.leave(leaver);
+            assert!(check(&fixture).is_ok());
             if let What::Left { successor, .. } =
-                &mut story.last(|r| matches!(r.what, What::Left { .. })).what
+                &mut fixture.last(|r| matches!(r.what, What::Left { .. })).what
             {
                 *successor = heir;
             }
-            assert!(judge(&story).is_err(), "{leaver:?} leaves, and {heir:?} is to order");
+            assert!(check(&fixture).is_err(), "{leaver:?} leaves, and {heir:?} is to order");
         }
     }
 
     #[test]
     fn rejects_a_wrong_count_of_members() {
-        let mut story = good();
-        if let What::Left { members, .. } = &mut story.last(|r| matches!(r.what, What::Left { .. })).what {
+        let mut fixture = good();
+        if let What::Left { members, .. } = &mut fixture.last(|r| matches!(r.what, What::Left { .. })).what {
             *members += 1;
         }
-        assert!(judge(&story).is_err());
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
     fn rejects_entering_an_epoch_before_it_begins() {
-        let mut story = good();
-        if let What::Entered { view, .. } = &mut story.last(entering(Life(4))).what {
+        let mut fixture = good();
+        if let What::Entered { view, .. } = &mut fixture.last(entering(Life(4))).what {
             (view.epoch, view.counter, view.coordinator) = (Epoch(1), 1, Life(1));
         }
-        let entered = story.position(entering(Life(4)));
-        let entered = story.records.remove(entered);
-        story.records.push(entered);
-        assert!(judge(&story).is_err());
+        let entered = fixture.position(entering(Life(4)));
+        let entered = fixture.records.remove(entered);
+        fixture.records.push(entered);
+        assert!(check(&fixture).is_err());
     }
 }

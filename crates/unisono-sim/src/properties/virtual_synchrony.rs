@@ -58,35 +58,35 @@ impl Property for VirtualSynchrony {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::{Story, change_reset, delivery, reset_of};
+    use crate::properties::fixture::{Fixture, change_reset, delivery, reset_of};
     use crate::record::Life;
 
     #[test]
     fn takes_passing_together() {
-        Story::of_a_place_given_out_twice().good(VirtualSynchrony::default());
+        Fixture::of_a_place_given_out_twice().good(VirtualSynchrony::default());
     }
 
     #[test]
     fn rejects_one_that_received_less() {
-        let mut story = Story::of_a_place_given_out_twice();
-        let first = story.records.iter().position(delivery(Life(2))).unwrap();
-        story.records.remove(first);
-        story.bad(VirtualSynchrony::default());
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
+        fixture.records.remove(first);
+        fixture.bad(VirtualSynchrony::default());
     }
 
     #[test]
     fn rejects_one_that_received_more() {
         // Life 0 delivered place 4, which the next epoch cuts off, and goes on in it all the same.
-        let mut story = Story::of_a_place_given_out_twice();
-        let record = Record { life: Life(0), ..story.last(reset_of(Life(1))).clone() };
-        story.records.push(record);
-        story.bad(VirtualSynchrony::default());
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        let record = Record { life: Life(0), ..fixture.last(reset_of(Life(1))).clone() };
+        fixture.records.push(record);
+        fixture.bad(VirtualSynchrony::default());
     }
 
     #[test]
     fn rejects_an_epoch_that_begins_too_early() {
-        let mut story = Story::of_a_place_given_out_twice();
-        change_reset(story.last(reset_of(Life(2))), |reset| reset.seqno = 2);
-        story.bad(VirtualSynchrony::default());
+        let mut fixture = Fixture::of_a_place_given_out_twice();
+        change_reset(fixture.last(reset_of(Life(2))), |reset| reset.seqno = 2);
+        fixture.bad(VirtualSynchrony::default());
     }
 }

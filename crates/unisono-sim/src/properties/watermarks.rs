@@ -138,19 +138,19 @@ impl Property for Watermarks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use crate::record::Life;
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.purge();
-        let number = story.send(Life(0));
-        story.order(Life(0), number);
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.purge();
+        let number = fixture.send(Life(0));
+        fixture.order(Life(0), number);
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     #[test]
@@ -160,71 +160,71 @@ mod tests {
 
     #[test]
     fn rejects_delivery_of_what_is_tentative() {
-        let mut story = Story::of(3, 1);
-        let number = story.send(Life(1));
-        let seqno = story.order(Life(1), number);
-        story.store(Life(1), seqno);
-        story.tell(Life(1), What::Delivered { seqno, sender: Life(1), number, hash: 1 });
-        story.bad(Watermarks::default());
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send(Life(1));
+        let seqno = fixture.order(Life(1), number);
+        fixture.store(Life(1), seqno);
+        fixture.tell(Life(1), What::Delivered { seqno, sender: Life(1), number, hash: 1 });
+        fixture.bad(Watermarks::default());
     }
 
     #[test]
     fn rejects_marks_that_fall() {
         let epoch = Epoch(1);
         for what in [What::Stored { epoch, through: 1 }, What::Accepted { epoch, through: 1 }] {
-            let mut story = good();
-            story.tell(Life(1), what);
-            story.bad(Watermarks::default());
+            let mut fixture = good();
+            fixture.tell(Life(1), what);
+            fixture.bad(Watermarks::default());
         }
     }
 
     #[test]
     fn takes_a_leaver_that_cuts_its_log() {
         for leaves in [true, false] {
-            let mut story = good();
+            let mut fixture = good();
             if leaves {
-                story.tell(Life(2), What::LeaveAsked);
+                fixture.tell(Life(2), What::LeaveAsked);
             }
-            story.reset(&[Life(1)]);
-            story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
-            story.crash(Life(2));
-            assert_eq!(story.judge(Watermarks::default()).is_ok(), leaves);
-            story.tell(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
-            story.bad(Watermarks::default());
+            fixture.reset(&[Life(1)]);
+            fixture.tell(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
+            fixture.crash(Life(2));
+            assert_eq!(fixture.check(Watermarks::default()).is_ok(), leaves);
+            fixture.tell(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
+            fixture.bad(Watermarks::default());
         }
     }
 
     #[test]
     fn rejects_an_epoch_that_begins_at_a_place_that_was_accepted() {
         for more in [0, 1] {
-            let mut story = Story::of(3, 1);
-            story.message(Life(1));
-            let (epoch, through) = (Epoch(0), story.end() + more);
-            story.reset(&[Life(0), Life(1), Life(2)]);
+            let mut fixture = Fixture::of(3, 1);
+            fixture.message(Life(1));
+            let (epoch, through) = (Epoch(0), fixture.end() + more);
+            fixture.reset(&[Life(0), Life(1), Life(2)]);
             let promised = |record: &Record| matches!(record.what, What::Promised { .. });
-            let place = story.position(|record| promised(record) && record.life == Life(0));
-            let record = story.records[place].clone();
+            let place = fixture.position(|record| promised(record) && record.life == Life(0));
+            let record = fixture.records[place].clone();
             let held = [What::Stored { epoch, through }, What::Accepted { epoch, through }];
             let records = held.map(|what| Record { what, ..record.clone() });
-            story.records.splice(place..place, records);
-            assert_eq!(story.judge(Watermarks::default()).is_ok(), more == 0);
+            fixture.records.splice(place..place, records);
+            assert_eq!(fixture.check(Watermarks::default()).is_ok(), more == 0);
         }
     }
 
     #[test]
     fn rejects_an_epoch_that_keeps_less_than_was_accepted() {
-        let mut story = good();
-        story.tell(Life(1), What::Stored { epoch: Epoch(2), through: 2 });
-        story.bad(Watermarks::default());
+        let mut fixture = good();
+        fixture.tell(Life(1), What::Stored { epoch: Epoch(2), through: 2 });
+        fixture.bad(Watermarks::default());
     }
 
     #[test]
     fn rejects_purging_and_acknowledging_what_was_not_held() {
         let (epoch, through) = (Epoch(1), 99);
         for what in [What::Purged { epoch, through }, What::Acknowledged { epoch, through }] {
-            let mut story = good();
-            story.tell(Life(1), what);
-            story.bad(Watermarks::default());
+            let mut fixture = good();
+            fixture.tell(Life(1), what);
+            fixture.bad(Watermarks::default());
         }
     }
 }

@@ -83,7 +83,7 @@ fn rare_content(what: &What) -> u64 {
         What::Left { seqno, member, members, successor } => {
             fold([*seqno, life(member), u64::from(*members), successor.as_ref().map_or(u64::MAX, life)])
         }
-        What::HandedOver { seqno, orderer } => fold([*seqno, life(orderer)]),
+        What::HandedOver { seqno, sequencer } => fold([*seqno, life(sequencer)]),
         What::Reset(reset) => {
             let excluded = fold(reset.excluded.iter().map(life));
             fold([reset.seqno, of_view(&reset.view), excluded, u64::from(reset.degraded)])
@@ -121,7 +121,7 @@ fn fold(numbers: impl IntoIterator<Item = u64>) -> u64 {
 fn of_view(view: &View) -> u64 {
     let members = fold(view.members.iter().map(|member| u64::from(member.0)));
     let (epoch, coordinator) = (u64::from(view.epoch.0), u64::from(view.coordinator.0));
-    let (sequencer, resilience) = (u64::from(view.orderer.0), u64::from(view.resilience));
+    let (sequencer, resilience) = (u64::from(view.sequencer.0), u64::from(view.resilience));
     fold([epoch, view.counter, coordinator, members, sequencer, resilience])
 }
 

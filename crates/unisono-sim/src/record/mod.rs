@@ -1,6 +1,6 @@
 //! What a simulated run leaves behind: one record for each thing that happened, in the order in which it happened.
 //!
-//! The runner writes, [`crate::properties`] judge. Three kinds of things are recorded: what applications did and
+//! The runner writes, [`crate::properties`] checkers. Three kinds of things are recorded: what applications did and
 //! were told (black box), how far each member's marks moved after each input (white box), and what the world did to
 //! them (crashes, pauses, faults). The order of records is the simulator's global order, which no member knows.
 //!
@@ -88,7 +88,7 @@ pub enum What {
         /// Its floor on the size of the next view.
         members_min: u32,
     },
-    /// The application asked that the role of orderer go to another member, and was not refused.
+    /// The application asked that the role of sequencer go to another member, and was not refused.
     HandOverAsked {
         /// To whom.
         successor: Life,
@@ -140,12 +140,12 @@ pub enum What {
         /// Who orders from here on, if it ordered and is not the last.
         successor: Option<Life>,
     },
-    /// The role of orderer was handed on.
+    /// The role of sequencer was handed on.
     HandedOver {
         /// Place.
         seqno: Seqno,
         /// To whom.
-        orderer: Life,
+        sequencer: Life,
     },
     /// A new epoch.
     Reset(Box<Reset>),
@@ -414,7 +414,7 @@ pub struct View {
     /// In rank order.
     pub members: Vec<Life>,
     /// Who orders.
-    pub orderer: Life,
+    pub sequencer: Life,
     /// The group's resilience, held to members − 1.
     pub resilience: u8,
 }

@@ -82,7 +82,7 @@ impl Names {
             counter: view.epoch.counter,
             coordinator: self.life(view.epoch.coordinator),
             members: view.members.iter().map(|member| self.life(member.uid)).collect(),
-            orderer: self.life(view.orderer),
+            sequencer: self.life(view.sequencer),
             resilience: view.resilience,
         }
     }
@@ -111,8 +111,8 @@ impl Names {
                 members: *members as u32,
                 successor: successor.map(|uid| self.life(uid)),
             },
-            Event::HandedOver { seqno, orderer } => {
-                What::HandedOver { seqno: *seqno, orderer: self.life(*orderer) }
+            Event::HandedOver { seqno, sequencer } => {
+                What::HandedOver { seqno: *seqno, sequencer: self.life(*sequencer) }
             }
             Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
                 seqno: *seqno,

@@ -4,10 +4,10 @@ use super::stage::Stage;
 use super::{Action, Course, Scenario};
 use crate::network::Network;
 use crate::plan::name;
-use crate::properties::{self, Judge};
+use crate::properties::{self, Checkers};
 use crate::record::Life;
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Cue, Service, Verdict};
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Service, Trigger, Verdict};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,7 +25,7 @@ impl Scenario {
             multicast: true,
             verdicts: BTreeMap::new(),
         };
-        let recorder = Recorder::new(Judge::new(properties::calls()), trace);
+        let recorder = Recorder::new(Checkers::new(properties::calls()), trace);
         let mut stage = Stage::<CallSide>::new(self, common, recorder);
         (0..self.places).for_each(|process| stage.begin(process, servers));
         // Whom the next request is passed on to, by who is handed it.
@@ -45,8 +45,8 @@ impl Scenario {
                 }
                 Ok(())
             },
-            |stage, cue| {
-                if let Cue::Work { process, life, job } = cue {
+            |stage, trigger| {
+                if let Trigger::Work { process, life, job } = trigger {
                     let to = passes.borrow_mut().remove(&usize::from(process));
                     stage.work(process.into(), life, job, to);
                 }

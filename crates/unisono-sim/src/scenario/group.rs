@@ -4,20 +4,20 @@ use super::stage::Stage;
 use super::{Action, Course, Scenario};
 use crate::draw::{MILLISECOND, SECOND};
 use crate::plan::name;
-use crate::properties::{self, Judge, Terms};
+use crate::properties::{self, Checkers, Terms};
 use crate::recorder::Recorder;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide};
 use std::io::Write;
-use unisono_core::{Entry, Phase, Settings};
+use unisono_core::{EntryMode, Phase, Settings};
 
 /// Longer than this, and the group will never form.
 const FORMATION_MAX: u64 = 20 * SECOND;
 
 impl Scenario {
     pub(super) fn run_group(&self, trace: Option<Box<dyn Write>>) -> Course {
-        let judge = Judge::new(properties::all(&Terms { config: self.config.clone() }));
+        let checkers = Checkers::new(properties::all(&Terms { config: self.config.clone() }));
         let common = GroupCommon::new(self.config.history_messages);
-        let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(judge, trace));
+        let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(checkers, trace));
         if stage.form_group() {
             stage.play(Stage::act, |_, _| {});
         }
@@ -29,7 +29,8 @@ impl Stage<'_, GroupSide> {
     /// One member after the other enters; then the group falls silent.
     fn form_group(&mut self) -> bool {
         for process in 0..self.scenario.members {
-            let entry = if process == 0 { Entry::Found(self.scenario.config.clone()) } else { Entry::Join };
+            let entry =
+                if process == 0 { EntryMode::Found(self.scenario.config.clone()) } else { EntryMode::Join };
             self.give_life(process, entry);
             while !self.has_entered(process) {
                 if self.world.now > FORMATION_MAX || self.world.recorder.violation().is_some() {
@@ -40,8 +41,8 @@ impl Stage<'_, GroupSide> {
             }
         }
         self.pass(2 * SECOND);
-        if let Some(diary) = &mut self.world.diary {
-            diary.clear();
+        if let Some(event_log) = &mut self.world.event_log {
+            event_log.clear();
         }
         true
     }
@@ -62,25 +63,25 @@ impl Stage<'_, GroupSide> {
             Action::Leave { process } => self.world.leave(*process).map_err(|error| error.to_string())?,
             Action::HandOver { to } => {
                 let successor = self.world.resident(*to).ok_or("nobody lives there")?.uid;
-                let mut orderers = (0..self.scenario.places).filter(|place| {
+                let mut sequencers = (0..self.scenario.places).filter(|place| {
                     self.world
                         .resident(*place)
-                        .is_some_and(|resident| resident.side.group.info().orderer == resident.uid)
+                        .is_some_and(|resident| resident.side.group.info().sequencer == resident.uid)
                 });
-                let orderer = orderers.next_back().ok_or("nobody orders")?;
-                self.world.hand_over(orderer, successor);
+                let sequencer = sequencers.next_back().ok_or("nobody orders")?;
+                self.world.hand_over(sequencer, successor);
             }
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
-            Action::Start { process, founds: false } => self.give_life(*process, Entry::Join),
+            Action::Start { process, founds: false } => self.give_life(*process, EntryMode::Join),
             Action::Start { process, founds: true } => {
-                self.give_life(*process, Entry::JoinOrFound(self.scenario.config.clone()));
+                self.give_life(*process, EntryMode::JoinOrFound(self.scenario.config.clone()));
             }
             other => return self.act_anywhere(other),
         }
         Ok(())
     }
 
-    fn give_life(&mut self, process: usize, entry: Entry) {
+    fn give_life(&mut self, process: usize, entry: EntryMode) {
         let settings = Settings { transport: self.scenario.transport, ..Settings::default() };
         let birth = Birth {
             name: name(process, false),

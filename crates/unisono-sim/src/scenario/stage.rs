@@ -4,7 +4,7 @@ use super::course::difference;
 use super::{Action, Course, Scenario};
 use crate::network::{Network, Weather, cut};
 use crate::recorder::Recorder;
-use crate::world::{Cue, Side, World};
+use crate::world::{Side, Trigger, World};
 use unisono_core::Random;
 
 /// A running scenario.
@@ -21,7 +21,7 @@ impl<'a, S: Side> Stage<'a, S> {
         let mut fork = || Random::from_u64(random.next_u64());
         let network = Network::new(scenario.places, Weather::calm(), fork());
         let mut world = World::new(scenario.places, common, network, recorder, fork());
-        world.diary = Some(Default::default());
+        world.event_log = Some(Default::default());
         Stage { scenario, world, counted_from: 0, problems: Vec::new() }
     }
 
@@ -35,20 +35,20 @@ impl<'a, S: Side> Stage<'a, S> {
     pub(super) fn play(
         &mut self,
         act: impl Fn(&mut Self, &Action) -> Result<(), String>,
-        answer: impl Fn(&mut Self, Cue),
+        answer: impl Fn(&mut Self, Trigger),
     ) {
         let begin = self.world.now;
         for (index, step) in self.scenario.steps.iter().enumerate() {
-            self.world.cue(step.at, Cue::Line(index as u32));
+            self.world.trigger(step.at, Trigger::Line(index as u32));
         }
-        while let Some(cue) = self.world.advance(begin + self.scenario.until) {
-            if let Cue::Line(index) = cue {
+        while let Some(trigger) = self.world.advance(begin + self.scenario.until) {
+            if let Trigger::Line(index) = trigger {
                 let step = &self.scenario.steps[index as usize];
                 if let Err(problem) = act(self, &step.action) {
                     self.problems.push(format!("line {}: {problem}", step.line));
                 }
             } else {
-                answer(self, cue);
+                answer(self, trigger);
             }
         }
     }
@@ -90,10 +90,10 @@ impl<'a, S: Side> Stage<'a, S> {
         if let Some(violation) = self.world.recorder.violation() {
             self.problems.push(violation.to_string());
         }
-        let diary = self.world.diary.take().unwrap_or_default();
+        let event_log = self.world.event_log.take().unwrap_or_default();
         for (processes, expected) in &self.scenario.expected {
             for process in processes {
-                if let Some(problem) = difference(expected, diary.lines(*process)) {
+                if let Some(problem) = difference(expected, event_log.lines(*process)) {
                     self.problems.push(format!("{process}: {problem}"));
                 }
             }
@@ -101,7 +101,7 @@ impl<'a, S: Side> Stage<'a, S> {
         let mut told = String::new();
         for process in 0..self.scenario.places {
             told.push_str(&format!("expect {process}:\n"));
-            diary.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+            event_log.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
         }
         Course { problems: self.problems, told }
     }

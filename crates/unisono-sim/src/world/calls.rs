@@ -1,6 +1,6 @@
 //! A world's endpoints: what each life's side of its calls keeps, what its application does, and what it is told.
 
-use super::{Cue, Happening, Outset, Side, World};
+use super::{Happening, Outset, Side, Trigger, World};
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
 use crate::seal::{CheapProof, Seal};
@@ -86,7 +86,7 @@ impl Job {
 /// One life's side of all its calls.
 pub(crate) struct CallSide {
     pub(crate) endpoint: Endpoint,
-    /// By index, as cues name them.
+    /// By index, as triggers name them.
     pub(crate) jobs: BTreeMap<u32, Job>,
     jobs_begun: u32,
     workers: usize,
@@ -335,8 +335,8 @@ impl World<CallSide> {
     }
 
     /// Something is to be done about a request now.
-    pub(crate) fn cue_job(&mut self, delay: u64, process: usize, life: Life, job: u32) {
-        self.cue(delay, Cue::Work { process: process as u16, life, job });
+    pub(crate) fn trigger_job(&mut self, delay: u64, process: usize, life: Life, job: u32) {
+        self.trigger(delay, Trigger::Work { process: process as u16, life, job });
     }
 
     /// The application has made up its mind about a request; false if it does not work on it any more.
@@ -367,11 +367,11 @@ impl World<CallSide> {
             let outcome = outcome(&result);
             let waiting = resident.side.jobs.iter().find(|(_, job)| job.awaits == Some(call));
             if let Some((job, _)) = waiting {
-                let cue = Cue::Work { process: process as u16, life, job: *job };
-                self.queue.push(self.now, Happening::Cue(cue));
+                let trigger = Trigger::Work { process: process as u16, life, job: *job };
+                self.queue.push(self.now, Happening::Trigger(trigger));
             }
-            if let Some(diary) = &mut self.diary {
-                diary.call_ended(process, &result);
+            if let Some(event_log) = &mut self.event_log {
+                event_log.call_ended(process, &result);
             }
             self.recorder.note(self.now, process, life, What::CallEnded { call, outcome });
         }
@@ -389,8 +389,8 @@ impl World<CallSide> {
             let client = self.recorder.names.life(request.client);
             let (call, hops, is_late) = (request.call, request.hops, request.deadline <= local);
             let hash = record::hash(&request.payload);
-            if let Some(diary) = &mut self.diary {
-                diary.request(process, &request);
+            if let Some(event_log) = &mut self.event_log {
+                event_log.request(process, &request);
             }
             self.recorder.note(
                 self.now,
@@ -412,7 +412,8 @@ impl World<CallSide> {
                     awaits: None,
                 },
             );
-            self.queue.push(self.now, Happening::Cue(Cue::Work { process: process as u16, life, job }));
+            self.queue
+                .push(self.now, Happening::Trigger(Trigger::Work { process: process as u16, life, job }));
         }
     }
 

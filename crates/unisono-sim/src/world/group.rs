@@ -1,6 +1,6 @@
 //! A world's members: what each life of a group's member keeps, what its application does, and what it is told.
 
-use super::{Cue, Happening, Outset, Side, Tidings, World};
+use super::{Happening, Notice, Outset, Side, Trigger, World};
 use crate::network::Path;
 use crate::process::Resident;
 use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{
-    ConfigError, Destination, Entry, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
+    ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
     MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
 };
 
@@ -30,7 +30,7 @@ impl GroupCommon {
 
 /// How a member begins.
 pub(crate) struct GroupBirth {
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryMode,
     pub(crate) settings: Settings,
 }
 
@@ -195,7 +195,7 @@ fn note_change(
     process: usize,
     resident: &mut Resident<GroupSide>,
     event: &Event,
-) -> Option<Tidings> {
+) -> Option<Notice> {
     recorder.latest_views.change(resident.side.instance, resident.side.counter, event);
     match event {
         Event::Entered { view, .. } | Event::Reset { view, .. } => {
@@ -210,12 +210,12 @@ fn note_change(
     let what = recorder.names.event(event);
     recorder.note(now, process, resident.life, what);
     match event {
-        Event::Entered { .. } => Some(Tidings::Entered),
-        Event::Suspected { .. } => Some(Tidings::Suspected),
-        Event::Conflict { gives_way: true, .. } => Some(Tidings::GivesWay),
+        Event::Entered { .. } => Some(Notice::Entered),
+        Event::Suspected { .. } => Some(Notice::Suspected),
+        Event::Conflict { gives_way: true, .. } => Some(Notice::GivesWay),
         Event::Excluded { .. } | Event::Gone | Event::JoinFailed { .. } => {
             resident.is_over = true;
-            Some(Tidings::Over)
+            Some(Notice::Over)
         }
         _ => None,
     }
@@ -353,8 +353,8 @@ impl World<GroupSide> {
     #[inline(never)]
     fn take_result(&mut self, process: usize, number: MessageNumber, outcome: Outcome) {
         let Some(resident) = &self.processes[process].resident else { return };
-        if let Some(diary) = &mut self.diary {
-            diary.result(process, number, &outcome);
+        if let Some(event_log) = &mut self.event_log {
+            event_log.result(process, number, &outcome);
         }
         self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
     }
@@ -365,16 +365,16 @@ impl World<GroupSide> {
             return;
         }
         while let Some(event) = resident.side.group.poll_event() {
-            if let Some(diary) = &mut self.diary {
-                diary.event(process, &event);
+            if let Some(event_log) = &mut self.event_log {
+                event_log.event(process, &event);
             }
             if let Event::Message { seqno, sender, number, payload } = event {
                 let what = self.recorder.names.delivered(seqno, sender, number, &payload);
                 self.recorder.note(self.now, process, resident.life, what);
-            } else if let Some(tidings) = note_change(&mut self.recorder, self.now, process, resident, &event)
+            } else if let Some(notice) = note_change(&mut self.recorder, self.now, process, resident, &event)
             {
-                let cue = Cue::Told { process: process as u16, life: resident.life, tidings };
-                self.queue.push(self.now, Happening::Cue(cue));
+                let trigger = Trigger::Told { process: process as u16, life: resident.life, notice };
+                self.queue.push(self.now, Happening::Trigger(trigger));
             }
         }
     }

@@ -3,7 +3,7 @@
 //! What lives in a world's processes is a [`Side`] of a protocol: a member's side of a group (`group`), or
 //! a process's side of all its calls (`calls`). The world
 //! moves sides and datagrams by itself. Everything that somebody decides (an application, a fault, a script) is a
-//! [`Cue`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After each input of a
+//! [`Trigger`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After each input of a
 //! side the world takes what it has to say, as its driver would, and records what changed (`output`).
 
 mod calls;
@@ -14,10 +14,10 @@ pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Service, Verdict};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 
 use crate::clock::Clock;
-use crate::diary::Diary;
+use crate::event_log::EventLog;
 use crate::network::{DatagramId, Network, Path};
 use crate::plan::Part;
-use crate::process::{Arena, Doom, Process, Resident, SOCKET_DATAGRAMS_MAX};
+use crate::process::{Arena, Process, Resident, SOCKET_DATAGRAMS_MAX, ScheduledCrash};
 use crate::properties::Violation;
 use crate::queue::Queue;
 use crate::record::{Life, What};
@@ -85,18 +85,18 @@ pub(crate) enum Happening {
     /// A paused process goes on.
     Resume { process: u16 },
     /// Somebody has something to decide.
-    Cue(Cue),
+    Trigger(Trigger),
 }
 
 /// What whoever directs the run is asked to see to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cue {
+pub(crate) enum Trigger {
     /// An application may do something.
     Act { process: u16, life: Life },
     /// A place is free for a new life.
     Start { process: u16 },
     /// An application was told something that it may answer.
-    Told { process: u16, life: Life, tidings: Tidings },
+    Told { process: u16, life: Life, notice: Notice },
     /// An application may go on with a request that it was handed.
     Work { process: u16, life: Life, job: u32 },
     /// A client changes its mind.
@@ -115,7 +115,7 @@ pub(crate) enum Cue {
 
 /// What an application was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tidings {
+pub(crate) enum Notice {
     Entered,
     Suspected,
     /// There is another group, and its own is the one to give way.
@@ -143,7 +143,7 @@ pub(crate) struct World<S: Side> {
     pub(crate) recorder: Recorder,
     pub(crate) traps: Traps,
     /// What applications were told, if somebody wants to read it.
-    pub(crate) diary: Option<Diary>,
+    pub(crate) event_log: Option<EventLog>,
     /// The rare states that anybody met.
     pub(crate) probes: u128,
     pub(crate) common: S::Common,
@@ -174,7 +174,7 @@ impl<S: Side> World<S> {
             processes: (0..size).map(|_| Process::default()).collect(),
             recorder,
             traps: Traps::default(),
-            diary: None,
+            event_log: None,
             probes: 0,
             common,
             random,
@@ -184,8 +184,8 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// Runs to the next cue, or to `until` if none comes before; also stops where a promise is broken.
-    pub(crate) fn advance(&mut self, until: u64) -> Option<Cue> {
+    /// Runs to the next trigger, or to `until` if none comes before; also stops where a promise is broken.
+    pub(crate) fn advance(&mut self, until: u64) -> Option<Trigger> {
         while self.recorder.violation().is_none() {
             let Some((time, happening)) = self.queue.pop_by(until) else {
                 self.now = until;
@@ -204,15 +204,15 @@ impl<S: Side> World<S> {
                         self.resume(process as usize);
                     }
                 }
-                Happening::Cue(cue) => return Some(cue),
+                Happening::Trigger(trigger) => return Some(trigger),
             }
         }
         None
     }
 
-    /// Asks for a cue `delay` nanoseconds from now.
-    pub(crate) fn cue(&mut self, delay: u64, cue: Cue) {
-        self.queue.push(self.now + delay, Happening::Cue(cue));
+    /// Asks for a trigger `delay` nanoseconds from now.
+    pub(crate) fn trigger(&mut self, delay: u64, trigger: Trigger) {
+        self.queue.push(self.now + delay, Happening::Trigger(trigger));
     }
 
     // --- lives ---
@@ -233,8 +233,8 @@ impl<S: Side> World<S> {
         if let Some(bug) = birth.planted {
             side.plant(bug);
         }
-        if let Some(diary) = &mut self.diary {
-            diary.born(uid, process);
+        if let Some(event_log) = &mut self.event_log {
+            event_log.born(uid, process);
         }
         let life = self.recorder.names.life(uid);
         self.recorder.note(self.now, process, life, What::Started { name: birth.name });
@@ -245,7 +245,7 @@ impl<S: Side> World<S> {
             clock,
             takes_events_from: 0,
             events_first: birth.events_first,
-            doom: None,
+            scheduled_crash: None,
             is_over: false,
         });
         self.drain(process);
@@ -331,9 +331,9 @@ impl<S: Side> World<S> {
         }
     }
 
-    pub(crate) fn doom(&mut self, process: usize, doom: Option<Doom>) {
+    pub(crate) fn scheduled_crash(&mut self, process: usize, scheduled_crash: Option<ScheduledCrash>) {
         if let Some(resident) = &mut self.processes[process].resident {
-            resident.doom = doom;
+            resident.scheduled_crash = scheduled_crash;
         }
     }
 

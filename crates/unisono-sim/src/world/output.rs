@@ -6,7 +6,7 @@
 use super::{Happening, Side, World};
 use crate::network::{DatagramId, Fate, Path};
 use crate::record::Life;
-use crate::trap::{Deed, FrameSet};
+use crate::trap::{FaultAction, FrameSet};
 use crate::words;
 use unisono_core::Destination;
 
@@ -33,12 +33,12 @@ impl<S: Side> World<S> {
     fn speak(&mut self, process: usize) -> Drained {
         let Some(resident) = &mut self.processes[process].resident else { return Drained::Alive };
         let events_first = resident.events_first;
-        let copies_max = match &mut resident.doom {
-            Some(doom) if doom.inputs > 0 => {
-                doom.inputs -= 1;
+        let copies_max = match &mut resident.scheduled_crash {
+            Some(scheduled_crash) if scheduled_crash.inputs > 0 => {
+                scheduled_crash.inputs -= 1;
                 u32::MAX
             }
-            Some(doom) => doom.copies,
+            Some(scheduled_crash) => scheduled_crash.copies,
             None => u32::MAX,
         };
         S::note(self, process);
@@ -149,10 +149,10 @@ impl<S: Side> World<S> {
             }
             // All copies leave in one go: a crash comes before them or after them.
             match self.traps.spring(frames, from, to) {
-                Some(Deed::Drop) => continue,
-                Some(Deed::CrashBefore) => return Drained::Crashed,
-                Some(Deed::CrashAfter) => drained = Drained::Crashed,
-                Some(Deed::Pause(duration)) => self.pause(from, duration),
+                Some(FaultAction::Drop) => continue,
+                Some(FaultAction::CrashBefore) => return Drained::Crashed,
+                Some(FaultAction::CrashAfter) => drained = Drained::Crashed,
+                Some(FaultAction::Pause(duration)) => self.pause(from, duration),
                 None => {}
             }
             self.post(id, from, to, Path::Multicast);
@@ -173,18 +173,18 @@ impl<S: Side> World<S> {
         }
         *copies_left -= 1;
         self.network.leaves(id);
-        let deed = self.traps.spring(frames, from, to);
-        match deed {
-            Some(Deed::Drop) => {
+        let action = self.traps.spring(frames, from, to);
+        match action {
+            Some(FaultAction::Drop) => {
                 self.recorder.tell(self.now, "trap", format_args!("drops a copy from m{from} to m{to}"));
                 return Drained::Alive;
             }
-            Some(Deed::CrashBefore) => return Drained::Crashed,
-            Some(Deed::Pause(duration)) => self.pause(from, duration),
-            Some(Deed::CrashAfter) | None => {}
+            Some(FaultAction::CrashBefore) => return Drained::Crashed,
+            Some(FaultAction::Pause(duration)) => self.pause(from, duration),
+            Some(FaultAction::CrashAfter) | None => {}
         }
         self.post(id, from, to, Path::Unicast);
-        if deed == Some(Deed::CrashAfter) { Drained::Crashed } else { Drained::Alive }
+        if action == Some(FaultAction::CrashAfter) { Drained::Crashed } else { Drained::Alive }
     }
 
     fn post(&mut self, id: DatagramId, from: usize, to: usize, path: Path) {

@@ -5,8 +5,8 @@
 //! that all of it shares datagrams; but for [`GATHER_MAX`] at most.
 
 use super::entering::engines;
-use super::outbox::{Outbox, Source};
 use super::park::{Listed, WaitList};
+use super::send_queue::{SendQueue, Source};
 use super::slot::{Occupant, Slot};
 use super::state::State;
 use super::{Engine, Shared};
@@ -33,7 +33,7 @@ const GATHER_MAX: Duration = Duration::from_micros(100);
 /// So many calls or answers go at once.
 const GATHERED_MAX: usize = 64;
 /// How long an endpoint that nobody uses any more stays, for what others may still ask it.
-const LINGER: Duration = Duration::from_secs(2);
+const REPLY_LINGER: Duration = Duration::from_secs(2);
 
 /// Something a thread or a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +175,9 @@ impl Calls {
     }
 
     /// Sends what there is to send, and finds out who need not wait any longer.
-    pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
+    pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         (self.gathered, self.gathered_until) = (0, Time::NEVER);
-        outbox.drain(self, now);
+        send_queue.drain(self, now);
         while let Some((number, outcome)) = self.endpoint.poll_outcome() {
             if let Some(pending) = self.calls.get_mut(&number) {
                 pending.outcome = Some(outcome);
@@ -261,7 +261,7 @@ impl Occupant for Calls {
     fn release(&mut self, now: Time) {
         self.handles -= 1;
         if self.handles == 0 {
-            self.out_by = now + LINGER;
+            self.out_by = now + REPLY_LINGER;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! How members come to an engine, and engines into being: there is one for each place at which members are reached.
 
-use super::outbox::Reach;
-use super::seat::{BELL, Seat};
+use super::lease::{IoLease, WAKEUP};
+use super::send_queue::Reach;
 use super::shared::Shared;
 use super::slot::Slot;
 use super::state::State;
-use super::{Engine, Membership, background, clock_ns};
+use super::{Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use unisono_core::{ConfigError, Group, GroupTag, Time};
-use unisono_udp::{Bell, Nudger, Socket, Watch};
+use unisono_udp::{Socket, SocketWaker, Wakeup, Watch};
 
 /// The engines of this process.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
@@ -62,7 +62,7 @@ impl Engine {
     ) -> Result<T, OpenError> {
         let engine = Arc::new(Engine::new(place)?);
         let entered = enter(&engine)?;
-        background::start(engine.clone()).map_err(|cause| socket_error("start a thread", cause))?;
+        fallback_thread::start(engine.clone()).map_err(|cause| socket_error("start a thread", cause))?;
         engines.push(Arc::downgrade(&engine));
         Ok(entered)
     }
@@ -81,19 +81,23 @@ impl Engine {
             // Where this fails, listening does too, and says so.
             let _ = unicast.send_multicast_by(interface, 1);
         }
-        let nudger = Nudger::new(unicast.address(), place.interface)
+        let socket_waker = SocketWaker::new(unicast.address(), place.interface)
             .map_err(|cause| socket_error("open a second socket", cause))?;
-        let bell = Bell::new().map_err(|cause| socket_error("make an event counter", cause))?;
+        let wakeup = Wakeup::new().map_err(|cause| socket_error("make an event counter", cause))?;
         let watch = Watch::new()
-            .and_then(|watch| watch.add(&bell, BELL).map(|()| Arc::new(watch)))
+            .and_then(|watch| watch.add(&wakeup, WAKEUP).map(|()| Arc::new(watch)))
             .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
         Ok(Engine {
             address: unicast.address(),
-            state: Mutex::new(State::new(Arc::new(unicast), Seat::new(watch.clone()), nudger.port())),
+            state: Mutex::new(State::new(
+                Arc::new(unicast),
+                IoLease::new(watch.clone()),
+                socket_waker.port(),
+            )),
             watch,
-            bell,
-            guard: Watch::new().map_err(|cause| socket_error("make a timer", cause))?,
-            nudger,
+            wakeup,
+            fallback: Watch::new().map_err(|cause| socket_error("make a timer", cause))?,
+            socket_waker,
             place,
             origin_ns: clock_ns(),
         })

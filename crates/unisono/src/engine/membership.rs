@@ -1,8 +1,8 @@
 //! One member of one group, as the engine holds it: the core's state, and who in this process waits for what.
 
-use super::outbox::{Outbox, Reach, Source};
 use super::outcomes::Outcomes;
 use super::park::{Listed, WaitList};
+use super::send_queue::{Reach, SendQueue, Source};
 use super::slot::{Occupant, Slot};
 use crate::error::Ended;
 use bytes::Bytes;
@@ -128,9 +128,9 @@ impl Membership {
     }
 
     /// Sends what there is to send, and finds out who need not wait any longer.
-    pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
+    pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         self.gathered_bytes = 0;
-        outbox.drain(self, now);
+        send_queue.drain(self, now);
         let mut progress = false;
         while let Some((number, outcome)) = self.group.poll_sent() {
             wakes.extend(self.outcomes.resolve(number, outcome));
@@ -142,7 +142,7 @@ impl Membership {
             progress = true;
         }
         if self.take_for_others(now, wakes) {
-            outbox.drain(self, now);
+            send_queue.drain(self, now);
             // Who was abandoned and is alone is out at once.
             progress |= self.note_phase(now, wakes);
         }
@@ -321,7 +321,9 @@ mod tests {
     use unisono_core::wire::{
         Checksum, Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, Writer, seal,
     };
-    use unisono_core::{Entry, EpochId, GroupConfig, Member, Name, Port, Random, Settings, Transport, Uid};
+    use unisono_core::{
+        EntryMode, EpochId, GroupConfig, Member, Name, Port, Random, Settings, Transport, Uid,
+    };
 
     const LEAVER: usize = 0;
     const OTHER: usize = 1;
@@ -342,7 +344,7 @@ mod tests {
     }
 
     impl Pair {
-        fn of(leaver: Entry, other: Entry) -> Pair {
+        fn of(leaver: EntryMode, other: EntryMode) -> Pair {
             let now = Time::from_nanos(1);
             let core = |place: usize, entry| {
                 let number = place as u64 + 1;
@@ -362,7 +364,7 @@ mod tests {
 
         fn new() -> Pair {
             let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
-            let mut pair = Pair::of(Entry::Found(config), Entry::Join);
+            let mut pair = Pair::of(EntryMode::Found(config), EntryMode::Join);
             pair.pass_until(|pair| {
                 let is_in = |core: &Group| core.phase() == Phase::Member && core.info().members.len() == 2;
                 pair.cores.iter().all(is_in)
@@ -456,7 +458,7 @@ mod tests {
     #[test]
     fn a_founder_that_gave_way_and_is_not_let_in_has_not_left() {
         let full = GroupConfig { members_max: 1, ..GroupConfig::default() };
-        let mut pair = Pair::of(Entry::Found(GroupConfig::default()), Entry::Found(full));
+        let mut pair = Pair::of(EntryMode::Found(GroupConfig::default()), EntryMode::Found(full));
         (pair.heard, pair.receives) = (false, false);
         pair.cores[OTHER].send(pair.now, Bytes::from_static(b"in use")).unwrap();
         pair.pass_until(|pair| pair.cores[OTHER].marks().received > 0);

@@ -1,18 +1,18 @@
 //! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have
 //! the same address, and a listener for each multicast address they use.
 //!
-//! There is one **seat**. Whoever has it waits for the sockets, the timers and the bell, gives the core what
+//! There is one **lease**. Whoever has it waits for the sockets, the timers and the wakeup, gives the core what
 //! comes, and sends what the core has to say, for all groups. It goes to a thread of the application that
 //! waits in `receive` or `send` anyway, so that in a receive loop no second thread stands between the wire
-//! and the application. When such a thread leaves it wakes nobody: it sets an alarm, and if the seat is still
-//! free when that goes off, the engine's **background thread** sits down. A thread that wants the seat from
-//! the background thread rings the **bell**; from another thread of the application it does not take it, but
+//! and the application. When such a thread leaves it wakes nobody: it sets an alarm, and if the I/O lease is still
+//! free when that goes off, the engine's **background thread** sits down. A thread that wants the I/O lease from
+//! the background thread rings the **wakeup**; from another thread of the application it does not take it, but
 //! waits for what it wants to be brought to it. Tasks of an executor never sit: for them the background
 //! thread does.
 //!
-//! Where all datagrams come from one socket the seat is **focused**: whoever sits waits in the receive of that socket,
+//! Where all datagrams come from one socket the I/O lease is **pinned**: whoever sits waits in the receive of that socket,
 //! which is the fastest way to be woken, and the background thread sees to everything else in its stead (the timers,
-//! the bell, the other sockets). If that brings something for the one who sits, it is **nudged**, by an empty datagram.
+//! the wakeup, the other sockets). If that brings something for the one who sits, it is **woken**, by an empty datagram.
 //!
 //! | | |
 //! |---|---|
@@ -23,20 +23,20 @@
 //! | `membership` | the member of a group in a slot |
 //! | `calls` | the calls in a slot: those under way, and services |
 //! | `outcomes` | what becomes of messages under way |
-//! | `outbox` | what is sent, in runs |
-//! | `seat`, `turn`, `focus` | what is received, by whom, and in which of the sockets it waits |
+//! | `send_queue` | what is sent, in runs |
+//! | `lease`, `turn`, `pinned` | what is received, by whom, and in which of the sockets it waits |
 //! | `park` | waiting, for threads and tasks |
-//! | `background` | the thread that sits when nobody else does, and stands in for one who is focused |
+//! | `background` | the thread that sits when nobody else does, and stands in for one who is pinned |
 
-mod background;
 mod calls;
 mod entering;
-mod focus;
+mod fallback_thread;
+mod lease;
 mod membership;
-mod outbox;
 mod outcomes;
 mod park;
-mod seat;
+mod pinned;
+mod send_queue;
 mod shared;
 mod slot;
 mod state;
@@ -49,9 +49,9 @@ pub(crate) use park::Listed;
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
+use lease::{IoLease, Woken};
 use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
-use seat::{Seat, Woken};
 use slot::Occupant;
 use state::{State, is_off};
 use std::net::SocketAddr;
@@ -60,19 +60,19 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use turn::{Next, Rouse, Sleeper};
 use unisono_core::Time;
-use unisono_udp::{Bell, Nudger, Watch};
+use unisono_udp::{SocketWaker, Wakeup, Watch};
 
 /// See the module.
 pub(crate) struct Engine {
     state: Mutex<State>,
-    /// Over the bell and the sockets that whoever sits waits for, but the one that it is focused on.
+    /// Over the wakeup and the sockets that whoever sits waits for, but the one that it is pinned on.
     watch: Arc<Watch>,
     /// Rung to make whoever sits look at the state.
-    bell: Bell,
-    /// What the background thread waits for while it does not sit: its alarm, and the watch while the seat is focused.
-    guard: Watch,
-    /// Wakes whoever is focused.
-    nudger: Nudger,
+    wakeup: Wakeup,
+    /// What the background thread waits for while it does not sit: its alarm, and the watch while the I/O lease is pinned.
+    fallback: Watch,
+    /// Wakes whoever is pinned.
+    socket_waker: SocketWaker,
     place: Place,
     address: SocketAddr,
     /// When it began, by the system's clock.
@@ -132,7 +132,7 @@ impl Engine {
         self.unlock(state);
     }
 
-    /// Wakes whoever sleeps on the seat if there is something for it to see, and lets it sleep no longer than until the
+    /// Wakes whoever sleeps on the I/O lease if there is something for it to see, and lets it sleep no longer than until the
     /// next timer is due.
     fn call(&self, state: &mut State, now: Time) {
         if state.turn.sleeper().is_none() {
@@ -144,9 +144,9 @@ impl Engine {
         match state.turn.rouse(now) {
             None => {}
             Some(Rouse::Ring) => self.ring(state),
-            Some(Rouse::Nudge(key)) => {
+            Some(Rouse::Datagram(key)) => {
                 // Not all sockets: it waits there although its group may have gone.
-                state.turn.sockets().get(&key).into_iter().for_each(|socket| self.nudger.nudge(socket));
+                state.turn.sockets().get(&key).into_iter().for_each(|socket| self.socket_waker.wake(socket));
             }
         }
         self.set_alarm(state, now);
@@ -164,7 +164,7 @@ impl Engine {
     fn ring(&self, state: &mut State) {
         if !state.rung {
             state.rung = true;
-            self.bell.ring();
+            self.wakeup.ring();
         }
     }
 
@@ -173,37 +173,37 @@ impl Engine {
         match state.turn.next(now, at_once) {
             Next::Nothing => {}
             Next::Wake(parker) => state.wakes.push(parker.into()),
-            Next::Alarm(after) => self.guard.set_alarm(after),
+            Next::Alarm(after) => self.fallback.set_alarm(after),
         }
     }
 
-    /// Sleeps on the seat until something comes, until a timer is due, or until `sleeper` wants to be up; and takes in
+    /// Sleeps on the I/O lease until something comes, until a timer is due, or until `sleeper` wants to be up; and takes in
     /// what came. Returns when that was, too; nothing if another thread broke the engine meanwhile.
     fn sit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        seat: &mut Seat,
+        lease: &mut IoLease,
         now: Time,
         sleeper: Sleeper,
         spin: Duration,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
         // One who spins wants to hear of everything itself, and for the background thread nobody can stand in.
-        let may_focus = sleeper.slot.is_some() && spin.is_zero();
-        state.sit_down(seat, &self.guard, may_focus, sleeper);
+        let may_pin = sleeper.slot.is_some() && spin.is_zero();
+        state.sit_down(lease, &self.fallback, may_pin, sleeper);
         self.set_alarm(&mut state, now);
         self.unlock(state);
-        let woken = seat.wait(spin);
+        let woken = lease.wait(spin);
         let mut state = self.lock_unless_broken()?;
         let now = self.now();
         self.note_woken(&mut state, woken);
         state.turn.rise();
-        state.take_in(now, &mut seat.inbox);
+        state.take_in(now, &mut lease.inbox);
         Some((state, now))
     }
 
     fn note_woken(&self, state: &mut State, woken: Woken) {
         if woken.rang {
-            self.bell.silence();
+            self.wakeup.silence();
             state.rung = false;
             state.turn.note_silence();
         }

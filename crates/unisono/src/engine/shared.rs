@@ -86,20 +86,20 @@ impl<O: Occupant> Shared<O> {
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
         let engine = &*self.engine;
-        let mut seat = None;
+        let mut lease = None;
         let result = loop {
             let tried = match lacking.take() {
-                None => engine.attempt(&mut state, self.index, now, seat.is_some(), &mut attempt),
+                None => engine.attempt(&mut state, self.index, now, lease.is_some(), &mut attempt),
                 Some(interest) => Err(interest),
             };
             match tried {
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
                 Err(interest) => {
-                    seat = seat.or_else(|| state.turn.take(now, false));
-                    let risen = match &mut seat {
-                        Some(seat) => {
-                            engine.sit(state, seat, now, Sleeper::new(Some(self.index), until), self.spin)
+                    lease = lease.or_else(|| state.turn.take(now, false));
+                    let risen = match &mut lease {
+                        Some(lease) => {
+                            engine.sit(state, lease, now, Sleeper::new(Some(self.index), until), self.spin)
                         }
                         None => engine.stand::<O>(state, self.index, interest, until),
                     };
@@ -107,8 +107,8 @@ impl<O: Occupant> Shared<O> {
                 }
             }
         };
-        if let Some(seat) = seat {
-            state.turn.leave(now, seat);
+        if let Some(lease) = lease {
+            state.turn.leave(now, lease);
         }
         engine.arrange(&mut state, now, false);
         engine.unlock(state);
@@ -183,7 +183,7 @@ impl<O: Occupant> Drop for Shared<O> {
 
 impl Engine {
     /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
-    /// the calling thread has the seat, and leaves it when it is done; whoever sits next is soon enough then for what
+    /// the calling thread has the I/O lease, and leaves it when it is done; whoever sits next is soon enough then for what
     /// follows from events that were taken.
     fn attempt<T, O: Occupant>(
         &self,

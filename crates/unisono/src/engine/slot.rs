@@ -2,8 +2,8 @@
 
 use super::calls::Calls;
 use super::membership::Membership;
-use super::outbox::Outbox;
 use super::park::Listed;
+use super::send_queue::SendQueue;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
@@ -50,10 +50,10 @@ impl Slot {
     }
 
     /// Sends what there is to send, and finds out who need not wait any longer.
-    pub(crate) fn serve(&mut self, now: Time, outbox: &mut Outbox, wakes: &mut Vec<Waker>) {
+    pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         match self {
-            Slot::Membership(member) => member.serve(now, outbox, wakes),
-            Slot::Calls(calls) => calls.serve(now, outbox, wakes),
+            Slot::Membership(member) => member.serve(now, send_queue, wakes),
+            Slot::Calls(calls) => calls.serve(now, send_queue, wakes),
         }
     }
 

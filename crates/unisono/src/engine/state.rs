@@ -1,7 +1,7 @@
 //! What an engine knows, behind its lock: its slots, their timers, and who sits.
 
-use super::outbox::Outbox;
-use super::seat::{LISTENERS, Received, Seat, Sockets, UNICAST};
+use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
+use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +25,17 @@ pub(crate) fn is_off(set: Time, due: Time) -> bool {
 
 /// See the module.
 pub(crate) struct State {
-    slots: Vec<Option<Entry>>,
+    slots: Vec<Option<Registered>>,
     by_tag: BTreeMap<GroupTag, usize>,
     /// Never later than the deadline of the slot.
     timers: BTreeSet<(Time, usize)>,
     dirty: Vec<usize>,
     /// Slots that have something for whoever comes first.
     asked: Vec<usize>,
-    outbox: Outbox,
+    send_queue: SendQueue,
     own_address: SocketAddr,
-    /// The port from which listeners are nudged.
-    nudged_from: u16,
+    /// The port from which listeners are woken.
+    waker_port: u16,
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// Who must be woken once the lock is released.
     pub(crate) wakes: Vec<Waker>,
@@ -45,7 +45,7 @@ pub(crate) struct State {
     next_key: u64,
     /// Who sits.
     pub(crate) turn: Turn,
-    /// The bell was rung and nobody has silenced it yet.
+    /// The wakeup was rung and nobody has silenced it yet.
     pub(crate) rung: bool,
     /// Slots in use.
     occupied: usize,
@@ -56,7 +56,7 @@ pub(crate) struct State {
 }
 
 /// A slot, and what the engine notes of it.
-struct Entry {
+struct Registered {
     slot: Slot,
     tag: GroupTag,
     /// Its core changed since it was last served.
@@ -71,7 +71,7 @@ struct Listener {
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>, seat: Seat, nudged_from: u16) -> State {
+    pub(crate) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16) -> State {
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -81,11 +81,11 @@ impl State {
             dirty: Vec::new(),
             asked: Vec::new(),
             own_address: unicast.address(),
-            nudged_from,
-            outbox: Outbox::new(unicast),
+            waker_port,
+            send_queue: SendQueue::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
-            turn: Turn::new(seat),
+            turn: Turn::new(lease),
             rung: false,
             occupied: 0,
             closed: false,
@@ -127,7 +127,7 @@ impl State {
             SocketAddr::V4(own) => Some(own),
             SocketAddr::V6(_) => None,
         };
-        let (socket, key) = (Socket::listen(address, interface, own, Some(self.nudged_from))?, self.next_key);
+        let (socket, key) = (Socket::listen(address, interface, own, Some(self.waker_port))?, self.next_key);
         self.next_key += 1;
         self.listeners.insert(*address.ip(), Listener { key, users: 1 });
         Arc::make_mut(&mut self.sockets).insert(key, Arc::new(socket));
@@ -152,7 +152,7 @@ impl State {
             self.slots.len() - 1
         });
         self.by_tag.insert(tag, index);
-        self.slots[index] = Some(Entry { slot, tag, dirty: false, armed: Time::NEVER });
+        self.slots[index] = Some(Registered { slot, tag, dirty: false, armed: Time::NEVER });
         self.occupied += 1;
         self.touch(index);
         index
@@ -195,9 +195,15 @@ impl State {
     }
 
     /// The one who sits goes to sleep.
-    pub(crate) fn sit_down(&mut self, seat: &mut Seat, guard: &Watch, may_focus: bool, sleeper: Sleeper) {
+    pub(crate) fn sit_down(
+        &mut self,
+        lease: &mut IoLease,
+        fallback: &Watch,
+        may_pin: bool,
+        sleeper: Sleeper,
+    ) {
         let lacks_room = self.lacks_room();
-        self.turn.sleep(seat, (&self.sockets, lacks_room), guard, may_focus, sleeper);
+        self.turn.sleep(lease, (&self.sockets, lacks_room), fallback, may_pin, sleeper);
     }
 
     /// When whoever sits, or reads for it, has to be up.
@@ -235,7 +241,7 @@ impl State {
     /// Lets due timers run and serves everybody who was touched.
     pub(crate) fn settle(&mut self, now: Time) {
         self.settled_at = now;
-        if self.outbox.is_full() && self.outbox.send_on() {
+        if self.send_queue.is_full() && self.send_queue.send_on() {
             // Whoever it was that could not send.
             (0..self.slots.len()).for_each(|index| self.touch(index));
         }
@@ -254,7 +260,7 @@ impl State {
         while let Some(index) = self.dirty.pop() {
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
-                entry.slot.serve(now, &mut self.outbox, &mut self.wakes);
+                entry.slot.serve(now, &mut self.send_queue, &mut self.wakes);
                 if entry.slot.is_asked() {
                     self.asked.push(index);
                 }
@@ -318,7 +324,7 @@ impl State {
 
     /// There is no room to send.
     pub(crate) fn lacks_room(&self) -> bool {
-        self.outbox.is_full()
+        self.send_queue.is_full()
     }
 }
 

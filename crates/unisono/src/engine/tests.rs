@@ -1,7 +1,7 @@
-//! Threads that wait, one of which is focused, and what wakes them.
+//! Threads that wait, one of which is pinned, and what wakes them.
 
 use super::entering::engines;
-use super::seat::LISTENERS;
+use super::lease::LISTENERS;
 use super::*;
 use crate::{Event, Group, GroupConfig, Options};
 use std::io::Write;
@@ -30,36 +30,36 @@ fn alone_at(what: &str, options: Options) -> (Group, Arc<Engine>) {
     (group, engine.unwrap())
 }
 
-/// Returns when a thread sleeps that is focused: what comes, and means nothing, comes from one socket.
-fn focus(engine: &Engine) {
-    focus_on(engine, engine.address);
+/// Returns when a thread sleeps that is pinned: what comes, and means nothing, comes from one socket.
+fn pinned(engine: &Engine) {
+    pin_to(engine, engine.address);
 }
 
 /// The same with the socket that is bound to this address.
-fn focus_on(engine: &Engine, address: SocketAddr) {
+fn pin_to(engine: &Engine, address: SocketAddr) {
     const A_MOMENT: Duration = Duration::from_millis(1);
     let (socket, begin) = (Socket::bind((LOOPBACK, 0).into()).unwrap(), Instant::now());
     socket.send_multicast_by(LOOPBACK, 1).unwrap();
-    let is_focused = || engine.lock().turn.sleeper().is_some_and(Sleeper::is_focused);
+    let is_pinned = || engine.lock().turn.sleeper().is_some_and(Sleeper::is_pinned);
     let lasts = |so: bool| {
         let begin = Instant::now();
-        while begin.elapsed() < A_MOMENT && is_focused() == so {
+        while begin.elapsed() < A_MOMENT && is_pinned() == so {
             std::thread::yield_now();
         }
-        is_focused() == so
+        is_pinned() == so
     };
     while lasts(false) || !lasts(true) {
-        assert!(begin.elapsed() < PATIENCE, "it does not focus");
+        assert!(begin.elapsed() < PATIENCE, "it does not pinned");
         socket.send(b"nothing", 7, &[address]);
     }
 }
 
-/// Returns when a thread of the application sleeps on the seat, and is not focused.
+/// Returns when a thread of the application sleeps on the I/O lease, and is not pinned.
 fn sits(engine: &Engine) -> MutexGuard<'_, State> {
     let begin = Instant::now();
     loop {
         let state = engine.lock();
-        if state.turn.sleeper().is_some_and(|sleeper| sleeper.slot.is_some() && !sleeper.is_focused()) {
+        if state.turn.sleeper().is_some_and(|sleeper| sleeper.slot.is_some() && !sleeper.is_pinned()) {
             return state;
         }
         drop(state);
@@ -98,9 +98,9 @@ fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
     state.turn.claim(parker.clone());
     assert_eq!(state.undisturbed_since(), None);
     state.turn.unclaim(&parker);
-    let seat = state.turn.take(now, false).unwrap();
+    let lease = state.turn.take(now, false).unwrap();
     assert_eq!(state.undisturbed_since(), None);
-    state.turn.leave(now, seat);
+    state.turn.leave(now, lease);
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
 }
 
 #[test]
-fn a_bell_that_another_thread_silences_is_rung_again() {
-    let (group, engine) = alone("bell-silenced");
+fn a_wakeup_that_another_thread_silences_is_rung_again() {
+    let (group, engine) = alone("wakeup-silenced");
     std::thread::scope(|scope| {
         let receiver = group.clone();
         scope.spawn(move || while receiver.receive().is_ok() {});
@@ -150,7 +150,7 @@ fn a_bell_that_another_thread_silences_is_rung_again() {
         state.turn.call();
         engine.call(&mut state, now);
         assert!(state.rung);
-        // As the background thread does if it looked while somebody else was focused, and is late.
+        // As the background thread does if it looked while somebody else was pinned, and is late.
         engine.note_woken(&mut state, Woken { rang: true, alarmed: false });
         assert!(!state.rung);
         engine.call(&mut state, now);
@@ -213,7 +213,7 @@ fn one_that_waits_in_a_socket_is_woken_when_that_goes() {
         let waits = (0..ROUNDS).map(|round| {
             let (other, listener) = beside(&engine, &format!("gone-{round}"), &options)?;
             let address = listener.upgrade()?.address();
-            focus_on(&engine, address);
+            pin_to(&engine, address);
             let begin = Instant::now();
             drop(other);
             while engine.lock().turn.sockets().values().any(|socket| socket.address() == address) {
@@ -233,7 +233,7 @@ fn one_that_waits_in_a_socket_is_woken_when_that_goes() {
 
 #[test]
 fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
-    let (group, engine) = alone("focus-news");
+    let (group, engine) = alone("pinned-news");
     let (told, heard) = mpsc::channel();
     let shortest = std::thread::scope(|scope| {
         let receiver = group.clone();
@@ -245,7 +245,7 @@ fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
             }
         });
         let waits = (0..ROUNDS).map(|_| {
-            focus(&engine);
+            pinned(&engine);
             let begin = Instant::now();
             drop(group.submit("mine").unwrap());
             heard.recv_timeout(PATIENCE).unwrap().saturating_duration_since(begin)
@@ -259,7 +259,7 @@ fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
 
 #[test]
 fn one_that_waits_in_a_socket_for_a_while_waits_no_longer() {
-    let (group, engine) = alone("focus-while");
+    let (group, engine) = alone("pinned-while");
     group.receive_timeout(PATIENCE).unwrap().unwrap();
     let (told, heard) = mpsc::channel();
     let shortest = std::thread::scope(|scope| {
@@ -275,7 +275,7 @@ fn one_that_waits_in_a_socket_for_a_while_waits_no_longer() {
             }
         });
         let waits = (0..ROUNDS).map(|_| {
-            focus(&engine);
+            pinned(&engine);
             heard.try_iter().for_each(drop);
             heard.recv_timeout(PATIENCE).unwrap()
         });

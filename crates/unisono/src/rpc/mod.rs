@@ -72,9 +72,9 @@
 //! loop {
 //!     let request = server.get_request()?;
 //!     let info = group.info();
-//!     match info.members.iter().find(|member| member.uid == info.orderer) {
-//!         Some(orderer) if info.orderer != info.me && request.hops() == 0 => request.forward(orderer)?,
-//!         _ => request.reply("from the orderer's shelf")?,
+//!     match info.members.iter().find(|member| member.uid == info.sequencer) {
+//!         Some(sequencer) if info.sequencer != info.me && request.hops() == 0 => request.forward(sequencer)?,
+//!         _ => request.reply("from the sequencer's shelf")?,
 //!     }
 //! }
 //! # #[allow(unreachable_code)]

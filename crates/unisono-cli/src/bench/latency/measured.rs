@@ -1,6 +1,6 @@
 //! A group whose latency is measured, seen from the process that measures it.
 
-use super::member::{self, Order, Report, Usage};
+use super::member::{self, Answer, Instruction, Usage};
 use crate::bench::Protocol;
 use crate::bench::reset::WasReset;
 use crate::bench::side::UNTIMED;
@@ -24,7 +24,7 @@ pub(in crate::bench) struct Wanted {
 
 /// A group whose latency is measured: member 0 founded it and orders, unless the role follows the load; member 1 sends.
 pub(in crate::bench) struct Measured {
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
 }
 
 const SENDER: usize = 1;
@@ -39,7 +39,7 @@ impl Measured {
         let mut measured = Measured { crew: Crew::new() };
         // One after the other, so that the sender has the lowest rank but one.
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Role {
+            let role = member::Assignment {
                 group: group.clone(),
                 founder: index == 0,
                 sender: index == SENDER,
@@ -48,7 +48,7 @@ impl Measured {
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            measured.crew.start(&worker::Role::Latency(role))?;
+            measured.crew.start(&worker::Assignment::Latency(role))?;
             measured.report("a member to join")?;
         }
         Ok(measured)
@@ -56,9 +56,9 @@ impl Measured {
 
     /// Sends so many; how long each took to its own delivery, in nanoseconds.
     pub(in crate::bench) fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
-        self.crew.order(SENDER, &Order::Send { untimed: UNTIMED, timed })?;
+        self.crew.order(SENDER, &Instruction::Send { untimed: UNTIMED, timed })?;
         match self.report("messages to be delivered")? {
-            Report::Took(took) => Ok(took),
+            Answer::Took(took) => Ok(took),
             other => Err(Problem::failed(format!("a member answered {other:?}"))),
         }
     }
@@ -67,8 +67,8 @@ impl Measured {
     pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Order::Usage)?;
-            if let Report::Usage(usage) = self.report("a member's counters")? {
+            self.crew.order(index, &Instruction::Usage)?;
+            if let Answer::Usage(usage) = self.report("a member's counters")? {
                 sum.processor_ns += usage.processor_ns;
                 sum.datagrams += usage.datagrams;
                 sum.by_multicast |= usage.by_multicast;
@@ -78,10 +78,10 @@ impl Measured {
         Ok(sum)
     }
 
-    fn report(&mut self, what: &str) -> Result<Report, Problem> {
+    fn report(&mut self, what: &str) -> Result<Answer, Problem> {
         match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
-            (_, Report::WasReset) => Err(anyhow::Error::new(WasReset).into()),
-            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
+            (_, Answer::WasReset) => Err(anyhow::Error::new(WasReset).into()),
+            (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
             (_, report) => Ok(report),
         }
     }

@@ -12,7 +12,7 @@ use unisono::{Bytes, Event, Group};
 
 /// Which member to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     pub(crate) group: String,
     /// Founds the group; the others join it.
     pub(crate) founder: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Role {
 
 /// An order to a member.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Send so many, the first few untimed.
     Send { untimed: usize, timed: usize },
     /// Say what was used and how the group is reached.
@@ -36,7 +36,7 @@ pub(crate) enum Order {
 
 /// What a member reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// It is in.
     Entered,
     /// How long each message took to its own delivery, in nanoseconds.
@@ -58,15 +58,15 @@ pub(crate) struct Usage {
     pub(crate) datagrams: u64,
     /// It orders, and what it sends to all goes by multicast.
     pub(crate) by_multicast: bool,
-    /// Hand-overs of the orderer's role that it was told of, if it is the one that sends.
+    /// Hand-overs of the sequencer's role that it was told of, if it is the one that sends.
     pub(crate) hand_overs: u64,
 }
 
 /// The life of a measured member.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let group = enter(&role)?;
-    processes::report(&Report::Entered)?;
+    processes::report(&Answer::Entered)?;
     if !role.sender {
         let receiving = group.clone();
         crate::threads::start("events", move || receive(&receiving))?;
@@ -75,22 +75,22 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
     let mut hand_overs = 0;
     while let Some(order) = orders.next()? {
         match order {
-            Order::Send { untimed, timed } => {
+            Instruction::Send { untimed, timed } => {
                 let mut exchange = |count| exchange(&group, &message, count, &mut hand_overs);
                 let took = exchange(untimed).and_then(|_| exchange(timed));
                 processes::report(&match took {
-                    Ok(took) => Report::Took(took),
-                    Err(_) if reset::happened_to(&group) => Report::WasReset,
-                    Err(error) => Report::Trouble(format!("{error:#}")),
+                    Ok(took) => Answer::Took(took),
+                    Err(_) if reset::happened_to(&group) => Answer::WasReset,
+                    Err(error) => Answer::Trouble(format!("{error:#}")),
                 })?;
             }
-            Order::Usage => processes::report(&Report::Usage(Usage { hand_overs, ..usage(&group) }))?,
+            Instruction::Usage => processes::report(&Answer::Usage(Usage { hand_overs, ..usage(&group) }))?,
         }
     }
     Ok(())
 }
 
-fn enter(role: &Role) -> anyhow::Result<Group> {
+fn enter(role: &Assignment) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
     Ok(if role.founder {
         Group::create(&role.group, role.protocol.config(), &options)?
@@ -135,7 +135,7 @@ fn usage(group: &Group) -> Usage {
     Usage {
         processor_ns: processes::processor_ns(),
         datagrams: group.counters().datagrams_sent,
-        by_multicast: info.by_multicast && info.me == info.orderer,
+        by_multicast: info.by_multicast && info.me == info.sequencer,
         hand_overs: 0,
     }
 }

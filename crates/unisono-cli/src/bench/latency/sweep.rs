@@ -3,7 +3,7 @@
 use super::{Latency, measure};
 use crate::arguments::Transport;
 use crate::bench::protocol::{Method, Protocol};
-use crate::bench::report::{Chart, Column, Report, Series, with};
+use crate::bench::report::{Chart, Column, Page, Series, with};
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -37,7 +37,7 @@ pub(super) fn report(
     settings: &Settings,
     output: &Output,
 ) -> Result<(), Problem> {
-    let mut report = Report::new("latency", "Latency of ordered messages, one outstanding", folder)?;
+    let mut report = Page::new("latency", "Latency of ordered messages, one outstanding", folder)?;
     report.measure(&variations(command, settings), output, |(command, settings), bar| {
         Ok(vec![measure(command, settings, bar)?])
     })?;
@@ -106,7 +106,7 @@ fn charts() -> Vec<Chart> {
             "By size: PB against BB, the median",
             "bytes of a message",
             vec![
-                Series::plain("pb", "PB, by way of the orderer", bytes, p50),
+                Series::plain("pb", "PB, by way of the sequencer", bytes, p50),
                 Series::plain("bb", "BB, to all at once", bytes, p50),
                 Series::floor("pb", "bare path", bytes, path),
             ],

@@ -21,7 +21,7 @@ pub(super) use chart::{Chart, Series};
 pub(super) use page::Column;
 
 /// A report in the making.
-pub(super) struct Report {
+pub(super) struct Page {
     /// The benchmark; its files begin with it.
     pub(super) bench: &'static str,
     pub(super) title: &'static str,
@@ -37,11 +37,11 @@ pub(super) struct Point {
     pub(super) object: Value,
 }
 
-impl Report {
+impl Page {
     /// One that will be written to a folder, which is made if it is not there.
-    pub(super) fn new(bench: &'static str, title: &'static str, folder: &Path) -> Result<Report, Problem> {
+    pub(super) fn new(bench: &'static str, title: &'static str, folder: &Path) -> Result<Page, Problem> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        Ok(Report { bench, title, folder: folder.into(), points: Vec::new(), failures: Vec::new() })
+        Ok(Page { bench, title, folder: folder.into(), points: Vec::new(), failures: Vec::new() })
     }
 
     /// Takes a measurement for each variation of a sweep. One that fails leaves a gap, which the page names.
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_page_stands_for_itself_and_says_what_failed() {
         let folder = tempfile::tempdir().unwrap();
-        let mut report = Report::new("latency", "Latency", &folder.path().join("new")).unwrap();
+        let mut report = Page::new("latency", "Latency", &folder.path().join("new")).unwrap();
         for members in 2..6 {
             let object = json!({"members": members, "p50_us": 10.0 * f64::from(members), "text": "<&>"});
             report.points.push(Point { sweep: "members".into(), object });

@@ -1,7 +1,7 @@
 //! The page: one file that needs nothing from elsewhere.
 
 use super::chart::Chart;
-use super::{Report, machine};
+use super::{Page, machine};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ pub(in crate::bench) struct Column {
 }
 
 /// The page with its plots and its table.
-pub(super) fn page(report: &Report, plots: &[(&Chart, String)], columns: &[Column]) -> String {
+pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]) -> String {
     let title = escaped(report.title);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

@@ -1,6 +1,6 @@
 //! Servers and clients whose calls are measured, seen from the process that measures them.
 
-use super::worker::{Loaded, Order, Report, Role};
+use super::worker::{Answer, Assignment, Instruction, Loaded};
 use crate::bench::latency::member::Usage;
 use crate::bench::side::UNTIMED;
 use crate::location::Location;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The processes of one side: servers first, then clients.
 pub(super) struct Calling {
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
     servers: usize,
 }
 
@@ -33,14 +33,14 @@ impl Calling {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
         let mut calling = Calling { crew: Crew::new(), servers };
         for (index, location) in locations.iter().enumerate() {
-            let role = Role {
+            let role = Assignment {
                 service: service.clone(),
                 serves: index < servers,
                 bytes,
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            calling.crew.start(&worker::Role::Rpc(role))?;
+            calling.crew.start(&worker::Assignment::Rpc(role))?;
             calling.report("a process to be ready", PATIENCE)?;
         }
         Ok(calling)
@@ -48,9 +48,9 @@ impl Calling {
 
     /// So many calls of the first client, one at a time; how long each took, in nanoseconds.
     pub(super) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
-        self.crew.order(self.servers, &Order::Call { untimed: UNTIMED, timed })?;
+        self.crew.order(self.servers, &Instruction::Call { untimed: UNTIMED, timed })?;
         match self.report("calls to be answered", PATIENCE)? {
-            Report::Took(took) => Ok(took),
+            Answer::Took(took) => Ok(took),
             other => Err(strange(&other)),
         }
     }
@@ -59,12 +59,12 @@ impl Calling {
     fn load(&mut self, in_flight: usize, untimed: Duration, timed: Duration) -> Result<Vec<Loaded>, Problem> {
         let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
         for client in self.servers..self.crew.len() {
-            self.crew.order(client, &Order::Load { in_flight, untimed_ms, timed_ms })?;
+            self.crew.order(client, &Instruction::Load { in_flight, untimed_ms, timed_ms })?;
         }
         let mut loaded = Vec::new();
         for _ in self.servers..self.crew.len() {
             match self.report("calls to be answered", PATIENCE + untimed + timed)? {
-                Report::Loaded(load) => loaded.push(load),
+                Answer::Loaded(load) => loaded.push(load),
                 other => return Err(strange(&other)),
             }
         }
@@ -84,9 +84,9 @@ impl Calling {
     fn usages(&mut self) -> Result<Vec<super::worker::Usage>, Problem> {
         let mut usages = Vec::new();
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Order::Usage)?;
+            self.crew.order(index, &Instruction::Usage)?;
             match self.report("a process's counters", PATIENCE)? {
-                Report::Usage(usage) => usages.push(usage),
+                Answer::Usage(usage) => usages.push(usage),
                 other => return Err(strange(&other)),
             }
         }
@@ -101,15 +101,15 @@ impl Calling {
         Ok(served.iter().map(|served| rounded(*served as f64 / all)).collect())
     }
 
-    fn report(&mut self, what: &str, patience: Duration) -> Result<Report, Problem> {
+    fn report(&mut self, what: &str, patience: Duration) -> Result<Answer, Problem> {
         match self.crew.report(Instant::now() + patience, &[], what)? {
-            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("process {index}: {trouble}"))),
+            (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("process {index}: {trouble}"))),
             (_, report) => Ok(report),
         }
     }
 }
 
-fn strange(report: &Report) -> Problem {
+fn strange(report: &Answer) -> Problem {
     Problem::failed(format!("a process answered {report:?}"))
 }
 

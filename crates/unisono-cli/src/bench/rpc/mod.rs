@@ -100,7 +100,7 @@ struct Single {
 }
 
 fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single, Problem> {
-    // Each side has a process at each of two places: servers and orderers at the first, clients and senders at the other.
+    // Each side has a process at each of two places: servers and sequencers at the first, clients and senders at the other.
     let locations = ground.locations(command.placement, 2);
     let mut calling = Calling::start(&locations, 1, bytes, &ground.settings)?;
     let mut null = match bytes {

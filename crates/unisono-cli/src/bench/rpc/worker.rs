@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Which process to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     /// The service's name.
     pub(crate) service: String,
     /// Serves; the others call.
@@ -29,7 +29,7 @@ pub(crate) struct Role {
 
 /// An order to a process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Make so many calls, one at a time, the first few untimed.
     Call { untimed: usize, timed: usize },
     /// Keep so many calls under way for so long, and count what is answered after a while.
@@ -40,7 +40,7 @@ pub(crate) enum Order {
 
 /// What a process reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// It serves, or can call.
     Ready,
     /// How long each call took, in nanoseconds.
@@ -74,7 +74,7 @@ pub(crate) struct Usage {
 }
 
 /// The life of a measured process.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
     let port = PrivatePort::from_name(&role.service);
@@ -91,19 +91,19 @@ pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
         crate::threads::start("requests", serve)?;
     }
     let caller = Caller { client, port: port.public(), request: vec![b'x'; role.bytes].into() };
-    processes::report(&Report::Ready)?;
+    processes::report(&Answer::Ready)?;
     while let Some(order) = orders.next()? {
         let report = match order {
-            Order::Call { untimed, timed } => {
-                caller.call(untimed).and_then(|_| caller.call(timed)).map(Report::Took)
+            Instruction::Call { untimed, timed } => {
+                caller.call(untimed).and_then(|_| caller.call(timed)).map(Answer::Took)
             }
-            Order::Load { in_flight, untimed_ms, timed_ms } => {
+            Instruction::Load { in_flight, untimed_ms, timed_ms } => {
                 let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
-                caller.load(in_flight, untimed, timed).map(Report::Loaded)
+                caller.load(in_flight, untimed, timed).map(Answer::Loaded)
             }
-            Order::Usage => Ok(Report::Usage(caller.usage())),
+            Instruction::Usage => Ok(Answer::Usage(caller.usage())),
         };
-        processes::report(&report.unwrap_or_else(|error| Report::Trouble(format!("{error:#}"))))?;
+        processes::report(&report.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
     }
     Ok(())
 }

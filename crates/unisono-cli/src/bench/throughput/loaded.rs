@@ -1,6 +1,6 @@
 //! A group under load, and what its members counted.
 
-use super::member::{self, Order, Report, Tally};
+use super::member::{self, Answer, Instruction, Tally};
 use crate::bench::Protocol;
 use crate::bench::reset::WasReset;
 use crate::location::Location;
@@ -30,7 +30,7 @@ pub(crate) struct Load {
 
 /// A group under load.
 pub(crate) struct Loaded {
-    crew: Crew<Order, Report>,
+    crew: Crew<Instruction, Answer>,
 }
 
 impl Loaded {
@@ -39,10 +39,10 @@ impl Loaded {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut loaded = Loaded { crew: Crew::new() };
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Role {
+            let role = member::Assignment {
                 group: group.clone(),
                 founder: index == 0,
-                // The orderer is the last to send: a group's work is to order what others send.
+                // The sequencer is the last to send: a group's work is to order what others send.
                 sender: locations.len() - index <= load.senders,
                 senders: load.senders,
                 protocol: load.protocol,
@@ -51,7 +51,7 @@ impl Loaded {
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            loaded.crew.start(&worker::Role::Throughput(role))?;
+            loaded.crew.start(&worker::Assignment::Throughput(role))?;
             loaded.report("a member to join")?;
         }
         Ok(loaded)
@@ -73,7 +73,7 @@ impl Loaded {
         let to_ns = from_ns + nanoseconds(timed);
         for group in &mut *groups {
             for index in 0..group.crew.len() {
-                group.crew.order(index, &Order::Load { from_ns, to_ns })?;
+                group.crew.order(index, &Instruction::Load { from_ns, to_ns })?;
             }
         }
         groups.iter_mut().map(Loaded::tallies).collect()
@@ -83,26 +83,26 @@ impl Loaded {
         let mut tallies = Vec::new();
         while tallies.len() < self.crew.len() {
             match self.report("a block to end")? {
-                Report::Tally(tally) => tallies.push(tally),
+                Answer::Tally(tally) => tallies.push(tally),
                 other => return Err(Problem::failed(format!("a member answered {other:?}"))),
             }
         }
         Ok(tallies)
     }
 
-    /// Whether the orderer reaches the others by multicast.
+    /// Whether the sequencer reaches the others by multicast.
     pub(crate) fn by_multicast(&mut self) -> Result<bool, Problem> {
-        self.crew.order(0, &Order::Transport)?;
+        self.crew.order(0, &Instruction::Transport)?;
         match self.report("the transport")? {
-            Report::ByMulticast(is_so) => Ok(is_so),
+            Answer::ByMulticast(is_so) => Ok(is_so),
             other => Err(Problem::failed(format!("a member answered {other:?}"))),
         }
     }
 
-    fn report(&mut self, what: &str) -> Result<Report, Problem> {
+    fn report(&mut self, what: &str) -> Result<Answer, Problem> {
         match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
-            (_, Report::WasReset) => Err(anyhow::Error::new(WasReset).into()),
-            (index, Report::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
+            (_, Answer::WasReset) => Err(anyhow::Error::new(WasReset).into()),
+            (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
             (_, report) => Ok(report),
         }
     }
@@ -118,7 +118,7 @@ pub(crate) struct Counted {
     datagrams: u64,
     took: Histogram<u64>,
     pub(crate) order_identical: bool,
-    /// Hand-overs of the orderer's role, of all groups since they began.
+    /// Hand-overs of the sequencer's role, of all groups since they began.
     pub(crate) hand_overs: u64,
 }
 

@@ -22,7 +22,7 @@ const GROUP_WINDOW_MAX: usize = 65_536;
 
 /// Which member to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Role {
+pub(crate) struct Assignment {
     pub(crate) group: String,
     /// Founds the group; the others join it.
     pub(crate) founder: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Role {
 
 /// An order to a member.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// Load the group until `to_ns`, and count from `from_ns` on: both on the machine's monotonic clock.
     Load { from_ns: u64, to_ns: u64 },
     /// Say whether what it sends to all goes by multicast.
@@ -50,7 +50,7 @@ pub(crate) enum Order {
 
 /// What a member reports.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum Answer {
     /// It is in.
     Entered,
     /// A block is over.
@@ -77,30 +77,30 @@ pub(crate) struct Tally {
     /// Over all places of all blocks so far: how many, and a hash of what was found at each.
     pub(crate) places: u64,
     pub(crate) hash: u64,
-    /// Hand-overs of the orderer's role so far.
+    /// Hand-overs of the sequencer's role so far.
     pub(crate) hand_overs: u64,
 }
 
 /// The life of a loaded member.
-pub(crate) fn work(role: Role, mut orders: Orders) -> anyhow::Result<()> {
+pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     role.location.enter()?;
     let group = enter(&role)?;
-    processes::report(&Report::Entered)?;
+    processes::report(&Answer::Entered)?;
     let mut member = Member::new(group, &role)?;
     while let Some(order) = orders.next()? {
         processes::report(&match order {
-            Order::Load { from_ns, to_ns } => match member.load(from_ns, to_ns) {
-                Ok(tally) => Report::Tally(tally),
-                Err(_) if reset::happened_to(&member.group) => Report::WasReset,
-                Err(error) => Report::Trouble(format!("{error:#}")),
+            Instruction::Load { from_ns, to_ns } => match member.load(from_ns, to_ns) {
+                Ok(tally) => Answer::Tally(tally),
+                Err(_) if reset::happened_to(&member.group) => Answer::WasReset,
+                Err(error) => Answer::Trouble(format!("{error:#}")),
             },
-            Order::Transport => Report::ByMulticast(member.group.info().by_multicast),
+            Instruction::Transport => Answer::ByMulticast(member.group.info().by_multicast),
         })?;
     }
     Ok(())
 }
 
-impl Role {
+impl Assignment {
     /// Messages of this member that may be under way, and the group's window that has room for all their pieces:
     /// a member that waited for room would not receive meanwhile, and keep the others from going on.
     fn windows(&self) -> (u32, u32) {
@@ -111,7 +111,7 @@ impl Role {
     }
 }
 
-fn enter(role: &Role) -> anyhow::Result<Group> {
+fn enter(role: &Assignment) -> anyhow::Result<Group> {
     let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
     let config = GroupConfig { window: role.windows().1, ..role.protocol.config() };
     Ok(if role.founder {
@@ -134,7 +134,7 @@ struct Member {
 }
 
 impl Member {
-    fn new(group: Group, role: &Role) -> anyhow::Result<Member> {
+    fn new(group: Group, role: &Assignment) -> anyhow::Result<Member> {
         let me = group.info().me;
         let message = Bytes::from(vec![b'x'; role.bytes]);
         let (sender, senders, (window, _)) = (role.sender, role.senders, role.windows());
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_group_has_room_for_the_pieces_of_all_that_is_under_way() {
-        let role = |bytes, window| Role {
+        let role = |bytes, window| Assignment {
             group: String::new(),
             founder: true,
             sender: true,

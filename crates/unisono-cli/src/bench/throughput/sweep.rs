@@ -3,7 +3,7 @@
 use super::{Throughput, measure};
 use crate::arguments::Transport;
 use crate::bench::protocol::{Method, Protocol};
-use crate::bench::report::{Chart, Column, Report, Series, with};
+use crate::bench::report::{Chart, Column, Page, Series, with};
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -36,7 +36,7 @@ pub(super) fn report(
     settings: &Settings,
     output: &Output,
 ) -> Result<(), Problem> {
-    let mut report = Report::new("throughput", "Throughput of ordered messages", folder)?;
+    let mut report = Page::new("throughput", "Throughput of ordered messages", folder)?;
     report.measure(&variations(command, settings), output, |(command, settings), bar| {
         Ok(vec![measure(command, settings, bar)?])
     })?;
@@ -89,7 +89,7 @@ fn charts() -> Vec<Chart> {
             x_label: "bytes of a message",
             y_label: "MB/s at the slowest member",
             series: vec![
-                Series::plain("pb", "PB, by way of the orderer", bytes, megabytes),
+                Series::plain("pb", "PB, by way of the sequencer", bytes, megabytes),
                 Series::plain("bb", "BB, to all at once", bytes, megabytes),
                 Series::floor("pb", "bare fan-out", bytes, fanout),
             ],

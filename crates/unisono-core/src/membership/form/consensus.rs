@@ -27,12 +27,12 @@ const STAGGER_MAX: u32 = 50;
 /// ... and by chance a little later still, by less than lies between two of them.
 const BEGIN_JITTER: Duration = Duration::from_millis(2);
 /// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
-const PAUSE: Duration = Duration::from_millis(5);
+const FORM_PAUSE: Duration = Duration::from_millis(5);
 /// The next comes after so much more, at most, for each that was in vain, as far as so many.
-const BACKOFF: Duration = Duration::from_millis(40);
+const FORM_BACKOFF: Duration = Duration::from_millis(40);
 const BACKOFFS_MAX: u32 = 6;
 /// How often a coordinator repeats itself while answers are expected, and while it waits for participants to start.
-const REPEAT_EVERY: Duration = Duration::from_millis(20);
+const FORM_REPEAT_EVERY: Duration = Duration::from_millis(20);
 const REPEAT_SLOWLY: Duration = Duration::from_millis(60);
 const BRISK_FOR: Duration = Duration::from_millis(200);
 /// By chance it does so a little later, by less than this: those who repeat themselves at one time do not go on so.
@@ -42,11 +42,11 @@ const GATHER: Duration = Duration::from_millis(300);
 /// A proposal that is not prepared within this ends its ballot.
 const PREPARE_WITHIN: Duration = Duration::from_millis(250);
 /// Without enough promises a ballot ends after this, and nobody waits longer for what becomes of a promise.
-const PATIENCE: Duration = Duration::from_millis(900);
+const FORM_PATIENCE: Duration = Duration::from_millis(900);
 /// A coordinator that is silent for so long is taken for dead.
-const TAKE_OVER: Duration = Duration::from_millis(400);
+const FORM_TAKE_OVER: Duration = Duration::from_millis(400);
 /// For so long after the last word of a coordinator one that hears fewer participants is ignored.
-const HOLD_OFF: Duration = Duration::from_millis(100);
+const FORM_HOLD_OFF: Duration = Duration::from_millis(100);
 /// Who spoke within this is heard.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 /// So many lives are kept in mind for each participant.
@@ -54,7 +54,7 @@ const LIVES: usize = 2;
 /// A coordinator goes above another's ballot at most this often.
 const RAISE_EVERY: Duration = Duration::from_millis(20);
 /// Nobody counts so far: a higher round is somebody's joke.
-const ROUND_MAX: u32 = 1 << 20;
+const FORM_ROUND_MAX: u32 = 1 << 20;
 
 /// This member is about to form its group: acceptor, and coordinator at times.
 #[derive(Clone, Debug)]
@@ -227,7 +227,7 @@ impl Forming {
     }
 
     fn begin(&mut self, now: Time, random: &mut Random) {
-        if self.round >= ROUND_MAX {
+        if self.round >= FORM_ROUND_MAX {
             self.begin_at = Time::NEVER;
             return;
         }
@@ -248,7 +248,7 @@ impl Forming {
             promises: [own].into(),
             gather_until: None,
             proposal: None,
-            until: now + PATIENCE,
+            until: now + FORM_PATIENCE,
             repeat_at: now,
         });
         self.step(now, random);
@@ -257,9 +257,9 @@ impl Forming {
     /// Nothing comes of the present ballot: another one later.
     fn give_way(&mut self, now: Time, random: &mut Random) {
         self.attempt = None;
-        let backoff = BACKOFF * self.attempts.min(BACKOFFS_MAX);
+        let backoff = FORM_BACKOFF * self.attempts.min(BACKOFFS_MAX);
         let jitter = Duration::from_nanos(random.below(backoff.as_nanos() as u64));
-        self.begin_at = now + PAUSE + jitter;
+        self.begin_at = now + FORM_PAUSE + jitter;
     }
 
     /// Whatever follows for this member's own ballot.
@@ -286,7 +286,7 @@ impl Forming {
             return;
         }
         let gather_until = *own.gather_until.get_or_insert(now + GATHER.min(left / 4));
-        own.until = own.until.max(gather_until + REPEAT_EVERY);
+        own.until = own.until.max(gather_until + FORM_REPEAT_EVERY);
         if promises < all && gather_until > now {
             return;
         }
@@ -329,7 +329,7 @@ impl Forming {
         let brisk =
             own.gather_until.is_some() || own.proposal.is_some() || now.since(self.begun_at) < BRISK_FOR;
         let jitter = Duration::from_nanos(random.below(REPEAT_JITTER.as_nanos() as u64));
-        own.repeat_at = now + if brisk { REPEAT_EVERY } else { REPEAT_SLOWLY } + jitter;
+        own.repeat_at = now + if brisk { FORM_REPEAT_EVERY } else { REPEAT_SLOWLY } + jitter;
         match (&own.proposal, question) {
             (Some(founding), _) => {
                 let lacking = own.counted().filter(|promise| !promise.prepared && promise.member.uid != me);
@@ -374,7 +374,8 @@ impl Forming {
         frame: Frame,
         random: &mut Random,
     ) {
-        let is_ours = |formation: u64, ballot: Ballot| formation == self.tag && ballot.round <= ROUND_MAX;
+        let is_ours =
+            |formation: u64, ballot: Ballot| formation == self.tag && ballot.round <= FORM_ROUND_MAX;
         match frame {
             Frame::Form { formation, ballot, heard, room }
                 if is_ours(formation, ballot) && ballot.coordinator == sender =>
@@ -442,7 +443,7 @@ impl Forming {
         if let Some(promised) = self.promised
             && promised.ballot.coordinator != ballot.coordinator
         {
-            let fresh = now.since(promised.renewed_at) < HOLD_OFF;
+            let fresh = now.since(promised.renewed_at) < FORM_HOLD_OFF;
             match &self.attempt {
                 // Soon over, one way or the other.
                 Some(own) if own.proposal.is_some() => return,
@@ -478,7 +479,7 @@ impl Forming {
         };
         self.promised = Some(Promised { ballot, since, renewed_at: now, heard });
         self.attempt = None;
-        self.begin_at = (now + TAKE_OVER).min(since + PATIENCE) + self.stagger(random);
+        self.begin_at = (now + FORM_TAKE_OVER).min(since + FORM_PATIENCE) + self.stagger(random);
     }
 
     fn handle_promise(&mut self, now: Time, from: SocketAddr, sender: Uid, promise: FormPromise) {

@@ -40,7 +40,7 @@ use core::time::Duration;
 const TELLS: u32 = 8;
 const TELL_FIRST: Duration = Duration::from_millis(20);
 /// Who decided a group without itself tells its members for so long.
-const LINGER: Duration = Duration::from_millis(200);
+const FORM_LINGER: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
 struct Decision {
@@ -127,7 +127,7 @@ impl Group {
             decision,
             tell_at: (ours || enters).then(|| if ours { now } else { now + TELL_FIRST }),
             tells: 0,
-            fail_at: (!enters).then(|| if ours { give_up_at.min(now + LINGER) } else { now }),
+            fail_at: (!enters).then(|| if ours { give_up_at.min(now + FORM_LINGER) } else { now }),
         }));
         self.formed_timeout(now);
     }
@@ -156,7 +156,7 @@ impl Group {
         }
     }
 
-    /// Who decided tells everybody, and so does the orderer; the others tell the orderer.
+    /// Who decided tells everybody, and so does the sequencer; the others tell the sequencer.
     fn not_known_to_have_entered(&self, formed: &Formed) -> Vec<SocketAddr> {
         let Decision { founding, ours, .. } = &formed.decision;
         let everybody = *ours || self.order.is_acting();

@@ -5,7 +5,7 @@
 //! decided. Nobody waits for all of the new view: whoever votes later in the new epoch has entered it, so nothing in
 //! it can be lost.
 
-use super::{BALLOTS_PER_SEARCH, REPEAT_EVERY, ROUND_MAX};
+use super::{BALLOTS_PER_SEARCH, RESET_REPEAT_EVERY, RESET_ROUND_MAX};
 use crate::config::Quorum;
 use crate::event::Suspicion;
 use crate::group::Group;
@@ -30,9 +30,9 @@ const REPEAT_RARELY: Duration = Duration::from_secs(1);
 /// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
 /// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
-const PAUSE: Duration = Duration::from_millis(10);
+const RESET_PAUSE: Duration = Duration::from_millis(10);
 /// The next ballot comes after so much more, at most, for each that was in vain, as far as so many.
-const BACKOFF: Duration = Duration::from_millis(60);
+const RESET_BACKOFF: Duration = Duration::from_millis(60);
 const BACKOFFS_MAX: u32 = 6;
 
 #[derive(Clone, Debug)]
@@ -116,9 +116,9 @@ impl Group {
     fn end_ballot(&mut self, now: Time) {
         self.recovery.coordination = None;
         self.recovery.pull = None;
-        let backoff = BACKOFF * self.recovery.attempts.min(BACKOFFS_MAX);
+        let backoff = RESET_BACKOFF * self.recovery.attempts.min(BACKOFFS_MAX);
         let jitter = Duration::from_nanos(self.random.below(backoff.as_nanos().max(1) as u64));
-        self.recovery.begin_at = Some(now + PAUSE + jitter);
+        self.recovery.begin_at = Some(now + RESET_PAUSE + jitter);
     }
 
     pub(crate) fn handle_vote(&mut self, now: Time, from: Uid, vote: Vote) {
@@ -134,7 +134,7 @@ impl Group {
     }
 
     pub(crate) fn handle_outbid(&mut self, now: Time, promised: Ballot) {
-        if promised.round > ROUND_MAX {
+        if promised.round > RESET_ROUND_MAX {
             return;
         }
         self.recovery.round = self.recovery.round.max(promised.round);
@@ -168,7 +168,7 @@ impl Group {
             return;
         }
         if now >= own.repeat_at {
-            own.repeat_at = now + REPEAT_EVERY;
+            own.repeat_at = now + RESET_REPEAT_EVERY;
             self.repeat_stage(now);
         }
     }

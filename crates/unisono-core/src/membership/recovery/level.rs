@@ -4,7 +4,7 @@
 //! decision what lies below the next epoch. Whoever was named as the holder is asked first; when that does not help,
 //! anybody. When the last place is in, whatever waited for it goes on. Whoever is asked serves what it has.
 
-use super::REPEAT_EVERY;
+use super::RESET_REPEAT_EVERY;
 use crate::group::Group;
 use crate::identity::{Ballot, Seqno, Uid};
 use crate::time::Time;
@@ -47,7 +47,7 @@ impl Group {
             // The epoch may be long over for all of them.
             self.post(whom, Frame::Inquiry);
         }
-        pull.ask_at = now + REPEAT_EVERY;
+        pull.ask_at = now + RESET_REPEAT_EVERY;
         self.recovery.pull = Some(pull);
         self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
     }
@@ -76,7 +76,7 @@ impl Group {
         if received < pull.through {
             pull.asked = 0;
             // The answer is still coming in; ask for the rest when it stops.
-            pull.ask_at = now + REPEAT_EVERY / 3;
+            pull.ask_at = now + RESET_REPEAT_EVERY / 3;
             return;
         }
         self.recovery.pull = None;

@@ -30,12 +30,12 @@ const STAGGER: Duration = Duration::from_millis(4);
 /// ... and by chance a little later still, by less than lies between two ranks: so that members that see different ones
 /// suspected, and take themselves for the same rank, do not begin together.
 const BEGIN_JITTER: Duration = Duration::from_millis(2);
-const REPEAT_EVERY: Duration = Duration::from_millis(15);
+const RESET_REPEAT_EVERY: Duration = Duration::from_millis(15);
 /// For so long after a promise other coordinators' invitations are ignored.
-const HOLD_OFF: Duration = Duration::from_millis(60);
+const RESET_HOLD_OFF: Duration = Duration::from_millis(60);
 /// When nothing comes of a promise, the promiser coordinates itself so long after the coordinator's patience with
 /// voters must be over, and a little later by rank and by chance.
-const TAKE_OVER: Duration = Duration::from_millis(80);
+const RESET_TAKE_OVER: Duration = Duration::from_millis(80);
 const TAKE_OVER_JITTER: Duration = Duration::from_millis(90);
 /// Sleep of this process puts off what it would begin or decide, but no more often than this for each ballot.
 const PUT_OFF_MAX: u32 = 3;
@@ -44,7 +44,7 @@ const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
 /// So many ballots in vain, and everybody is asked where the group is: those who are known may all be gone.
 const BALLOTS_PER_SEARCH: u32 = 4;
 /// No honest coordinator tries so often.
-const ROUND_MAX: u32 = 1 << 30;
+const RESET_ROUND_MAX: u32 = 1 << 30;
 
 /// What this member has promised and does in a reset.
 #[derive(Clone, Debug, Default)]
@@ -133,7 +133,7 @@ impl Recovery {
             return;
         }
         self.put_off += 1;
-        let at_least = now + HOLD_OFF / 2;
+        let at_least = now + RESET_HOLD_OFF / 2;
         if let Some(at) = &mut self.begin_at {
             *at = (*at).max(at_least);
         }
@@ -216,7 +216,7 @@ impl Group {
         }
         let rank = self.rank_among_unsuspected() as u32;
         let jitter = Duration::from_nanos(self.random.below(TAKE_OVER_JITTER.as_nanos() as u64));
-        self.recovery.begin_at = Some(now + self.patience(now) + TAKE_OVER + STAGGER * rank + jitter);
+        self.recovery.begin_at = Some(now + self.patience(now) + RESET_TAKE_OVER + STAGGER * rank + jitter);
     }
 
     /// Whoever is promised asks for so many members. Where members reset unasked, an application's floor binds the ballots
@@ -259,14 +259,14 @@ impl Group {
         uid: Uid,
         leave: Option<Seqno>,
     ) -> bool {
-        let has_room = self.peers.len() < 2 * usize::from(self.config.members_max);
-        if has_room {
+        let has_capacity = self.peers.len() < 2 * usize::from(self.config.members_max);
+        if has_capacity {
             let member = Member { uid, name: Name::default(), address: from };
             let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno, since: now });
             self.peers.insert(Peer::new(now, member, standing, 0));
             self.audience_is_stale = true;
         }
-        has_room
+        has_capacity
     }
 
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, invitation: Invitation) {
@@ -280,7 +280,7 @@ impl Group {
             // Its JOIN may be in the order already, and its vote be needed.
             self.ask_around();
         }
-        if ballot.round > ROUND_MAX {
+        if ballot.round > RESET_ROUND_MAX {
             return;
         }
         if !votes || ballot.coordinator != from || matches!(self.phase, Phase::Excluded | Phase::Gone) {
@@ -294,7 +294,7 @@ impl Group {
             }
             if ballot > promised && promised.coordinator != from {
                 self.probe(Probe::TwoCoordinators);
-                if now.since(self.recovery.promised_at) < HOLD_OFF {
+                if now.since(self.recovery.promised_at) < RESET_HOLD_OFF {
                     return;
                 }
             }
@@ -309,7 +309,7 @@ impl Group {
             let asked_since = self.peers.get(from).and_then(|peer| peer.probing).map(|probing| probing.since);
             let may_answer = asked_since.is_some_and(|since| now.since(since) < self.patience(now));
             if let Some(at) = self.recovery.begin_at.as_mut().filter(|_| may_answer) {
-                *at = (*at).max(now + HOLD_OFF / 2);
+                *at = (*at).max(now + RESET_HOLD_OFF / 2);
             }
             return;
         }
@@ -346,7 +346,7 @@ impl Group {
             matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
         if !asked
             || !takes_part
-            || prepare.ballot.round > ROUND_MAX
+            || prepare.ballot.round > RESET_ROUND_MAX
             || prepare.ballot.coordinator != from
             || prepare.proposal.members.is_empty()
         {
@@ -394,7 +394,7 @@ impl Group {
     }
 
     /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner or a leaver
-    /// knew may have gone from this very epoch, or order no more: what became of its JOIN or LEAVE only the orderer can say.
+    /// knew may have gone from this very epoch, or order no more: what became of its JOIN or LEAVE only the sequencer can say.
     pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
         if self.recovery.search != Some(here.nonce) || here.instance != self.instance {
             return;
@@ -402,7 +402,7 @@ impl Group {
         let is_passing = self.phase == Phase::Joining || self.leaving.is_some();
         let whom = match here.epoch_counter.cmp(&self.epoch.counter) {
             Ordering::Greater => from,
-            Ordering::Equal if is_passing => here.orderer,
+            Ordering::Equal if is_passing => here.sequencer,
             _ => return,
         };
         self.recovery.search = None;

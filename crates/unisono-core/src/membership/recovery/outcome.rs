@@ -9,7 +9,7 @@ use crate::group::{Group, Phase};
 use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
-use crate::membership::Past;
+use crate::membership::PreviousEpoch;
 use crate::membership::recovery::Recovery;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -21,8 +21,10 @@ impl Group {
         match self.phase {
             Phase::Locating | Phase::Gone => return,
             Phase::Excluded => {
-                let of_others =
-                    self.past.as_ref().is_some_and(|past| self.is_of_others(&past.proposal, &proposal));
+                let of_others = self
+                    .previous
+                    .as_ref()
+                    .is_some_and(|previous| self.is_of_others(&previous.proposal, &proposal));
                 if entered && !of_others {
                     self.phase = Phase::Gone;
                 }
@@ -105,7 +107,7 @@ impl Group {
         self.settle_log(keep);
         self.fail_rest_of_outbox();
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past = Some(Past::survived(now, self.epoch_tag, proposal.clone(), peers).into());
+        self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
         let start = self.history.append_reset(members.clone(), reset);
         self.enter_epoch(now, proposal.epoch, start);
@@ -118,7 +120,7 @@ impl Group {
         }
         self.take_peers(now, &members, 0);
         if !self.broken(Planted::HoldKept) {
-            self.hold.clear();
+            self.unordered.clear();
         }
         self.forget_acknowledgements(start);
         self.recovery = Recovery::default();
@@ -193,7 +195,7 @@ impl Group {
         }
         self.end_membership(Some(proposal.epoch));
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
-        self.past = Some(Past::lingering(now, self.epoch_tag, proposal, peers).into());
+        self.previous = Some(PreviousEpoch::lingering(now, self.epoch_tag, proposal, peers).into());
         if entered {
             self.phase = Phase::Gone;
         }

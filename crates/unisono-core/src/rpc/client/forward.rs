@@ -21,7 +21,7 @@ use core::time::Duration;
 /// Who was heard so lately needs not be asked whether it is there.
 const HEARD_LATELY: Duration = Duration::from_millis(50);
 /// From one question to the next; twice as long each time.
-const ASK_FIRST: Duration = Duration::from_millis(20);
+const FORWARD_ASK_FIRST: Duration = Duration::from_millis(20);
 /// How long the question is repeated.
 const ASK_FOR: Duration = Duration::from_millis(250);
 
@@ -80,7 +80,7 @@ impl Client {
         let target = self.targets.entry((port, to)).or_insert_with(|| Target {
             nonce,
             ask_at: now,
-            ask_again_after: ASK_FIRST,
+            ask_again_after: FORWARD_ASK_FIRST,
             until: now + ASK_FOR,
             calls: Vec::new(),
         });

@@ -26,7 +26,7 @@ pub(in crate::rpc) const SERVERS_MAX: usize = 32;
 /// Servers that are remembered of all.
 pub(in crate::rpc) const REMOTES_MAX: usize = 1024;
 /// From one question to the next; twice as long each time.
-const ASK_FIRST: Duration = Duration::from_millis(50);
+const LOCATE_ASK_FIRST: Duration = Duration::from_millis(50);
 const ASK_MAX: Duration = Duration::from_secs(1);
 /// Who else serves a port is asked so often, if there are calls for it.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
@@ -77,7 +77,8 @@ impl Client {
         let Some(known) = self.ports.get_mut(port) else { return };
         if known.question.again_at.is_none() {
             let nonce = common.random.next_u64();
-            known.question = Question { nonce, asked_at: None, again_at: Some(now), again_after: ASK_FIRST };
+            known.question =
+                Question { nonce, asked_at: None, again_at: Some(now), again_after: LOCATE_ASK_FIRST };
             self.question_timeout(now, common, port);
         }
     }
@@ -164,10 +165,10 @@ impl Client {
         }
         let Some(known) = self.ports.get_mut(here.port) else { return true };
         let serving = Serving { uid, repeats: here.repeats };
-        let has_room = known.servers.len() < SERVERS_MAX;
+        let has_capacity = known.servers.len() < SERVERS_MAX;
         match known.servers.iter_mut().find(|known| known.uid == uid) {
             Some(entry) => *entry = serving,
-            None if has_room => known.servers.push(serving),
+            None if has_capacity => known.servers.push(serving),
             None => {}
         }
         true
@@ -222,7 +223,7 @@ impl Client {
     }
 
     /// The port is known, or can be remembered besides the others.
-    pub(super) fn has_room_for(&self, port: Port) -> bool {
+    pub(super) fn has_capacity_for(&self, port: Port) -> bool {
         self.ports.len() < PORT_CACHE_MAX
             || self.ports.contains(port)
             || self.ports.iter().any(|(_, known)| known.waiting.is_empty())

@@ -71,7 +71,7 @@ impl Client {
         if request.len() > max {
             return Err(CallError::TooLarge { bytes: request.len(), max });
         }
-        if self.calls.len() + self.outcomes.len() >= CALLS_MAX || !self.has_room_for(port) {
+        if self.calls.len() + self.outcomes.len() >= CALLS_MAX || !self.has_capacity_for(port) {
             return Err(CallError::TooMany);
         }
         self.begun += 1;

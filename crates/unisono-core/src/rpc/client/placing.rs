@@ -145,7 +145,8 @@ fn choose(
     let servers = &known.servers;
     let load = |index: usize| {
         let uid = servers.get(index).filter(|serving| serving.repeats || !repeats)?.uid;
-        let remote = remotes.get(uid).filter(|remote| remote.has_room(now, port) && avoided != Some(uid))?;
+        let remote =
+            remotes.get(uid).filter(|remote| remote.has_capacity(now, port) && avoided != Some(uid))?;
         Some((remote.load(), uid))
     };
     if servers.len() <= 1 {

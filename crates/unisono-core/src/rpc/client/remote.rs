@@ -88,8 +88,8 @@ impl Remote {
     }
 
     /// It takes another call for this port now.
-    pub(super) fn has_room(&self, now: Time, port: Port) -> bool {
-        let takes = self.service(port).is_none_or(|service| service.has_room(now));
+    pub(super) fn has_capacity(&self, now: Time, port: Port) -> bool {
+        let takes = self.service(port).is_none_or(|service| service.has_capacity(now));
         takes && self.under_way < self.grant.slots && !self.is_lost
     }
 

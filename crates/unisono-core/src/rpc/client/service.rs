@@ -41,7 +41,7 @@ impl Service {
     }
 
     /// It takes another call now.
-    pub(super) fn has_room(&self, now: Time) -> bool {
+    pub(super) fn has_capacity(&self, now: Time) -> bool {
         self.under_way < self.limit || self.try_at <= now
     }
 
@@ -115,12 +115,12 @@ mod tests {
     fn when_it_has_taken_some_it_may_have_one_more() {
         let mut service = full();
         for _ in 0..GROWS_AFTER {
-            assert!(!service.has_room(Time::ZERO));
+            assert!(!service.has_capacity(Time::ZERO));
             service.note_taken();
         }
-        assert!(service.has_room(Time::ZERO));
+        assert!(service.has_capacity(Time::ZERO));
         service.note_sent(Time::ZERO);
-        assert!(!service.has_room(Time::ZERO), "one, and no more");
+        assert!(!service.has_capacity(Time::ZERO), "one, and no more");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! of those is shorter than what it answers. That holds for each server by itself; they do not know of each other.
 
 use super::Server;
-use super::room::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
+use super::budget::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
 use super::session::{Asked, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
@@ -157,12 +157,12 @@ impl Server {
         let last = session.slots.get(place).map_or(0, |slot| slot.number);
         let grows_by = (place + 1).saturating_sub(session.slots.len());
         if last == 0 && attempt.number <= session.rejected_through
-            || self.room.slots + grows_by > SLOTS_TOTAL_MAX
+            || self.budget.slots + grows_by > SLOTS_TOTAL_MAX
         {
             session.rejected_through = session.rejected_through.max(attempt.number);
             return None;
         }
-        self.room.slots += grows_by;
+        self.budget.slots += grows_by;
         session.slots.resize_with(session.slots.len() + grows_by, Slot::default);
         session.slots.get(place)
     }
@@ -184,7 +184,7 @@ impl Server {
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
         if slot.state.is_in_progress() {
-            // What it took up is free before anybody asks whether there is room.
+            // What it took up is free before anybody asks whether there is budget.
             self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
@@ -195,7 +195,7 @@ impl Server {
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && self.room.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
+                    && self.budget.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
                 if is_welcome {
                     let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
                     self.change(id, attempt.slot, receiving);
@@ -221,10 +221,10 @@ impl Server {
                 let last = sessions.get(*id).and_then(|session| session.slots.get(usize::from(*slot)));
                 last.is_some_and(|last| last.number == *number && matches!(last.state, State::Queued(..)))
             });
-            self.room.queued -= before - service.queue.len();
+            self.budget.queued -= before - service.queue.len();
         }
         service.queue.push_back((id, attempt.slot, attempt.number));
-        self.room.queued += 1;
+        self.budget.queued += 1;
     }
 
     // --- parts ---
@@ -315,7 +315,7 @@ impl Server {
         session.attempt(attempt.slot, attempt.number).map(|slot| (id, slot))
     }
 
-    /// Requests at the head of a full queue that nobody waits for any longer make room.
+    /// Requests at the head of a full queue that nobody waits for any longer make budget.
     fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port) -> bool {
         let mut dropped = false;
         while let Some(service) = self.services.get_mut(port)
@@ -329,7 +329,7 @@ impl Server {
                 _ => false,
             };
             service.queue.pop_front();
-            self.room.queued -= 1;
+            self.budget.queued -= 1;
             if expired {
                 dropped = true;
                 common.counters.rejected += 1;

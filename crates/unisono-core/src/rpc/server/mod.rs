@@ -5,8 +5,8 @@
 //! `timeouts` what time brings about.
 
 mod arrivals;
+mod budget;
 mod cookie;
-mod room;
 mod session;
 mod sessions;
 mod telling;
@@ -26,10 +26,10 @@ use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
 use alloc::collections::VecDeque;
+use budget::Budget;
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
-use room::Room;
 use session::{Kept, State};
 use sessions::{SessionId, Sessions};
 
@@ -46,7 +46,7 @@ pub(super) struct Server {
     /// Requests that the application has.
     in_hand: Slab<InHand>,
     generation: u64,
-    room: Room,
+    budget: Budget,
     /// The service that the last request was taken from: the next has its turn.
     last_taken: Port,
     /// Sessions whose clients are to be told something.
@@ -87,7 +87,7 @@ impl Server {
             cookies: Cookies::new(&mut common.random),
             in_hand: Slab::default(),
             generation: 0,
-            room: Room::default(),
+            budget: Budget::default(),
             last_taken: Port::default(),
             due: VecDeque::new(),
             sending: VecDeque::new(),
@@ -115,7 +115,7 @@ impl Server {
             return Err(ServeError::NoQueue);
         }
         self.retired.retain(|retired| *retired != port);
-        self.room.queues_max += usize::from(options.queue_max);
+        self.budget.queues_max += usize::from(options.queue_max);
         // Whoever served it before may still be working on some.
         let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
         self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending });
@@ -128,8 +128,8 @@ impl Server {
             return;
         }
         let Some(service) = self.services.remove(port) else { return };
-        self.room.queues_max -= usize::from(service.options.queue_max);
-        self.room.queued -= service.queue.len();
+        self.budget.queues_max -= usize::from(service.options.queue_max);
+        self.budget.queued -= service.queue.len();
         if self.retired.len() == RETIRED_MAX {
             self.retired.pop_front();
         }
@@ -149,7 +149,7 @@ impl Server {
 
     /// The next request, of whichever service has its turn.
     pub(super) fn poll_request(&mut self, now: Time, common: &mut Common) -> Option<Request> {
-        if self.room.queued == 0 {
+        if self.budget.queued == 0 {
             return None;
         }
         let has_some = |(_, service): &(Port, &Service)| !service.queue.is_empty();
@@ -167,7 +167,7 @@ impl Server {
         loop {
             let service = self.services.get_mut(port)?;
             let (id, slot, number) = service.queue.pop_front()?;
-            self.room.queued -= 1;
+            self.budget.queued -= 1;
             let session = self.sessions.get_mut(id);
             let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
             let State::Queued(asked, payload) = &mut attempt.state else { continue };
@@ -212,7 +212,7 @@ impl Server {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.room.pending == 0 && self.in_hand.len() == 0 && self.replies_kept_since(Time::ZERO) == 0
+        self.budget.pending == 0 && self.in_hand.len() == 0 && self.replies_kept_since(Time::ZERO) == 0
     }
 
     // --- answers ---
@@ -259,12 +259,12 @@ impl Server {
     pub(super) fn account(&self) -> CallAccount {
         CallAccount {
             sessions: self.sessions.len(),
-            slots: self.room.slots,
-            pending: self.room.pending,
-            queued: self.room.queued,
+            slots: self.budget.slots,
+            pending: self.budget.pending,
+            queued: self.budget.queued,
             in_hand: self.in_hand.len(),
-            receiving_bytes: self.room.receiving_bytes,
-            kept_bytes: self.room.kept_bytes,
+            receiving_bytes: self.budget.receiving_bytes,
+            kept_bytes: self.budget.kept_bytes,
             ..CallAccount::default()
         }
     }

@@ -63,7 +63,7 @@ impl Server {
                 self.change(id, slot as u16, State::Done);
             }
             self.sessions.forget(id);
-            self.room.slots -= slots;
+            self.budget.slots -= slots;
         }
         if !idle.is_empty() {
             common.counters.sessions_evicted += idle.len() as u64;
@@ -97,7 +97,7 @@ impl Server {
 
     /// Requests of which no part comes any more are given up. Returns when to look again.
     fn receiving_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
-        if self.room.receiving_bytes == 0 {
+        if self.budget.receiving_bytes == 0 {
             return None;
         }
         let (mut next, mut given_up) = (None, Vec::new());

@@ -36,16 +36,16 @@ impl Property for Amplification {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{SERVER, Story};
+    use super::super::fixture::{Fixture, SERVER};
     use super::*;
 
     #[test]
     fn takes_as_much_as_came_and_no_more() {
-        let mut story = Story::of_calls();
-        story.tell(SERVER, What::Strayed { came: 600, left: 0 });
-        story.tell(SERVER, What::Strayed { came: 600, left: 600 });
-        story.good(Amplification::default());
-        story.tell(SERVER, What::Strayed { came: 600, left: 601 });
-        story.bad(Amplification::default());
+        let mut fixture = Fixture::of_calls();
+        fixture.tell(SERVER, What::Strayed { came: 600, left: 0 });
+        fixture.tell(SERVER, What::Strayed { came: 600, left: 600 });
+        fixture.good(Amplification::default());
+        fixture.tell(SERVER, What::Strayed { came: 600, left: 601 });
+        fixture.bad(Amplification::default());
     }
 }

@@ -61,64 +61,64 @@ impl Property for AtMostOnce {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{OTHER, REPEATING, SERVER, Story, handing};
+    use super::super::fixture::{Fixture, OTHER, REPEATING, SERVER, handing};
     use super::*;
 
     #[test]
     fn takes_each_call_once() {
-        Story::of_calls().good(AtMostOnce::default());
+        Fixture::of_calls().good(AtMostOnce::default());
     }
 
     #[test]
     fn takes_a_call_that_is_passed_on_and_comes_back() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.pass_on(SERVER, call, 0);
-        story.hand(OTHER, call, 1);
-        story.pass_on(OTHER, call, 1);
-        story.answer(SERVER, call, 2);
-        story.good(AtMostOnce::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.pass_on(SERVER, call, 0);
+        fixture.hand(OTHER, call, 1);
+        fixture.pass_on(OTHER, call, 1);
+        fixture.answer(SERVER, call, 2);
+        fixture.good(AtMostOnce::default());
     }
 
     #[test]
     fn rejects_a_call_handed_out_again() {
-        let mut story = Story::default();
-        story.complete();
-        let again = story.last(handing).clone();
-        story.records.push(again);
-        story.bad(AtMostOnce::default());
+        let mut fixture = Fixture::default();
+        fixture.complete();
+        let again = fixture.last(handing).clone();
+        fixture.records.push(again);
+        fixture.bad(AtMostOnce::default());
     }
 
     #[test]
     fn rejects_a_call_handed_to_another_life_that_nobody_passed_on() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.hand(OTHER, call, 0);
-        story.bad(AtMostOnce::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.hand(OTHER, call, 0);
+        fixture.bad(AtMostOnce::default());
     }
 
     #[test]
     fn rejects_a_forwarder_that_runs_it_too() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.pass_on(SERVER, call, 0);
-        story.hand(OTHER, call, 1);
-        story.hand(SERVER, call, 0);
-        story.bad(AtMostOnce::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.pass_on(SERVER, call, 0);
+        fixture.hand(OTHER, call, 1);
+        fixture.hand(SERVER, call, 0);
+        fixture.bad(AtMostOnce::default());
     }
 
     #[test]
     fn a_service_that_recognises_repeats_is_handed_them_and_runs_them_once() {
-        let mut story = Story::default();
-        let call = story.call(REPEATING);
-        story.answer(SERVER, call, 0);
-        story.hand(OTHER, call, 0);
-        story.reply(OTHER, call);
-        story.good(AtMostOnce::default());
-        story.execute(OTHER, call);
-        story.bad(AtMostOnce::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(REPEATING);
+        fixture.answer(SERVER, call, 0);
+        fixture.hand(OTHER, call, 0);
+        fixture.reply(OTHER, call);
+        fixture.good(AtMostOnce::default());
+        fixture.execute(OTHER, call);
+        fixture.bad(AtMostOnce::default());
     }
 }

@@ -35,15 +35,15 @@ impl Property for CallBounds {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{SERVER, Story};
+    use super::super::fixture::{Fixture, SERVER};
     use super::*;
 
     #[test]
     fn takes_what_fits_and_no_more() {
-        let mut story = Story::of_calls();
-        story.tell(SERVER, What::Held { what: "requests", used: 8, max: 8 });
-        story.good(CallBounds::default());
-        story.tell(SERVER, What::Held { what: "requests", used: 9, max: 8 });
-        story.bad(CallBounds::default());
+        let mut fixture = Fixture::of_calls();
+        fixture.tell(SERVER, What::Held { what: "requests", used: 8, max: 8 });
+        fixture.good(CallBounds::default());
+        fixture.tell(SERVER, What::Held { what: "requests", used: 9, max: 8 });
+        fixture.bad(CallBounds::default());
     }
 }

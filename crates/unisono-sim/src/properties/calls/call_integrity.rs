@@ -53,43 +53,43 @@ impl Property for CallIntegrity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{CLIENT, Story, handing};
+    use super::super::fixture::{CLIENT, Fixture, handing};
     use super::*;
 
     #[test]
     fn takes_what_was_called() {
-        Story::of_calls().good(CallIntegrity::default());
+        Fixture::of_calls().good(CallIntegrity::default());
     }
 
     #[test]
     fn rejects_other_bytes_and_another_port() {
-        let mut story = Story::of_calls();
-        if let What::Handed { hash, .. } = &mut story.last(handing).what {
+        let mut fixture = Fixture::of_calls();
+        if let What::Handed { hash, .. } = &mut fixture.last(handing).what {
             *hash += 1;
         }
-        story.bad(CallIntegrity::default());
-        let mut story = Story::of_calls();
-        if let What::Handed { port, .. } = &mut story.last(handing).what {
+        fixture.bad(CallIntegrity::default());
+        let mut fixture = Fixture::of_calls();
+        if let What::Handed { port, .. } = &mut fixture.last(handing).what {
             *port += 1;
         }
-        story.bad(CallIntegrity::default());
+        fixture.bad(CallIntegrity::default());
     }
 
     #[test]
     fn rejects_a_call_that_nobody_made() {
-        let mut story = Story::of_calls();
-        if let What::Handed { call, .. } = &mut story.last(handing).what {
+        let mut fixture = Fixture::of_calls();
+        if let What::Handed { call, .. } = &mut fixture.last(handing).what {
             *call += 100;
         }
-        story.bad(CallIntegrity::default());
+        fixture.bad(CallIntegrity::default());
     }
 
     #[test]
     fn rejects_a_number_given_twice() {
-        let mut story = Story::of_calls();
-        let again = story.last(|what| matches!(what, What::Called { .. })).clone();
+        let mut fixture = Fixture::of_calls();
+        let again = fixture.last(|what| matches!(what, What::Called { .. })).clone();
         assert_eq!(again.life, CLIENT);
-        story.records.push(again);
-        story.bad(CallIntegrity::default());
+        fixture.records.push(again);
+        fixture.bad(CallIntegrity::default());
     }
 }

@@ -108,57 +108,57 @@ impl Property for CallsEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{CLIENT, LIMIT, SERVER, Story, ending};
+    use super::super::fixture::{CLIENT, Fixture, LIMIT, SERVER, ending};
     use super::*;
     use crate::record::CallOutcome;
 
     #[test]
     fn takes_calls_that_end_in_time() {
-        let mut story = Story::of_calls();
-        let call = story.call(0);
-        story.wait(LIMIT);
-        story.end(call, CallOutcome::Unknown);
-        story.good(CallsEnd::default());
+        let mut fixture = Fixture::of_calls();
+        let call = fixture.call(0);
+        fixture.wait(LIMIT);
+        fixture.end(call, CallOutcome::Unknown);
+        fixture.good(CallsEnd::default());
     }
 
     #[test]
     fn takes_clients_that_slept_or_died() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.tell(CLIENT, What::Paused);
-        story.wait(2 * LIMIT);
-        story.good(CallsEnd::default());
-        story.tell(CLIENT, What::Resumed);
-        story.end(call, CallOutcome::Unknown);
-        story.call(0);
-        story.tell(CLIENT, What::Crashed);
-        story.wait(2 * LIMIT);
-        story.good(CallsEnd::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.tell(CLIENT, What::Paused);
+        fixture.wait(2 * LIMIT);
+        fixture.good(CallsEnd::default());
+        fixture.tell(CLIENT, What::Resumed);
+        fixture.end(call, CallOutcome::Unknown);
+        fixture.call(0);
+        fixture.tell(CLIENT, What::Crashed);
+        fixture.wait(2 * LIMIT);
+        fixture.good(CallsEnd::default());
     }
 
     #[test]
     fn rejects_what_ends_late_or_never() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.answer(SERVER, call, 0);
-        story.wait(2 * LIMIT);
-        story.bad(CallsEnd::default());
-        story.end(call, CallOutcome::Unknown);
-        story.bad(CallsEnd::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.answer(SERVER, call, 0);
+        fixture.wait(2 * LIMIT);
+        fixture.bad(CallsEnd::default());
+        fixture.end(call, CallOutcome::Unknown);
+        fixture.bad(CallsEnd::default());
     }
 
     #[test]
     fn rejects_a_second_outcome_and_one_of_a_cancelled_call() {
-        let mut story = Story::of_calls();
-        let again = story.last(ending).clone();
-        story.records.push(again);
-        story.bad(CallsEnd::default());
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.tell(CLIENT, What::CallCancelled { call });
-        story.wait(2 * LIMIT);
-        story.good(CallsEnd::default());
-        story.end(call, CallOutcome::Failed);
-        story.bad(CallsEnd::default());
+        let mut fixture = Fixture::of_calls();
+        let again = fixture.last(ending).clone();
+        fixture.records.push(again);
+        fixture.bad(CallsEnd::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.wait(2 * LIMIT);
+        fixture.good(CallsEnd::default());
+        fixture.end(call, CallOutcome::Failed);
+        fixture.bad(CallsEnd::default());
     }
 }

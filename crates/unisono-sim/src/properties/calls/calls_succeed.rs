@@ -87,54 +87,54 @@ impl Property for CallsSucceed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{CLIENT, OTHER, SERVER, Story};
+    use super::super::fixture::{CLIENT, Fixture, OTHER, SERVER};
     use super::*;
 
-    fn healed() -> Story {
-        let mut story = Story::default();
-        let before = story.call(0);
-        story.heal();
-        story.end(before, CallOutcome::NotFound);
-        story.complete();
-        story
+    fn healed() -> Fixture {
+        let mut fixture = Fixture::default();
+        let before = fixture.call(0);
+        fixture.heal();
+        fixture.end(before, CallOutcome::NotFound);
+        fixture.complete();
+        fixture
     }
 
     #[test]
     fn takes_answers_and_refusals_when_all_is_well() {
-        let mut story = healed();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.refuse(SERVER, call);
-        story.good(CallsSucceed::default());
+        let mut fixture = healed();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.refuse(SERVER, call);
+        fixture.good(CallsSucceed::default());
     }
 
     #[test]
     fn takes_failures_where_nobody_serves() {
-        let mut story = healed();
-        let call = story.call(0);
-        story.tell(SERVER, What::Withdrawn { port: 0 });
-        story.tell(OTHER, What::Crashed);
-        story.end(call, CallOutcome::Failed);
-        story.good(CallsSucceed::default());
+        let mut fixture = healed();
+        let call = fixture.call(0);
+        fixture.tell(SERVER, What::Withdrawn { port: 0 });
+        fixture.tell(OTHER, What::Crashed);
+        fixture.end(call, CallOutcome::Failed);
+        fixture.good(CallsSucceed::default());
     }
 
     #[test]
     fn rejects_failures_when_all_is_well() {
         for outcome in [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy, CallOutcome::Unknown] {
-            let mut story = healed();
-            let call = story.call(0);
-            story.end(call, outcome);
-            story.bad(CallsSucceed::default());
+            let mut fixture = healed();
+            let call = fixture.call(0);
+            fixture.end(call, outcome);
+            fixture.bad(CallsSucceed::default());
         }
     }
 
     #[test]
     fn one_server_is_enough() {
-        let mut story = healed();
-        story.tell(OTHER, What::Crashed);
-        let call = story.call(0);
-        story.end(call, CallOutcome::NotFound);
-        assert_eq!(story.records.last().map(|record| record.life), Some(CLIENT));
-        story.bad(CallsSucceed::default());
+        let mut fixture = healed();
+        fixture.tell(OTHER, What::Crashed);
+        let call = fixture.call(0);
+        fixture.end(call, CallOutcome::NotFound);
+        assert_eq!(fixture.records.last().map(|record| record.life), Some(CLIENT));
+        fixture.bad(CallsSucceed::default());
     }
 }

@@ -56,53 +56,53 @@ impl Property for Forwarding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{OTHER, REPEATING, SERVER, Story};
+    use super::super::fixture::{Fixture, OTHER, REPEATING, SERVER};
     use super::*;
 
-    fn forwarded() -> (Story, u64) {
-        let mut story = Story::of_calls();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.pass_on(SERVER, call, 0);
-        story.hand(OTHER, call, 1);
-        (story, call)
+    fn forwarded() -> (Fixture, u64) {
+        let mut fixture = Fixture::of_calls();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.pass_on(SERVER, call, 0);
+        fixture.hand(OTHER, call, 1);
+        (fixture, call)
     }
 
     #[test]
     fn takes_a_way_that_comes_back_and_ends() {
-        let (mut story, call) = forwarded();
+        let (mut fixture, call) = forwarded();
         for hops in 1..HOPS_MAX {
             let (from, to) = if hops % 2 == 0 { (SERVER, OTHER) } else { (OTHER, SERVER) };
-            story.pass_on(from, call, hops);
-            story.hand(to, call, hops + 1);
+            fixture.pass_on(from, call, hops);
+            fixture.hand(to, call, hops + 1);
         }
-        story.good(Forwarding::default());
-        story.pass_on(SERVER, call, HOPS_MAX);
-        story.bad(Forwarding::default());
+        fixture.good(Forwarding::default());
+        fixture.pass_on(SERVER, call, HOPS_MAX);
+        fixture.bad(Forwarding::default());
     }
 
     #[test]
     fn rejects_a_forwarder_that_is_handed_it_again() {
-        let (mut story, call) = forwarded();
-        story.hand(SERVER, call, 0);
-        story.bad(Forwarding::default());
+        let (mut fixture, call) = forwarded();
+        fixture.hand(SERVER, call, 0);
+        fixture.bad(Forwarding::default());
     }
 
     #[test]
     fn takes_a_client_that_asks_again_where_repeats_are_recognised() {
-        let mut story = Story::default();
-        let call = story.call(REPEATING);
-        story.hand(SERVER, call, 0);
-        story.pass_on(SERVER, call, 0);
-        story.answer(SERVER, call, 0);
-        story.good(Forwarding::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(REPEATING);
+        fixture.hand(SERVER, call, 0);
+        fixture.pass_on(SERVER, call, 0);
+        fixture.answer(SERVER, call, 0);
+        fixture.good(Forwarding::default());
     }
 
     #[test]
     fn rejects_steps_that_nobody_took() {
-        let (mut story, call) = forwarded();
-        story.pass_on(OTHER, call, 1);
-        story.hand(SERVER, call, 3);
-        story.bad(Forwarding::default());
+        let (mut fixture, call) = forwarded();
+        fixture.pass_on(OTHER, call, 1);
+        fixture.hand(SERVER, call, 3);
+        fixture.bad(Forwarding::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What calls promise, as judges of recorded runs: one file per promise.
+//! What calls promise, as checkers of recorded runs: one file per promise.
 
 mod amplification;
 mod at_most_once;
@@ -6,12 +6,12 @@ mod call_bounds;
 mod call_integrity;
 mod calls_end;
 mod calls_succeed;
+#[cfg(test)]
+mod fixture;
 mod forwarding;
 mod no_late_handing;
 mod port_ownership;
 mod reply_matches;
-#[cfg(test)]
-mod story;
 mod truthful_outcome;
 
 pub(crate) use calls_succeed::ENOUGH;

@@ -55,40 +55,40 @@ impl Property for NoLateHanding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{CLIENT, SERVER, Story, handing};
+    use super::super::fixture::{CLIENT, Fixture, SERVER, handing};
     use super::*;
 
     #[test]
     fn takes_calls_in_time() {
-        Story::of_calls().good(NoLateHanding::default());
+        Fixture::of_calls().good(NoLateHanding::default());
     }
 
     #[test]
     fn rejects_what_is_late() {
-        let mut story = Story::of_calls();
-        if let What::Handed { is_late, .. } = &mut story.last(handing).what {
+        let mut fixture = Fixture::of_calls();
+        if let What::Handed { is_late, .. } = &mut fixture.last(handing).what {
             *is_late = true;
         }
-        story.bad(NoLateHanding::default());
+        fixture.bad(NoLateHanding::default());
     }
 
     #[test]
     fn rejects_what_was_cancelled_a_while_ago_when_all_is_well() {
-        let mut story = Story::of_calls();
-        let call = story.call(0);
-        story.tell(CLIENT, What::CallCancelled { call });
-        story.wait(2 * CANCELLED_WITHIN);
-        story.hand(SERVER, call, 0);
-        story.good(NoLateHanding::default());
-        story.heal();
-        let call = story.call(0);
-        story.tell(CLIENT, What::CallCancelled { call });
-        story.hand(SERVER, call, 0);
-        story.good(NoLateHanding::default());
-        let call = story.call(0);
-        story.tell(CLIENT, What::CallCancelled { call });
-        story.wait(2 * CANCELLED_WITHIN);
-        story.hand(SERVER, call, 0);
-        story.bad(NoLateHanding::default());
+        let mut fixture = Fixture::of_calls();
+        let call = fixture.call(0);
+        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.wait(2 * CANCELLED_WITHIN);
+        fixture.hand(SERVER, call, 0);
+        fixture.good(NoLateHanding::default());
+        fixture.heal();
+        let call = fixture.call(0);
+        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.hand(SERVER, call, 0);
+        fixture.good(NoLateHanding::default());
+        let call = fixture.call(0);
+        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.wait(2 * CANCELLED_WITHIN);
+        fixture.hand(SERVER, call, 0);
+        fixture.bad(NoLateHanding::default());
     }
 }

@@ -47,37 +47,37 @@ impl Property for PortOwnership {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{OTHER, SERVER, Story};
+    use super::super::fixture::{Fixture, OTHER, SERVER};
     use super::*;
     use crate::record::Life;
 
     #[test]
     fn takes_owners() {
-        Story::of_calls().good(PortOwnership::default());
+        Fixture::of_calls().good(PortOwnership::default());
     }
 
     #[test]
     fn rejects_an_impostor() {
-        let (mut story, impostor) = (Story::default(), Life(7));
-        story.tell(impostor, What::Serving { port: 0, owns: false, repeats: false });
-        let call = story.call(0);
-        story.good(PortOwnership::default());
-        story.hand(impostor, call, 0);
-        story.bad(PortOwnership::default());
+        let (mut fixture, impostor) = (Fixture::default(), Life(7));
+        fixture.tell(impostor, What::Serving { port: 0, owns: false, repeats: false });
+        let call = fixture.call(0);
+        fixture.good(PortOwnership::default());
+        fixture.hand(impostor, call, 0);
+        fixture.bad(PortOwnership::default());
     }
 
     #[test]
     fn rejects_whoever_has_withdrawn_or_never_served() {
-        let mut story = Story::default();
-        story.tell(SERVER, What::Withdrawn { port: 0 });
-        let call = story.call(0);
-        story.hand(OTHER, call, 0);
-        story.good(PortOwnership::default());
-        story.hand(SERVER, call, 0);
-        story.bad(PortOwnership::default());
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.hand(Life(7), call, 0);
-        story.bad(PortOwnership::default());
+        let mut fixture = Fixture::default();
+        fixture.tell(SERVER, What::Withdrawn { port: 0 });
+        let call = fixture.call(0);
+        fixture.hand(OTHER, call, 0);
+        fixture.good(PortOwnership::default());
+        fixture.hand(SERVER, call, 0);
+        fixture.bad(PortOwnership::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.hand(Life(7), call, 0);
+        fixture.bad(PortOwnership::default());
     }
 }

@@ -46,30 +46,30 @@ impl Property for ReplyMatches {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{SERVER, Story, hash_of};
+    use super::super::fixture::{Fixture, SERVER, hash_of};
     use super::*;
 
     #[test]
     fn takes_the_reply_that_was_given() {
-        Story::of_calls().good(ReplyMatches::default());
+        Fixture::of_calls().good(ReplyMatches::default());
     }
 
     #[test]
     fn rejects_a_reply_that_nobody_gave() {
-        let mut story = Story::default();
-        let call = story.call(0);
-        story.hand(SERVER, call, 0);
-        story.end(call, CallOutcome::Replied { hash: hash_of(call) });
-        story.bad(ReplyMatches::default());
+        let mut fixture = Fixture::default();
+        let call = fixture.call(0);
+        fixture.hand(SERVER, call, 0);
+        fixture.end(call, CallOutcome::Replied { hash: hash_of(call) });
+        fixture.bad(ReplyMatches::default());
     }
 
     #[test]
     fn rejects_the_reply_to_another_call() {
-        let mut story = Story::default();
-        let (call, other) = (story.call(0), story.call(0));
-        story.answer(SERVER, call, 0);
-        story.answer(SERVER, other, 0);
-        story.end(call, CallOutcome::Replied { hash: hash_of(other) });
-        story.bad(ReplyMatches::default());
+        let mut fixture = Fixture::default();
+        let (call, other) = (fixture.call(0), fixture.call(0));
+        fixture.answer(SERVER, call, 0);
+        fixture.answer(SERVER, other, 0);
+        fixture.end(call, CallOutcome::Replied { hash: hash_of(other) });
+        fixture.bad(ReplyMatches::default());
     }
 }

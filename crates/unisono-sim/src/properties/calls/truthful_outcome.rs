@@ -72,61 +72,61 @@ impl Property for TruthfulOutcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::story::{SERVER, Story, hash_of};
+    use super::super::fixture::{Fixture, SERVER, hash_of};
     use super::*;
 
     const DENIALS: [CallOutcome; 3] = [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy];
 
     #[test]
     fn takes_calls_that_did_not_happen() {
-        let mut story = Story::of_calls();
+        let mut fixture = Fixture::of_calls();
         for outcome in DENIALS {
-            let call = story.call(0);
-            story.end(call, outcome);
+            let call = fixture.call(0);
+            fixture.end(call, outcome);
         }
-        story.good(TruthfulOutcome::default());
+        fixture.good(TruthfulOutcome::default());
     }
 
     #[test]
     fn takes_unknown_whatever_happened() {
-        let mut story = Story::default();
-        let (call, other) = (story.call(0), story.call(0));
-        story.answer(SERVER, call, 0);
-        story.end(call, CallOutcome::Unknown);
-        story.end(other, CallOutcome::Unknown);
-        story.answer(SERVER, other, 0);
-        story.good(TruthfulOutcome::default());
+        let mut fixture = Fixture::default();
+        let (call, other) = (fixture.call(0), fixture.call(0));
+        fixture.answer(SERVER, call, 0);
+        fixture.end(call, CallOutcome::Unknown);
+        fixture.end(other, CallOutcome::Unknown);
+        fixture.answer(SERVER, other, 0);
+        fixture.good(TruthfulOutcome::default());
     }
 
     #[test]
     fn rejects_a_call_that_was_executed() {
         for outcome in DENIALS {
-            let mut story = Story::default();
-            let call = story.call(0);
-            story.answer(SERVER, call, 0);
-            story.end(call, outcome);
-            story.bad(TruthfulOutcome::default());
+            let mut fixture = Fixture::default();
+            let call = fixture.call(0);
+            fixture.answer(SERVER, call, 0);
+            fixture.end(call, outcome);
+            fixture.bad(TruthfulOutcome::default());
         }
     }
 
     #[test]
     fn rejects_a_call_that_is_executed_later() {
         for outcome in DENIALS {
-            let mut story = Story::default();
-            let call = story.call(0);
-            story.end(call, outcome);
-            story.answer(SERVER, call, 0);
-            story.bad(TruthfulOutcome::default());
+            let mut fixture = Fixture::default();
+            let call = fixture.call(0);
+            fixture.end(call, outcome);
+            fixture.answer(SERVER, call, 0);
+            fixture.bad(TruthfulOutcome::default());
         }
     }
 
     #[test]
     fn rejects_a_refusal_that_nobody_gave() {
-        let mut story = Story::default();
-        let (call, other) = (story.call(0), story.call(0));
-        story.hand(SERVER, call, 0);
-        story.refuse(SERVER, other);
-        story.end(call, CallOutcome::Refused { hash: hash_of(call) });
-        story.bad(TruthfulOutcome::default());
+        let mut fixture = Fixture::default();
+        let (call, other) = (fixture.call(0), fixture.call(0));
+        fixture.hand(SERVER, call, 0);
+        fixture.refuse(SERVER, other);
+        fixture.end(call, CallOutcome::Refused { hash: hash_of(call) });
+        fixture.bad(TruthfulOutcome::default());
     }
 }

@@ -529,7 +529,7 @@ mod tests {
         let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
         let reset = |degraded| {
             let (epoch, members) = (EpochId::default(), Vec::new());
-            let view = View { epoch, members, orderer: Uid(1), resilience: 0, resilience_founded: 1 };
+            let view = View { epoch, members, sequencer: Uid(1), resilience: 0, resilience_founded: 1 };
             Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
         };
         assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));

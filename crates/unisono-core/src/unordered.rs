@@ -1,6 +1,6 @@
-//! Hold: data that has no number yet.
+//! UnorderedBuffer: data that has no number yet.
 //!
-//! The orderer takes from here what it numbers; a member keeps here what came by BB until the accept says where it
+//! The sequencer takes from here what it numbers; a member keeps here what came by BB until the accept says where it
 //! belongs. For each sender a window of messages after its last numbered one is kept, no more, so a member that
 //! floods presses on nobody but itself.
 
@@ -80,11 +80,11 @@ fn find_slot(
 
 /// Unnumbered data of all senders.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hold {
+pub(crate) struct UnorderedBuffer {
     queues: Table<Queue>,
 }
 
-impl Hold {
+impl UnorderedBuffer {
     /// Keeps a message, unless it is already numbered (`last` is the sender's last numbered one), known, or beyond
     /// the sender's window. True if it was kept.
     pub(crate) fn keep(
@@ -204,35 +204,40 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn keep(hold: &mut Hold, number: MessageNumber, base: MessageNumber, last: MessageNumber) -> bool {
+    fn keep(
+        buffer: &mut UnorderedBuffer,
+        number: MessageNumber,
+        base: MessageNumber,
+        last: MessageNumber,
+    ) -> bool {
         let manner = Manner { resilience: 0, broadcast: false, patient: false };
         let text = Bytes::from_static(b"text");
-        hold.keep((Uid(1), number), base, last, 8, manner, Slice::alone(false, &text))
+        buffer.keep((Uid(1), number), base, last, 8, manner, Slice::alone(false, &text))
     }
 
     #[test]
     fn gives_messages_out_in_the_senders_order_and_names_the_gap() {
-        let (mut hold, a) = (Hold::default(), Uid(1));
-        assert!(keep(&mut hold, 3, 1, 0));
-        assert!(keep(&mut hold, 1, 1, 0));
-        assert!(!keep(&mut hold, 1, 1, 0));
-        assert_eq!(hold.next(a, 0).map(|(number, _)| number), Some(1));
-        assert_eq!(hold.next(a, 1), None);
-        hold.take(a, 1);
-        hold.forget_through(a, 1);
-        assert_eq!(hold.gaps(a, 1, 9), [(2, 2)]);
-        assert!(keep(&mut hold, 2, 1, 1));
-        assert_eq!(hold.gaps(a, 1, 9), []);
+        let (mut buffer, a) = (UnorderedBuffer::default(), Uid(1));
+        assert!(keep(&mut buffer, 3, 1, 0));
+        assert!(keep(&mut buffer, 1, 1, 0));
+        assert!(!keep(&mut buffer, 1, 1, 0));
+        assert_eq!(buffer.next(a, 0).map(|(number, _)| number), Some(1));
+        assert_eq!(buffer.next(a, 1), None);
+        buffer.take(a, 1);
+        buffer.forget_through(a, 1);
+        assert_eq!(buffer.gaps(a, 1, 9), [(2, 2)]);
+        assert!(keep(&mut buffer, 2, 1, 1));
+        assert_eq!(buffer.gaps(a, 1, 9), []);
     }
 
     #[test]
     fn keeps_a_window_only_and_nothing_below_the_base() {
-        let (mut hold, a) = (Hold::default(), Uid(1));
-        assert!(!keep(&mut hold, 9, 1, 0));
-        assert!(keep(&mut hold, 8, 1, 0));
+        let (mut buffer, a) = (UnorderedBuffer::default(), Uid(1));
+        assert!(!keep(&mut buffer, 9, 1, 0));
+        assert!(keep(&mut buffer, 8, 1, 0));
         // A reset failed 1 to 19: the sender goes on at 20.
-        assert!(keep(&mut hold, 20, 20, 0));
-        assert_eq!(hold.next(a, 0).map(|(number, _)| number), Some(20));
-        assert_eq!(hold.senders().count(), 1);
+        assert!(keep(&mut buffer, 20, 20, 0));
+        assert_eq!(buffer.next(a, 0).map(|(number, _)| number), Some(20));
+        assert_eq!(buffer.senders().count(), 1);
     }
 }

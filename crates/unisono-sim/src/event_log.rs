@@ -7,7 +7,7 @@ use unisono_core::{Event, MessageNumber, Outcome, Uid, View};
 
 /// One list of lines for each process.
 #[derive(Default)]
-pub(crate) struct Diary {
+pub(crate) struct EventLog {
     homes: Vec<(Uid, usize)>,
     lines: Vec<Vec<String>>,
 }
@@ -20,7 +20,7 @@ fn text(payload: &[u8]) -> String {
     text.map_or_else(|| format!("({} bytes)", payload.len()), |text| format!("{text:?}"))
 }
 
-impl Diary {
+impl EventLog {
     /// This life lives there.
     pub(crate) fn born(&mut self, uid: Uid, process: usize) {
         self.homes.push((uid, process));
@@ -53,7 +53,7 @@ impl Diary {
             }
             Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.home(member.uid)),
             Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.home(member.uid)),
-            Event::HandedOver { seqno, orderer } => format!("{seqno} orderer {}", self.home(*orderer)),
+            Event::HandedOver { seqno, sequencer } => format!("{seqno} sequencer {}", self.home(*sequencer)),
             Event::Reset { seqno, view, excluded, degraded } => {
                 let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
                 let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));
@@ -112,7 +112,7 @@ impl Diary {
     fn view(&self, view: &View) -> String {
         let uids: Vec<Uid> = view.members.iter().map(|member| member.uid).collect();
         let mut words = self.list(&uids);
-        let _ = write!(words, " orderer {}", self.home(view.orderer));
+        let _ = write!(words, " sequencer {}", self.home(view.sequencer));
         words
     }
 }

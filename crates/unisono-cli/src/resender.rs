@@ -1,7 +1,7 @@
 //! A sender's queue: many messages under way at once, in order all the same.
 //!
 //! When a reset falls upon messages under way, those that failed will never be delivered by anybody, and neither
-//! will any later one that was under way with them. So the outbox waits until something is known of each, and sends
+//! will any later one that was under way with them. So the resender waits until something is known of each, and sends
 //! the failed ones again, in their order, before anything that came later.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
 pub(crate) const PULSE: Duration = Duration::from_millis(2);
 
 /// Messages on their way into the group.
-pub(crate) struct Outbox {
+pub(crate) struct Resender {
     group: Group,
     waiting: VecDeque<Bytes>,
     under_way: VecDeque<(Bytes, Ticket)>,
@@ -35,10 +35,10 @@ pub(crate) enum Stuck {
     Unknown { number: u64, others: u64 },
 }
 
-impl Outbox {
+impl Resender {
     /// An empty one.
-    pub(crate) fn new(group: Group) -> Outbox {
-        Outbox {
+    pub(crate) fn new(group: Group) -> Resender {
+        Resender {
             group,
             waiting: VecDeque::new(),
             under_way: VecDeque::new(),

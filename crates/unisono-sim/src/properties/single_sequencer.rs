@@ -1,5 +1,5 @@
-//! G21, a single orderer: each number of an epoch is given out once, in ascending order, by the one life that the last
-//! naming event (a founding, a hand-over, an orderer's leave, a reset) names.
+//! G21, a single sequencer: each number of an epoch is given out once, in ascending order, by the one life that the last
+//! naming event (a founding, a hand-over, a sequencer's leave, a reset) names.
 //!
 //! Whoever takes the role, numbers and hands it on within one input is not seen to act, so that not every number has
 //! a giver here. That no place is left empty is [`super::gap_free`]'s business.
@@ -26,12 +26,12 @@ struct Numbers {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct SingleOrderer {
+pub(super) struct SingleSequencer {
     numbers: Table<Numbers>,
     checked: u64,
 }
 
-impl SingleOrderer {
+impl SingleSequencer {
     fn number(
         &mut self,
         record: &Record,
@@ -59,10 +59,10 @@ impl SingleOrderer {
         named.map(|named| format!("the event at {term} names {named:?}"))
     }
 
-    fn name_orderer(&mut self, epoch: Epoch, place: Seqno, orderer: Life) -> Option<String> {
+    fn name_sequencer(&mut self, epoch: Epoch, place: Seqno, sequencer: Life) -> Option<String> {
         let numbers = self.numbers.at(epoch);
-        numbers.named.entry(place).or_insert(orderer);
-        if let Some((giver, _)) = numbers.givers.get(&place).filter(|(giver, _)| *giver != orderer) {
+        numbers.named.entry(place).or_insert(sequencer);
+        if let Some((giver, _)) = numbers.givers.get(&place).filter(|(giver, _)| *giver != sequencer) {
             return Some(format!("{giver:?} gave out numbers by the event at {place}"));
         }
         let mut before = numbers.givers.range(..place);
@@ -71,9 +71,9 @@ impl SingleOrderer {
     }
 }
 
-impl Property for SingleOrderer {
+impl Property for SingleSequencer {
     fn name(&self) -> &'static str {
-        "single_orderer"
+        "single_sequencer"
     }
 
     fn interests(&self) -> u64 {
@@ -86,8 +86,8 @@ impl Property for SingleOrderer {
             self.checked += 1;
             self.number(record, epoch, term, from, to)
         } else {
-            let (before, stream) = (facts.before().orderer, facts.stream(record.life));
-            let (place, orderer) = (stream.last, stream.orderer);
+            let (before, stream) = (facts.before().sequencer, facts.stream(record.life));
+            let (place, sequencer) = (stream.last, stream.sequencer);
             let Some(epoch) = stream.epoch else { return Ok(()) };
             self.numbers.at(epoch).told.insert(record.life, stream.entered + 1..=place);
             let names = match &record.what {
@@ -96,7 +96,7 @@ impl Property for SingleOrderer {
                 What::Joined { .. } => false,
                 _ => true,
             };
-            if names { self.name_orderer(epoch, place, orderer) } else { None }
+            if names { self.name_sequencer(epoch, place, sequencer) } else { None }
         };
         found(self, record, fault)
     }
@@ -122,36 +122,36 @@ impl Property for SingleOrderer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::story::Story;
+    use crate::properties::fixture::Fixture;
     use crate::properties::streams::PLACED;
 
     #[test]
     fn takes_an_epoch_of_whose_beginning_no_application_was_told() {
-        let mut story = Story::of(3, 1);
-        let common = story.records.len();
-        story.crash(Life(0));
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        let joiner = story.join();
-        story.hand_over(Life(2));
-        story.message(Life(1));
-        let (before, after) = story.records.split_at(common);
+        let mut fixture = Fixture::of(3, 1);
+        let common = fixture.records.len();
+        fixture.crash(Life(0));
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.message(Life(1));
+        let joiner = fixture.join();
+        fixture.hand_over(Life(2));
+        fixture.message(Life(1));
+        let (before, after) = fixture.records.split_at(common);
         let told = |record: &&Record| record.life != joiner && PLACED & record.what.kind().bit() != 0;
         let after = after.iter().filter(|record| !told(record));
-        story.records = before.iter().chain(after).cloned().collect();
-        story.good(SingleOrderer::default());
+        fixture.records = before.iter().chain(after).cloned().collect();
+        fixture.good(SingleSequencer::default());
     }
 
-    fn good() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.hand_over(Life(1));
-        story.message(Life(2));
-        story.leave(Life(1));
-        story.message(Life(2));
-        story.reset(&[Life(0), Life(2)]);
-        story.message(Life(2));
-        story
+    fn good() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.hand_over(Life(1));
+        fixture.message(Life(2));
+        fixture.leave(Life(1));
+        fixture.message(Life(2));
+        fixture.reset(&[Life(0), Life(2)]);
+        fixture.message(Life(2));
+        fixture
     }
 
     fn numbering(record: &Record) -> bool {
@@ -159,87 +159,87 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_orderer_after_the_other() {
-        good().good(SingleOrderer::default());
+    fn takes_one_sequencer_after_the_other() {
+        good().good(SingleSequencer::default());
     }
 
     #[test]
     fn rejects_a_number_given_out_twice() {
-        let mut story = good();
-        let again = Record { life: Life(2), ..story.last(numbering).clone() };
-        story.records.push(again);
-        story.bad(SingleOrderer::default());
+        let mut fixture = good();
+        let again = Record { life: Life(2), ..fixture.last(numbering).clone() };
+        fixture.records.push(again);
+        fixture.bad(SingleSequencer::default());
     }
 
     #[test]
     fn rejects_who_goes_on_after_handing_over() {
-        let mut story = good();
-        let number = story.send(Life(2));
-        let place = story.order(Life(2), number);
-        story.last(numbering).life = Life(1);
+        let mut fixture = good();
+        let number = fixture.send(Life(2));
+        let place = fixture.order(Life(2), number);
+        fixture.last(numbering).life = Life(1);
         assert!(place > 0);
-        story.bad(SingleOrderer::default());
+        fixture.bad(SingleSequencer::default());
     }
 
     /// Life 0 hands the role to life 1, which never acts, and goes on by the event that named itself.
-    fn goes_on_unheard() -> Story {
-        let mut story = Story::of(3, 1);
-        story.hand_over(Life(1));
-        story.message(Life(2));
-        let first = story.position(numbering);
-        (story.records[first].life, story.records[first].what) = match story.records[first].what {
+    fn goes_on_unheard() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.hand_over(Life(1));
+        fixture.message(Life(2));
+        let first = fixture.position(numbering);
+        (fixture.records[first].life, fixture.records[first].what) = match fixture.records[first].what {
             What::Numbered { epoch, from, to, .. } => (Life(0), What::Numbered { epoch, term: 0, from, to }),
             _ => unreachable!("it is a numbering"),
         };
-        story
+        fixture
     }
 
     #[test]
     fn rejects_who_goes_on_though_its_successor_never_acts() {
-        goes_on_unheard().bad(SingleOrderer::default());
+        goes_on_unheard().bad(SingleSequencer::default());
     }
 
     #[test]
     fn rejects_the_same_where_applications_are_told_late() {
-        let mut story = goes_on_unheard();
+        let mut fixture = goes_on_unheard();
         let is_told = |record: &Record| matches!(record.what, What::HandedOver { .. });
-        let (told, mut records): (Vec<Record>, Vec<Record>) = story.records.drain(..).partition(is_told);
+        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
         records.retain(|record| !matches!(record.what, What::Delivered { .. }));
         records.extend(told);
-        story.records = records;
-        story.bad(SingleOrderer::default());
+        fixture.records = records;
+        fixture.bad(SingleSequencer::default());
     }
 
     #[test]
     fn takes_a_successor_that_never_acts() {
-        let mut story = Story::of(3, 1);
-        story.message(Life(2));
-        story.hand_over(Life(1));
-        story.reset(&[Life(0), Life(2)]);
-        story.good(SingleOrderer::default());
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(2));
+        fixture.hand_over(Life(1));
+        fixture.reset(&[Life(0), Life(2)]);
+        fixture.good(SingleSequencer::default());
     }
 
     #[test]
     fn rejects_who_was_never_named() {
-        let mut story = good();
-        for record in &mut story.records {
+        let mut fixture = good();
+        for record in &mut fixture.records {
             if let What::Numbered { term: 4, .. } = record.what {
                 record.life = Life(2);
             }
         }
-        story.bad(SingleOrderer::default());
+        fixture.bad(SingleSequencer::default());
     }
 
     #[test]
     fn rejects_a_term_without_an_event() {
-        let mut story = good();
-        for record in &mut story.records {
+        let mut fixture = good();
+        for record in &mut fixture.records {
             if let What::Numbered { term, .. } = &mut record.what
                 && *term == 4
             {
                 *term = 3;
             }
         }
-        story.bad(SingleOrderer::default());
+        fixture.bad(SingleSequencer::default());
     }
 }

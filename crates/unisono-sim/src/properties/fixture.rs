@@ -1,14 +1,14 @@
 //! Invented histories for the properties' own tests: a perfect group, told step by step. Each test takes a good
-//! story, which its property must accept, and breaks it, which its property must see.
+//! fixture, which its property must accept, and breaks it, which its property must see.
 
-use super::{Judge, Property, Terms, Violation};
+use super::{Checkers, Property, Terms, Violation};
 use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
 use unisono_core::{Seqno, Time, Uid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
+enum Ordered {
     Message { sender: Life, number: MessageNumber, hash: u64, last: bool },
     Join(Life),
     Leave(Life),
@@ -35,15 +35,15 @@ struct Actor {
 
 /// A group that makes no mistakes, and the records of what it does. The log is the present line's.
 #[derive(Clone, Debug)]
-pub(super) struct Story {
+pub(super) struct Fixture {
     pub(super) records: Vec<Record>,
     pub(super) terms: Terms,
     at: Time,
-    log: Vec<Entry>,
+    log: Vec<Ordered>,
     epoch: Epoch,
     start: Seqno,
     term: Seqno,
-    orderer: Life,
+    sequencer: Life,
     /// Members at the end of the log.
     pub(super) view: Vec<Life>,
     /// Places of the log with which views begin, with the view and the reset there.
@@ -52,11 +52,11 @@ pub(super) struct Story {
     actors: Vec<Actor>,
 }
 
-impl Story {
+impl Fixture {
     /// Life 0 founds a group.
-    pub(super) fn found(resilience: u8, quorum: Quorum) -> Story {
+    pub(super) fn found(resilience: u8, quorum: Quorum) -> Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
-        let mut story = Story {
+        let mut fixture = Fixture {
             records: Vec::new(),
             terms: Terms { config },
             at: Time::ZERO,
@@ -64,28 +64,28 @@ impl Story {
             epoch: Epoch(0),
             start: 0,
             term: 0,
-            orderer: Life(0),
+            sequencer: Life(0),
             view: vec![Life(0)],
             resets: Vec::new(),
             accepted: 0,
             actors: Vec::new(),
         };
-        let founder = story.begin();
-        story.actors[0].member = true;
-        story.mark(founder);
-        story.actors[0].entered = true;
-        let view = Box::new(story.view_now());
-        story.tell(founder, What::Entered { seqno: 0, view });
-        story
+        let founder = fixture.begin();
+        fixture.actors[0].member = true;
+        fixture.mark(founder);
+        fixture.actors[0].entered = true;
+        let view = Box::new(fixture.view_now());
+        fixture.tell(founder, What::Entered { seqno: 0, view });
+        fixture
     }
 
     /// A group of `members`, joined one after the other, where everybody knows everything.
-    pub(super) fn of(members: usize, resilience: u8) -> Story {
-        let mut story = Story::found(resilience, Quorum::MajorityOfView);
+    pub(super) fn of(members: usize, resilience: u8) -> Fixture {
+        let mut fixture = Fixture::found(resilience, Quorum::MajorityOfView);
         for _ in 1..members {
-            story.join();
+            fixture.join();
         }
-        story
+        fixture
     }
 
     pub(super) fn tell(&mut self, life: Life, what: What) {
@@ -140,7 +140,7 @@ impl Story {
             counter: u64::from(self.epoch.0),
             coordinator: self.view[0],
             members: self.view.clone(),
-            orderer: self.orderer,
+            sequencer: self.sequencer,
             resilience: self.terms.config.resilience.min(self.view.len() as u8 - 1),
         }
     }
@@ -162,27 +162,27 @@ impl Story {
         self.send_pieces(life, 1)
     }
 
-    fn append(&mut self, entry: Entry) {
-        let orderer = self.orderer;
+    fn append(&mut self, entry: Ordered) {
+        let sequencer = self.sequencer;
         self.log.push(entry);
         let (epoch, end, term) = (self.epoch, self.end(), self.term);
-        self.actor(orderer).stored = end;
-        self.tell(orderer, What::Stored { epoch, through: end });
-        self.tell(orderer, What::Numbered { epoch, term, from: end, to: end });
+        self.actor(sequencer).stored = end;
+        self.tell(sequencer, What::Stored { epoch, through: end });
+        self.tell(sequencer, What::Numbered { epoch, term, from: end, to: end });
         match entry {
-            Entry::Join(life) => self.view.push(life),
-            Entry::Leave(life) => {
-                if life == self.orderer {
-                    (self.orderer, self.term) = (next_in_rank(&self.view, life), end);
+            Ordered::Join(life) => self.view.push(life),
+            Ordered::Leave(life) => {
+                if life == self.sequencer {
+                    (self.sequencer, self.term) = (next_in_rank(&self.view, life), end);
                 }
                 self.view.retain(|other| *other != life);
             }
-            Entry::Role(life) => (self.orderer, self.term) = (life, end),
-            Entry::Message { .. } | Entry::Reset => {}
+            Ordered::Role(life) => (self.sequencer, self.term) = (life, end),
+            Ordered::Message { .. } | Ordered::Reset => {}
         }
     }
 
-    /// The orderer numbers all pieces of a message; tells the place of the last.
+    /// The sequencer numbers all pieces of a message; tells the place of the last.
     pub(super) fn order(&mut self, sender: Life, number: MessageNumber) -> Seqno {
         for piece in self.numbers(sender, number) {
             self.order_piece(sender, number, piece);
@@ -200,18 +200,18 @@ impl Story {
 
     pub(super) fn order_piece(&mut self, sender: Life, number: MessageNumber, piece: MessageNumber) {
         let hash = number * 1_000 + u64::from(sender.0) + 1;
-        self.append(Entry::Message { sender, number: piece, hash, last: piece == number });
+        self.append(Ordered::Message { sender, number: piece, hash, last: piece == number });
     }
 
-    /// The orderer's application gives the role to somebody.
+    /// The sequencer's application gives the role to somebody.
     pub(super) fn hand_over(&mut self, to: Life) {
-        self.tell(self.orderer, What::HandOverAsked { successor: to });
+        self.tell(self.sequencer, What::HandOverAsked { successor: to });
         self.migrate(to);
     }
 
-    /// The orderer gives it to somebody by itself.
+    /// The sequencer gives it to somebody by itself.
     pub(super) fn migrate(&mut self, to: Life) {
-        self.append(Entry::Role(to));
+        self.append(Ordered::Role(to));
         self.everyone();
     }
 
@@ -243,7 +243,7 @@ impl Story {
     /// Tells a sender which of its messages are in.
     fn resolve(&mut self, life: Life, through: Seqno) {
         for seqno in 1..=through {
-            if let Entry::Message { sender, number, last: true, .. } = self.log[seqno as usize - 1]
+            if let Ordered::Message { sender, number, last: true, .. } = self.log[seqno as usize - 1]
                 && sender == life
                 && self.actor(life).under_way.iter().any(|(known, ..)| *known == number)
             {
@@ -260,32 +260,32 @@ impl Story {
             let entry = self.log[seqno as usize - 1];
             let entered = self.actor(life).entered;
             match entry {
-                Entry::Join(joiner) if joiner == life => {
+                Ordered::Join(joiner) if joiner == life => {
                     self.actor(life).entered = true;
                     let view = Box::new(self.view_of(seqno));
                     self.tell(life, What::Entered { seqno, view });
                 }
                 _ if !entered => {}
-                Entry::Message { last: false, .. } => {}
-                Entry::Message { sender, number, hash, .. } => {
+                Ordered::Message { last: false, .. } => {}
+                Ordered::Message { sender, number, hash, .. } => {
                     self.tell(life, What::Delivered { seqno, sender, number, hash });
                 }
-                Entry::Join(member) => {
+                Ordered::Join(member) => {
                     let members = self.view_at(seqno).len() as u32;
                     self.tell(life, What::Joined { seqno, member, members });
                 }
-                Entry::Leave(member) => {
+                Ordered::Leave(member) => {
                     let members = self.view_at(seqno).len() as u32;
-                    let ordered = self.view_of(seqno - 1).orderer == member;
-                    let successor = (ordered && members > 0).then(|| self.view_of(seqno).orderer);
+                    let ordered = self.view_of(seqno - 1).sequencer == member;
+                    let successor = (ordered && members > 0).then(|| self.view_of(seqno).sequencer);
                     self.tell(life, What::Left { seqno, member, members, successor });
                     if member == life {
                         self.actor(life).over = true;
                         self.actor(life).member = false;
                     }
                 }
-                Entry::Role(orderer) => self.tell(life, What::HandedOver { seqno, orderer }),
-                Entry::Reset => {
+                Ordered::Role(sequencer) => self.tell(life, What::HandedOver { seqno, sequencer }),
+                Ordered::Reset => {
                     let reset = self.resets.iter().find(|reset| reset.seqno == seqno).cloned();
                     if let Some(reset) = reset {
                         self.tell(life, What::Reset(Box::new(reset)));
@@ -300,19 +300,19 @@ impl Story {
         let members = self.view_at(seqno);
         let reset = self.resets.iter().rev().find(|reset| reset.seqno <= seqno);
         let (epoch, first) = reset.map_or((Epoch(0), 0), |reset| (reset.view.epoch, reset.seqno));
-        let mut orderer = reset.map_or(Life(0), |reset| reset.view.orderer);
+        let mut sequencer = reset.map_or(Life(0), |reset| reset.view.sequencer);
         for (entry, place) in self.log[first as usize..seqno as usize].iter().zip(first + 1..) {
             match entry {
-                Entry::Role(life) => orderer = *life,
-                Entry::Leave(life) if *life == orderer => {
-                    orderer = next_in_rank(&self.view_at(place - 1), orderer);
+                Ordered::Role(life) => sequencer = *life,
+                Ordered::Leave(life) if *life == sequencer => {
+                    sequencer = next_in_rank(&self.view_at(place - 1), sequencer);
                 }
                 _ => {}
             }
         }
         let resilience = self.terms.config.resilience.min(members.len() as u8 - 1);
         let coordinator = reset.map_or(Life(0), |reset| reset.view.coordinator);
-        View { epoch, counter: u64::from(epoch.0), coordinator, members, orderer, resilience }
+        View { epoch, counter: u64::from(epoch.0), coordinator, members, sequencer, resilience }
     }
 
     /// The members right after a place of the present line.
@@ -321,8 +321,8 @@ impl Story {
         let (first, mut view) = reset.map_or((0, vec![Life(0)]), |r| (r.seqno, r.view.members.clone()));
         for entry in &self.log[first as usize..seqno as usize] {
             match entry {
-                Entry::Join(life) => view.push(*life),
-                Entry::Leave(life) => view.retain(|other| other != life),
+                Ordered::Join(life) => view.push(*life),
+                Ordered::Leave(life) => view.retain(|other| other != life),
                 _ => {}
             }
         }
@@ -338,9 +338,9 @@ impl Story {
         self.accepted.max(stored[needed - 1])
     }
 
-    /// The orderer is there to number.
+    /// The sequencer is there to number.
     pub(super) fn is_ordered(&self) -> bool {
-        !self.actors[self.orderer.index()].crashed
+        !self.actors[self.sequencer.index()].crashed
     }
 
     pub(super) fn alive(&self) -> Vec<Life> {
@@ -388,7 +388,7 @@ impl Story {
     pub(super) fn join(&mut self) -> Life {
         let joiner = self.begin();
         self.mark(joiner);
-        self.append(Entry::Join(joiner));
+        self.append(Ordered::Join(joiner));
         self.actor(joiner).member = true;
         self.everyone();
         joiner
@@ -396,7 +396,7 @@ impl Story {
 
     pub(super) fn leave(&mut self, life: Life) {
         self.tell(life, What::LeaveAsked);
-        self.append(Entry::Leave(life));
+        self.append(Ordered::Leave(life));
         self.everyone();
         for what in [What::LeaveKnown, What::Parted, What::Gone] {
             self.tell(life, what);
@@ -423,11 +423,11 @@ impl Story {
         }
         self.log.truncate(kept as usize);
         let view = self.view_at(kept);
-        self.log.push(Entry::Reset);
+        self.log.push(Ordered::Reset);
         let seqno = self.end();
         self.epoch = Epoch(self.epoch.0 + 1);
         self.view = view.iter().copied().filter(|life| members.contains(life)).collect();
-        (self.start, self.term, self.orderer) = (seqno, seqno, self.view[0]);
+        (self.start, self.term, self.sequencer) = (seqno, seqno, self.view[0]);
         let excluded: Vec<_> = view.iter().copied().filter(|life| !members.contains(life)).collect();
         let resilience = self.terms.config.resilience;
         let degraded = resilience > 0 && excluded.len() > usize::from(resilience);
@@ -501,32 +501,32 @@ impl Story {
 
     /// The last record that `pick` picks.
     pub(super) fn last(&mut self, pick: impl Fn(&Record) -> bool) -> &mut Record {
-        self.records.iter_mut().rfind(|record| pick(record)).expect("the story has such a record")
+        self.records.iter_mut().rfind(|record| pick(record)).expect("the fixture has such a record")
     }
 
     /// Where the last record is that `pick` picks.
     pub(super) fn position(&self, pick: impl Fn(&Record) -> bool) -> usize {
-        self.records.iter().rposition(pick).expect("the story has such a record")
+        self.records.iter().rposition(pick).expect("the fixture has such a record")
     }
 
     /// Three members, of whom two speak.
-    pub(super) fn of_two_messages() -> Story {
-        let mut story = Story::of(3, 1);
-        story.message(Life(1));
-        story.message(Life(2));
-        story
+    pub(super) fn of_two_messages() -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        fixture.message(Life(2));
+        fixture
     }
 
-    /// The orderer of a group with r = 0 delivers what nobody else has, and is cut off: its place is given out again.
-    pub(super) fn of_a_place_given_out_twice() -> Story {
-        let mut story = Story::of(3, 0);
-        story.message(Life(1));
-        let number = story.send(Life(0));
-        let place = story.order(Life(0), number);
-        story.accept(Life(0), place);
-        story.reset(&[Life(1), Life(2)]);
-        story.message(Life(1));
-        story
+    /// The sequencer of a group with r = 0 delivers what nobody else has, and is cut off: its place is given out again.
+    pub(super) fn of_a_place_given_out_twice() -> Fixture {
+        let mut fixture = Fixture::of(3, 0);
+        fixture.message(Life(1));
+        let number = fixture.send(Life(0));
+        let place = fixture.order(Life(0), number);
+        fixture.accept(Life(0), place);
+        fixture.reset(&[Life(1), Life(2)]);
+        fixture.message(Life(1));
+        fixture
     }
 
     /// The last message is sent only when all else has happened.
@@ -536,43 +536,43 @@ impl Story {
         self.records.push(sent);
     }
 
-    /// What a property says of this story.
-    pub(super) fn judge(&self, property: impl Property + 'static) -> Result<u64, Violation> {
-        self.judge_with_end(property, &self.ending())
+    /// What a property says of this fixture.
+    pub(super) fn check(&self, property: impl Property + 'static) -> Result<u64, Violation> {
+        self.check_with_end(property, &self.ending())
     }
 
-    pub(super) fn judge_with_end(
+    pub(super) fn check_with_end(
         &self,
         property: impl Property + 'static,
         end: &End,
     ) -> Result<u64, Violation> {
-        let mut judge = Judge::new(vec![Box::new(property)]);
-        judge_records(&mut judge, &self.records, end)?;
-        Ok(judge.checked().map(|(_, count)| count).sum())
+        let mut checkers = Checkers::new(vec![Box::new(property)]);
+        check_records(&mut checkers, &self.records, end)?;
+        Ok(checkers.checked().map(|(_, count)| count).sum())
     }
 
     /// What all properties say of it.
-    pub(super) fn judge_all(&self) -> Result<(), Violation> {
-        self.judge_all_with_end(&self.ending())
+    pub(super) fn check_all(&self) -> Result<(), Violation> {
+        self.check_all_with_end(&self.ending())
     }
 
-    pub(super) fn judge_all_with_end(&self, end: &End) -> Result<(), Violation> {
-        judge_records(&mut Judge::new(super::all(&self.terms)), &self.records, end)
+    pub(super) fn check_all_with_end(&self, end: &End) -> Result<(), Violation> {
+        check_records(&mut Checkers::new(super::all(&self.terms)), &self.records, end)
     }
 
-    /// Asserts that a property accepts this story, having had something to check.
+    /// Asserts that a property accepts this fixture, having had something to check.
     #[track_caller]
     pub(super) fn good(&self, property: impl Property + 'static) {
-        match self.judge(property) {
+        match self.check(property) {
             Ok(checked) => assert!(checked > 0, "the property checked nothing"),
-            Err(violation) => panic!("a good story was rejected: {violation}\n{}", self.text()),
+            Err(violation) => panic!("a good fixture was rejected: {violation}\n{}", self.text()),
         }
     }
 
-    /// Asserts that a property rejects this story.
+    /// Asserts that a property rejects this fixture.
     #[track_caller]
     pub(super) fn bad(&self, property: impl Property + 'static) {
-        assert!(self.judge(property).is_err(), "a bad story was accepted\n{}", self.text());
+        assert!(self.check(property).is_err(), "a bad fixture was accepted\n{}", self.text());
     }
 
     pub(super) fn text(&self) -> String {
@@ -586,9 +586,9 @@ fn next_in_rank(view: &[Life], leaver: Life) -> Life {
     view.get(rank).or(view.first()).copied().unwrap_or(leaver)
 }
 
-fn judge_records(judge: &mut Judge, records: &[Record], end: &End) -> Result<(), Violation> {
-    records.iter().try_for_each(|record| judge.observe(record.clone()))?;
-    judge.finish(end)
+fn check_records(checkers: &mut Checkers, records: &[Record], end: &End) -> Result<(), Violation> {
+    records.iter().try_for_each(|record| checkers.observe(record.clone()))?;
+    checkers.finish(end)
 }
 
 /// Whether a record is a delivery to this life.

@@ -18,7 +18,7 @@ pub(in crate::rpc) const SESSIONS_MAX: usize = 1 << 16;
 
 /// What is taken up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Budget {
     /// Requests that all services together take.
     pub(super) queues_max: usize,
     /// Entries of all queues.
@@ -38,17 +38,17 @@ impl Server {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
         let (left, taken) = (&place.state, &state);
-        let room = &mut self.room;
-        room.receiving_bytes = room.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
-        room.kept_bytes = room.kept_bytes + taken.kept_bytes() - left.kept_bytes();
+        let budget = &mut self.budget;
+        budget.receiving_bytes = budget.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
+        budget.kept_bytes = budget.kept_bytes + taken.kept_bytes() - left.kept_bytes();
         match (left.is_in_progress(), taken.is_in_progress()) {
             (false, true) => {
-                room.busy_sessions += usize::from(session.in_progress == 0);
+                budget.busy_sessions += usize::from(session.in_progress == 0);
                 session.in_progress += 1;
             }
             (true, false) => {
                 session.in_progress -= 1;
-                room.busy_sessions -= usize::from(session.in_progress == 0);
+                budget.busy_sessions -= usize::from(session.in_progress == 0);
             }
             _ => {}
         }
@@ -67,7 +67,7 @@ impl Server {
     }
 
     fn take_place(&mut self, port: Port) {
-        self.room.pending += 1;
+        self.budget.pending += 1;
         if let Some(service) = self.services.get_mut(port) {
             service.pending += 1;
         }
@@ -75,7 +75,7 @@ impl Server {
 
     /// A request for this port neither waits nor is worked on any longer.
     pub(super) fn release_place(&mut self, port: Port) {
-        self.room.pending = self.room.pending.saturating_sub(1);
+        self.budget.pending = self.budget.pending.saturating_sub(1);
         if let Some(service) = self.services.get_mut(port) {
             service.pending = service.pending.saturating_sub(1);
         }
@@ -83,17 +83,17 @@ impl Server {
 
     /// What a client may do from now on: a fair share of what the queues still take, beside what it has there.
     pub(super) fn grant(&self, in_progress: u16) -> Grant {
-        let left = self.room.queues_max.saturating_sub(self.room.pending);
-        let share = left / self.room.busy_sessions.max(1) + usize::from(in_progress);
+        let left = self.budget.queues_max.saturating_sub(self.budget.pending);
+        let share = left / self.budget.busy_sessions.max(1) + usize::from(in_progress);
         Grant {
             slots: share.clamp(1, SLOTS_MAX) as u16,
-            load: u16::try_from(self.room.pending).unwrap_or(u16::MAX),
+            load: u16::try_from(self.budget.pending).unwrap_or(u16::MAX),
         }
     }
 
     /// Too many bytes of replies are kept: drops the older ones, down to half of the time that they reach back.
     pub(super) fn drop_replies_beyond_bounds(&mut self, now: Time, common: &mut Common) {
-        while self.room.kept_bytes > KEPT_BYTES_MAX {
+        while self.budget.kept_bytes > KEPT_BYTES_MAX {
             let kept = self.sessions.iter().flat_map(|(_, session)| &session.slots);
             let since = kept.filter_map(|slot| match &slot.state {
                 State::Replied(kept) => Some(kept.since),
@@ -106,7 +106,7 @@ impl Server {
                     if let State::Replied(kept) = &slot.state
                         && kept.since <= through
                     {
-                        self.room.kept_bytes -= kept.reply.len();
+                        self.budget.kept_bytes -= kept.reply.len();
                         common.counters.replies_dropped += 1;
                         slot.state = State::Lost;
                     }

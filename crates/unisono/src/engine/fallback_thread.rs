@@ -1,8 +1,8 @@
-//! The thread that sits when nobody else does, and that stands in for one whose seat is focused.
+//! The thread that sits when nobody else does, and that stands in for one whose lease is pinned.
 
 use super::Engine;
 use super::entering::engines;
-use super::seat::{Deputy, OTHERS, Woken};
+use super::lease::{Deputy, OTHERS, Woken};
 use super::turn::Sleeper;
 use std::io;
 use std::num::NonZeroU64;
@@ -31,7 +31,7 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
     let mut deputy = Deputy::new();
     loop {
-        let ready = engine.guard.wait();
+        let ready = engine.fallback.wait();
         let stood_in = if ready.keys().contains(&OTHERS) { stand_in(engine, &mut deputy) } else { None };
         let mut state = engine.lock_unless_broken()?;
         let mut now = engine.now();
@@ -41,13 +41,13 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
             state.take_in(now, &mut deputy.inbox);
             engine.settle(&mut state, now);
         }
-        let takes_seat = ready.alarmed() && state.turn.alarmed(now);
-        if !takes_seat && !state.is_empty() {
+        let takes_lease = ready.alarmed() && state.turn.alarmed(now);
+        if !takes_lease && !state.is_empty() {
             engine.arrange(&mut state, now, false);
             engine.unlock(state);
             continue;
         }
-        let mut seat = state.turn.take(now, true);
+        let mut lease = state.turn.take(now, true);
         loop {
             engine.settle(&mut state, now);
             if state.is_empty() {
@@ -59,21 +59,21 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
                     return Some(entrance);
                 }
             }
-            let Some(mut sitting) = seat.take() else { break };
+            let Some(mut sitting) = lease.take() else { break };
             if state.turn.claimed() {
                 state.turn.leave(now, sitting);
                 break;
             }
             let sleeper = Sleeper::new(None, Time::NEVER);
             (state, now) = engine.sit(state, &mut sitting, now, sleeper, Duration::ZERO)?;
-            seat = Some(sitting);
+            lease = Some(sitting);
         }
         engine.arrange(&mut state, now, true);
         engine.unlock(state);
     }
 }
 
-/// Reads what a focused seat does not wait for. Between these times nothing here keeps a socket open. Nothing if another
+/// Reads what a pinned lease does not wait for. Between these times nothing here keeps a socket open. Nothing if another
 /// thread broke the engine.
 fn stand_in(engine: &Engine, deputy: &mut Deputy) -> Option<Woken> {
     let sockets = engine.lock_unless_broken()?.turn.sockets().clone();

@@ -1,7 +1,7 @@
 //! Invented histories of calls for the properties' own tests: two servers and a client that make no mistakes. Each
-//! test takes a good story, which its property must accept, and breaks it, which its property must see.
+//! test takes a good fixture, which its property must accept, and breaks it, which its property must see.
 
-use crate::properties::{Judge, Property};
+use crate::properties::{Checkers, Property};
 use crate::record::{CallOutcome, End, Life, Record, What};
 use std::time::Duration;
 use unisono_core::Time;
@@ -17,22 +17,22 @@ pub(super) const REPEATING: u16 = 1;
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
-pub(super) struct Story {
+pub(super) struct Fixture {
     pub(super) records: Vec<Record>,
     at: Time,
     /// The ports of the calls made, which count from 1.
     calls: Vec<u16>,
 }
 
-impl Default for Story {
+impl Default for Fixture {
     /// Two servers of both ports; no calls yet.
-    fn default() -> Story {
-        let mut story = Story { records: Vec::new(), at: Time::ZERO, calls: Vec::new() };
+    fn default() -> Fixture {
+        let mut fixture = Fixture { records: Vec::new(), at: Time::ZERO, calls: Vec::new() };
         for server in [SERVER, OTHER] {
-            story.tell(server, What::Serving { port: 0, owns: true, repeats: false });
-            story.tell(server, What::Serving { port: REPEATING, owns: true, repeats: true });
+            fixture.tell(server, What::Serving { port: 0, owns: true, repeats: false });
+            fixture.tell(server, What::Serving { port: REPEATING, owns: true, repeats: true });
         }
-        story
+        fixture
     }
 }
 
@@ -49,20 +49,20 @@ pub(super) fn ending(what: &What) -> bool {
     matches!(what, What::CallEnded { .. })
 }
 
-impl Story {
+impl Fixture {
     /// A few calls: one answered, one refused, one passed on and answered.
-    pub(super) fn of_calls() -> Story {
-        let mut story = Story::default();
-        story.complete();
-        let call = story.call(0);
-        story.hand(OTHER, call, 0);
-        story.refuse(OTHER, call);
-        let call = story.call(REPEATING);
-        story.hand(OTHER, call, 0);
-        story.pass_on(OTHER, call, 0);
-        story.answer(SERVER, call, 1);
-        story.end(call, CallOutcome::Replied { hash: hash_of(call) });
-        story
+    pub(super) fn of_calls() -> Fixture {
+        let mut fixture = Fixture::default();
+        fixture.complete();
+        let call = fixture.call(0);
+        fixture.hand(OTHER, call, 0);
+        fixture.refuse(OTHER, call);
+        let call = fixture.call(REPEATING);
+        fixture.hand(OTHER, call, 0);
+        fixture.pass_on(OTHER, call, 0);
+        fixture.answer(SERVER, call, 1);
+        fixture.end(call, CallOutcome::Replied { hash: hash_of(call) });
+        fixture
     }
 
     pub(super) fn tell(&mut self, life: Life, what: What) {
@@ -137,22 +137,22 @@ impl Story {
     }
 
     fn is_kept(&self, property: impl Property + 'static) -> bool {
-        let mut judge = Judge::new(vec![Box::new(property)]);
-        let kept = self.records.iter().try_for_each(|record| judge.observe(record.clone()));
+        let mut checkers = Checkers::new(vec![Box::new(property)]);
+        let kept = self.records.iter().try_for_each(|record| checkers.observe(record.clone()));
         let end = End { at: self.at, ..End::default() };
-        kept.and_then(|()| judge.finish(&end)).is_ok()
+        kept.and_then(|()| checkers.finish(&end)).is_ok()
     }
 
-    /// Asserts that a property accepts this story.
+    /// Asserts that a property accepts this fixture.
     #[track_caller]
     pub(super) fn good(&self, property: impl Property + 'static) {
-        assert!(self.is_kept(property), "a good story was rejected\n{}", self.text());
+        assert!(self.is_kept(property), "a good fixture was rejected\n{}", self.text());
     }
 
-    /// Asserts that a property rejects this story.
+    /// Asserts that a property rejects this fixture.
     #[track_caller]
     pub(super) fn bad(&self, property: impl Property + 'static) {
-        assert!(!self.is_kept(property), "a bad story was accepted\n{}", self.text());
+        assert!(!self.is_kept(property), "a bad fixture was accepted\n{}", self.text());
     }
 
     fn text(&self) -> String {
@@ -163,18 +163,18 @@ impl Story {
 mod tests {
     use super::*;
 
-    /// Of a story with something of everything, each property finds its promise kept at least once.
+    /// Of a fixture with something of everything, each property finds its promise kept at least once.
     #[test]
     fn every_property_has_something_to_check() {
-        let mut story = Story::of_calls();
-        story.heal();
-        story.complete();
-        story.tell(SERVER, What::Strayed { came: 1, left: 0 });
-        story.tell(SERVER, What::Held { what: "requests", used: 1, max: 8 });
-        let mut judge = Judge::new(super::super::all());
-        story.records.iter().for_each(|record| judge.observe(record.clone()).expect("all is well"));
-        judge.finish(&End { at: story.at, ..End::default() }).expect("all is well");
-        let idle: Vec<_> = judge.checked().filter(|(_, checked)| *checked == 0).collect();
+        let mut fixture = Fixture::of_calls();
+        fixture.heal();
+        fixture.complete();
+        fixture.tell(SERVER, What::Strayed { came: 1, left: 0 });
+        fixture.tell(SERVER, What::Held { what: "requests", used: 1, max: 8 });
+        let mut checkers = Checkers::new(super::super::all());
+        fixture.records.iter().for_each(|record| checkers.observe(record.clone()).expect("all is well"));
+        checkers.finish(&End { at: fixture.at, ..End::default() }).expect("all is well");
+        let idle: Vec<_> = checkers.checked().filter(|(_, checked)| *checked == 0).collect();
         assert!(idle.is_empty(), "{idle:?}");
     }
 }

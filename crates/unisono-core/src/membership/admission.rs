@@ -1,8 +1,8 @@
-//! The door: who asks for the group is told where it is, and who wants in is let in by the orderer.
+//! The door: who asks for the group is told where it is, and who wants in is let in by the sequencer.
 //!
 //! An answer carries a cookie, so that nobody is let in under an address at which it does not hear. Who asks with a
 //! good one becomes an observer and is told what to listen with. Once it has caught up, all members are there and no
-//! message is unfinished, the orderer numbers its JOIN, one at a time. Observers that fall silent are forgotten, and those
+//! message is unfinished, the sequencer numbers its JOIN, one at a time. Observers that fall silent are forgotten, and those
 //! that nothing lets in for too long; whoever speaks in the epoch and is unknown here is told so.
 
 use crate::config::Quorum;
@@ -33,9 +33,9 @@ const FORMER_MAX: usize = 4096;
 /// A joiner that asks again is welcomed again at most so often.
 const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
-/// The orderer's side: who wants in.
+/// The sequencer's side: who wants in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct Admission {
     secret: [u64; 2],
     /// Who was numbered in or forgotten lately.
     former: VecDeque<Former>,
@@ -50,7 +50,7 @@ struct Former {
     since: Time,
 }
 
-impl Door {
+impl Admission {
     pub(crate) fn seed(&mut self, random: &mut Random) {
         self.secret = [random.next_u64(), random.next_u64()];
     }
@@ -107,7 +107,7 @@ fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
 }
 
 impl Group {
-    /// Somebody asks where the group is. The orderer answers; asked directly, any member does. While the group is
+    /// Somebody asks where the group is. The sequencer answers; asked directly, any member does. While the group is
     /// reset, or has no quorum to go on, a few of its members do: nobody is to found another beside it.
     pub(crate) fn handle_locate(
         &mut self,
@@ -126,8 +126,8 @@ impl Group {
             return;
         }
         let named = self.named();
-        let orderer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
-        let Some(orderer) = orderer else { return };
+        let sequencer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
+        let Some(sequencer) = sequencer else { return };
         let condition = match self.is_pristine() {
             _ if self.is_halted() => Condition::Halted,
             true => Condition::Pristine,
@@ -135,23 +135,23 @@ impl Group {
         };
         let here = HereIs {
             nonce,
-            cookie: self.door.cookie(now, asker, from, 0),
+            cookie: self.admission.cookie(now, asker, from, 0),
             instance: self.instance,
             epoch_counter: self.epoch.counter,
-            orderer,
+            sequencer,
             members: self.history.view().len() as u16,
             condition,
         };
         self.post_outside(from, Frame::HereIs(here));
     }
 
-    /// The group is being reset, or cannot reach its orderer.
+    /// The group is being reset, or cannot reach its sequencer.
     fn is_halted(&self) -> bool {
         self.recovery.has_promised()
-            || self.peers.get(self.named()).is_some_and(|orderer| orderer.suspected.is_some())
+            || self.peers.get(self.named()).is_some_and(|sequencer| sequencer.suspected.is_some())
     }
 
-    /// This member answers what `asked` members were asked: it is the orderer, or, where the group stands still, by
+    /// This member answers what `asked` members were asked: it is the sequencer, or, where the group stands still, by
     /// chance one of so many.
     pub(crate) fn speaks_for_all(&mut self, answers: u64, asked: usize) -> bool {
         if self.is_halted() {
@@ -171,11 +171,11 @@ impl Group {
         hello: Bytes,
     ) {
         let (uid, packet_number) = joiner;
-        let is_old = self.door.is_old_request(uid, packet_number);
+        let is_old = self.admission.is_old_request(uid, packet_number);
         if !self.order.is_acting() || is_old {
             return;
         }
-        if !self.door.cookie_is_good(now, uid, from, cookie) {
+        if !self.admission.cookie_is_good(now, uid, from, cookie) {
             self.post_outside(from, Frame::Refused { cookie, reason: Refusal::Cookie });
             return;
         }
@@ -287,11 +287,11 @@ impl Group {
     /// so at once: there may be nobody left to ask soon.
     pub(crate) fn forget_observers(&mut self, now: Time, which: impl Fn(&Peer, Time) -> bool) {
         let mut forgotten: Vec<Member> = Vec::new();
-        let door = &mut self.door;
+        let admission = &mut self.admission;
         self.peers.retain(|peer| {
             let goes = matches!(peer.standing, Standing::Observer { since, .. } if which(peer, since));
             if goes {
-                door.note_forgotten(now, peer);
+                admission.note_forgotten(now, peer);
                 forgotten.push(peer.member.clone());
             }
             !goes
@@ -315,16 +315,16 @@ mod tests {
 
     #[test]
     fn a_cookie_is_good_for_8_to_16_seconds_for_one_joiner_at_one_address() {
-        let mut door = Door::default();
-        door.seed(&mut Random::from_u64(1));
+        let mut admission = Admission::default();
+        admission.seed(&mut Random::from_u64(1));
         let (uid, at) = (Uid(1), |port| SocketAddr::from(([127, 0, 0, 1], port)));
         let after = |now: Time, seconds| now + Duration::from_secs(seconds);
         for issued in [Time::ZERO, after(Time::ZERO, 7)] {
-            let cookie = door.cookie(issued, uid, at(1), 0);
-            let is_good = |seconds| door.cookie_is_good(after(issued, seconds), uid, at(1), cookie);
+            let cookie = admission.cookie(issued, uid, at(1), 0);
+            let is_good = |seconds| admission.cookie_is_good(after(issued, seconds), uid, at(1), cookie);
             assert!(is_good(0) && is_good(8) && !is_good(16));
-            assert!(!door.cookie_is_good(issued, Uid(2), at(1), cookie));
-            assert!(!door.cookie_is_good(issued, uid, at(2), cookie));
+            assert!(!admission.cookie_is_good(issued, Uid(2), at(1), cookie));
+            assert!(!admission.cookie_is_good(issued, uid, at(2), cookie));
         }
     }
 }

@@ -36,7 +36,7 @@ impl Order {
 impl Group {
     /// There is room in the history for one message more, and no application is too far behind. Whoever asks for one
     /// after the other, while no member says how far it is, keeps the `margin` that was seen the last time.
-    pub(super) fn has_room(&mut self, now: Time, margin: &mut Margin) -> bool {
+    pub(super) fn has_capacity(&mut self, now: Time, margin: &mut Margin) -> bool {
         if self.broken(Planted::HistoryUnbounded) {
             return true;
         }

@@ -1,6 +1,6 @@
 //! The epoch before this one: those who still show it are told what was decided, and served what they lack.
 //!
-//! Whoever entered the next epoch answers for the one before, so that a straggler can follow; the orderer tells those
+//! Whoever entered the next epoch answers for the one before, so that a straggler can follow; the sequencer tells those
 //! who do not go on unasked. An excluded member serves its log too, for it may hold what nobody else does: it asks
 //! whether it may go, and goes after a while in any case.
 //!
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-const TELL_EVERY: Duration = Duration::from_millis(15);
+const PREVIOUS_TELL_EVERY: Duration = Duration::from_millis(15);
 /// So many times somebody is told the decision before it has said as much.
 const DECISIONS: usize = 32;
 /// The most bytes of entries that somebody is served before it asks for later ones; any one entry is less.
@@ -29,8 +29,8 @@ const SERVED_BYTES_PER_BYTE: usize = 2;
 /// The most places that one pull gets.
 const PLACES_MAX: u64 = 16;
 /// How long an excluded member serves its log if nobody tells it that it may go.
-const LINGER: Duration = Duration::from_millis(4000);
-const ASK_EVERY: Duration = Duration::from_millis(60);
+const PREVIOUS_LINGER: Duration = Duration::from_millis(4000);
+const PREVIOUS_ASK_EVERY: Duration = Duration::from_millis(60);
 const INQUIRE_EVERY: Duration = Duration::from_millis(20);
 /// An inquiry is padded, so that whoever is asked may answer.
 pub(crate) const INQUIRY_BYTES: usize = HEADER_BYTES + PADDED_BYTES;
@@ -42,7 +42,7 @@ const PUSH_FOR: Duration = Duration::from_secs(60);
 
 /// The epoch before this one: what became of it is told to whoever still shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Past {
+pub(crate) struct PreviousEpoch {
     tag: EpochTag,
     pub(super) proposal: Proposal,
     /// Bytes of a datagram that tells it.
@@ -85,11 +85,16 @@ impl Straggler {
     }
 }
 
-impl Past {
+impl PreviousEpoch {
     /// This member goes on, and answers for the epoch that ended.
-    pub(crate) fn survived(now: Time, tag: EpochTag, proposal: Proposal, members: Vec<Member>) -> Past {
+    pub(crate) fn survived(
+        now: Time,
+        tag: EpochTag,
+        proposal: Proposal,
+        members: Vec<Member>,
+    ) -> PreviousEpoch {
         let decision = Frame::Decided { proposal: proposal.clone(), entered: true };
-        Past {
+        PreviousEpoch {
             tag,
             proposal,
             decision_bytes: decision.datagram_bytes().unwrap_or(0),
@@ -103,12 +108,17 @@ impl Past {
     }
 
     /// This member was excluded by the proposal, and lingers.
-    pub(crate) fn lingering(now: Time, tag: EpochTag, proposal: Proposal, members: Vec<Member>) -> Past {
-        Past {
+    pub(crate) fn lingering(
+        now: Time,
+        tag: EpochTag,
+        proposal: Proposal,
+        members: Vec<Member>,
+    ) -> PreviousEpoch {
+        PreviousEpoch {
             push_until: now,
-            ask_at: Some(now + ASK_EVERY),
-            go_at: Some(now + LINGER),
-            ..Past::survived(now, tag, proposal, members)
+            ask_at: Some(now + PREVIOUS_ASK_EVERY),
+            go_at: Some(now + PREVIOUS_LINGER),
+            ..PreviousEpoch::survived(now, tag, proposal, members)
         }
     }
 
@@ -140,13 +150,15 @@ impl Group {
         header: &Header,
         payload: &Bytes,
     ) -> bool {
-        let Some(past) = self.past.as_mut().filter(|past| past.tag == header.epoch) else { return false };
+        let Some(previous) = self.previous.as_mut().filter(|previous| previous.tag == header.epoch) else {
+            return false;
+        };
         let whom = header.sender;
         let bytes = HEADER_BYTES + payload.len();
-        if past.address(whom).is_none() {
+        if previous.address(whom).is_none() {
             // It was not there, or is a leaver that was forgotten since: it is told as much as it sent.
             let asks = Decoder::new(payload.clone()).flatten().any(|frame| frame == Frame::Inquiry);
-            let is_told = asks && past.decision_bytes <= bytes;
+            let is_told = asks && previous.decision_bytes <= bytes;
             if is_told {
                 self.tell_decision(from);
             }
@@ -163,12 +175,12 @@ impl Group {
 
     /// Serves a straggler as much as it can pay for.
     fn serve_straggler(&mut self, whom: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
-        let Some(past) = &mut self.past else { return };
-        let Some(address) = past.address(whom) else { return };
-        let (tag, kept) = (past.tag, past.proposal.start - 1);
+        let Some(previous) = &mut self.previous else { return };
+        let Some(address) = previous.address(whom) else { return };
+        let (tag, kept) = (previous.tag, previous.proposal.start - 1);
         let first = from.max(self.history.base() + 1);
         let last = to.min(kept).min(self.history.received()).min(first.saturating_add(PLACES_MAX - 1));
-        let Some(straggler) = past.straggler(whom) else { return };
+        let Some(straggler) = previous.straggler(whom) else { return };
         if first > last || from < straggler.asked {
             // Nothing to serve, or a copy: it has got that since.
             return;
@@ -185,12 +197,12 @@ impl Group {
     /// Whoever shows the epoch before this one, by a datagram of so many bytes, is told what was decided.
     #[cold]
     pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
-        let Some(past) = &mut self.past else { return };
-        let cost = past.decision_bytes;
-        let Some(address) = past.address(whom) else { return };
-        let Some(straggler) = past.straggler(whom) else { return };
+        let Some(previous) = &mut self.previous else { return };
+        let cost = previous.decision_bytes;
+        let Some(address) = previous.address(whom) else { return };
+        let Some(straggler) = previous.straggler(whom) else { return };
         straggler.earn(bytes);
-        if straggler.told.is_due(now, TELL_EVERY) && straggler.telling.pay(cost) {
+        if straggler.told.is_due(now, PREVIOUS_TELL_EVERY) && straggler.telling.pay(cost) {
             straggler.told.note(now);
             self.tell_decision(address);
         }
@@ -198,19 +210,19 @@ impl Group {
 
     fn tell_decision(&mut self, address: SocketAddr) {
         let entered = self.quorum_has_entered();
-        let Some(past) = &self.past else { return };
-        let (tag, proposal) = (past.tag, past.proposal.clone());
+        let Some(previous) = &self.previous else { return };
+        let (tag, proposal) = (previous.tag, previous.proposal.clone());
         self.post_under(address, tag, Frame::Decided { proposal, entered });
     }
 
-    /// The orderer tells those who do not go on, now and then: they may know nobody who does.
+    /// The sequencer tells those who do not go on, now and then: they may know nobody who does.
     pub(crate) fn push_decision(&mut self, now: Time) {
-        let Some(past) = &mut self.past else { return };
-        if now < past.push_at || now >= past.push_until {
+        let Some(previous) = &mut self.previous else { return };
+        if now < previous.push_at || now >= previous.push_until {
             return;
         }
-        past.push_at = now + PUSH_EVERY;
-        let out = past.members.iter().filter(|member| !past.proposal.members.contains(&member.uid));
+        previous.push_at = now + PUSH_EVERY;
+        let out = previous.members.iter().filter(|member| !previous.proposal.members.contains(&member.uid));
         let out: Vec<SocketAddr> = out.map(|member| member.address).collect();
         for address in out {
             self.tell_decision(address);
@@ -220,7 +232,7 @@ impl Group {
     /// Somebody that is not known here and shows this epoch may have what a quorum needs in order to follow: a leaver, for
     /// instance, that was silent for so long that it was forgotten.
     pub(crate) fn may_need(&self, epoch: EpochTag) -> bool {
-        self.past.as_ref().is_some_and(|past| past.tag == epoch) && !self.quorum_has_entered()
+        self.previous.as_ref().is_some_and(|previous| previous.tag == epoch) && !self.quorum_has_entered()
     }
 
     /// A quorum of the present view is known to have entered the epoch.
@@ -235,18 +247,18 @@ impl Group {
     // --- asking ---
 
     /// An excluded member asks whether it may go, and goes after a while in any case.
-    pub(crate) fn past_timeout(&mut self, now: Time) {
-        let Some(past) = &mut self.past else { return };
-        if past.go_at.is_some_and(|at| at <= now) {
-            (past.ask_at, past.go_at) = (None, None);
+    pub(crate) fn previous_timeout(&mut self, now: Time) {
+        let Some(previous) = &mut self.previous else { return };
+        if previous.go_at.is_some_and(|at| at <= now) {
+            (previous.ask_at, previous.go_at) = (None, None);
             if self.phase == Phase::Excluded {
                 self.phase = Phase::Gone;
             }
             return;
         }
-        if past.ask_at.is_some_and(|at| at <= now) {
-            past.ask_at = Some(now + ASK_EVERY);
-            let proposal = past.proposal.clone();
+        if previous.ask_at.is_some_and(|at| at <= now) {
+            previous.ask_at = Some(now + PREVIOUS_ASK_EVERY);
+            let proposal = previous.proposal.clone();
             for &uid in &proposal.members {
                 self.post(uid, Frame::Decided { proposal: proposal.clone(), entered: false });
                 self.post(uid, Frame::Inquiry);

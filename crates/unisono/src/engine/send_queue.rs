@@ -39,7 +39,7 @@ pub(crate) trait Source {
 
 /// Sends what the cores have to send.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     socket: Arc<Socket>,
     /// The datagram that the core writes.
     datagram: Vec<u8>,
@@ -62,9 +62,9 @@ struct Unsent {
     progress: Progress,
 }
 
-impl Outbox {
-    pub(crate) fn new(socket: Arc<Socket>) -> Outbox {
-        Outbox {
+impl SendQueue {
+    pub(crate) fn new(socket: Arc<Socket>) -> SendQueue {
+        SendQueue {
             socket,
             datagram: Vec::new(),
             run: Vec::new(),
