@@ -3,7 +3,7 @@
 use crate::look;
 use crate::output;
 use crate::problem::Problem;
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
@@ -14,12 +14,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use unisono::Migration;
 
+/// The name of the program.
+pub(crate) const PROGRAM: &str = "unisono";
+
 /// Totally ordered group communication.
 ///
 /// Every member of a group sees every message, join, leave and crash in the same order.
 #[derive(Debug, Parser)]
 #[command(
-    name = "unisono",
+    name = PROGRAM,
     version,
     max_term_width = 110,
     after_help = "First steps:\n  unisono demo                          five processes, one killed, one order\n  \
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Sim(crate::sim::Sim),
     Explain(crate::explain::Explain),
     Keygen(crate::keygen::Keygen),
+    Completions(crate::completions::Completions),
+    Man(crate::man::Man),
     #[command(hide = true)]
     Worker(crate::worker::Worker),
 }
@@ -72,6 +77,8 @@ impl Command {
             Command::Lab(command) => command.common(),
             Command::Explain(command) => &command.common,
             Command::Keygen(command) => &command.common,
+            Command::Completions(command) => &command.common,
+            Command::Man(command) => &command.common,
             Command::Sim(command) => return command.common(),
             Command::Worker(_) => return Common::default(),
         }
@@ -174,6 +181,17 @@ pub(crate) fn read() -> Result<Arguments, Problem> {
             std::process::exit(0)
         }
     })
+}
+
+/// The commands that people use, without the hidden one under which workers run.
+pub(crate) fn public_tree() -> clap::Command {
+    let whole = Arguments::command();
+    let public = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let tree = clap::Command::new(PROGRAM).version(env!("CARGO_PKG_VERSION")).subcommand_required(true);
+    tree.about(Resettable::from(whole.get_about().cloned()))
+        .long_about(Resettable::from(whole.get_long_about().cloned()))
+        .after_help(Resettable::from(whole.get_after_help().cloned()))
+        .subcommands(public)
 }
 
 /// A number below nought is what somebody gave to an option, which then says what it takes; not an option of its own.

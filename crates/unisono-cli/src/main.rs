@@ -11,6 +11,7 @@
 mod arguments;
 mod bench;
 mod chat;
+mod completions;
 mod connection;
 mod cut;
 mod demo;
@@ -23,6 +24,7 @@ mod lines;
 mod listen;
 mod location;
 mod look;
+mod man;
 mod output;
 mod pcap;
 mod printer;
@@ -77,6 +79,8 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Sim(command) => sim::run(command, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),
+        Command::Completions(command) => completions::run(&command, &output),
+        Command::Man(command) => man::run(&command, &output),
         Command::Worker(command) => Ok(worker::run(&command)?),
     }
 }

@@ -21,6 +21,8 @@ const COMMANDS: &[&[&str]] = &[
     &["doctor"],
     &["explain"],
     &["keygen"],
+    &["completions"],
+    &["man"],
     &["sim", "run"],
     &["sim", "replay"],
     &["sim", "scenario"],
@@ -63,6 +65,63 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{command:?} has long lines");
+    }
+}
+
+#[test]
+fn shells_complete_the_commands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = unisono(["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        for word in ["unisono", "listen", "counter", "completions", "min-members", "patience"] {
+            assert!(script.contains(word), "{shell}: no {word}");
+        }
+        assert!(!script.contains("worker"), "{shell} offers the hidden command");
+        assert_eq!(json(&unisono(["completions", shell, "--json"]))["script"], *script, "{shell}");
+    }
+    assert_eq!(unisono(["completions", "tcsh"]).status.code(), Some(2));
+}
+
+#[test]
+fn bash_reads_the_completions_and_completes() {
+    let script = "source <(\"$0\" completions bash) && COMP_WORDS=(unisono li) COMP_CWORD=1 && \
+                  _unisono unisono li unisono && echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_unisono")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "listen links\n".to_string(), "{output:?}");
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = unisono_in(folder.path(), ["man", "new/pages", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let listed = json(&output)["pages"].as_array().unwrap().len();
+    let pages = folder.path().join("new/pages");
+    assert_eq!(std::fs::read_dir(&pages).unwrap().count(), listed);
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap_or_default();
+    assert!(page("unisono.1").contains("listen") && !page("unisono.1").contains("worker"));
+    for command in COMMANDS {
+        let page = page(&format!("unisono-{}.1", command.join("-")));
+        assert!(
+            page.contains(".SH OPTIONS") || page.contains(".SH \"COMMON OPTIONS\""),
+            "{command:?}: {page}"
+        );
+        assert!(page.contains("Example"), "{command:?}: {page}");
+    }
+    // The pages of last time are replaced.
+    assert_eq!(unisono_in(folder.path(), ["man", "new/pages"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_folder_for_manual_pages_that_cannot_be_made_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for nowhere in ["file", "file/pages"] {
+        let output = unisono_in(folder.path(), ["man", nowhere]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot make the folder") && said.lines().count() == 1, "{said}");
     }
 }
 
