@@ -1,5 +1,6 @@
 //! The tree of commands, and the flags that all commands on the network share.
 
+use crate::log;
 use crate::look;
 use crate::output;
 use crate::problem::Problem;
@@ -80,7 +81,7 @@ impl Command {
             Command::Completions(command) => &command.common,
             Command::Man(command) => &command.common,
             Command::Sim(command) => return command.common(),
-            Command::Worker(_) => return Common::default(),
+            Command::Worker(command) => return Common { log: command.log, ..Common::default() },
         }
         .clone()
     }
@@ -127,6 +128,9 @@ pub(crate) struct Common {
     /// Print one JSON object per line
     #[arg(long, env = "UNISONO_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) log: log::LogOptions,
 }
 
 /// How datagrams for the whole group travel.

@@ -23,6 +23,7 @@ mod lab;
 mod lines;
 mod listen;
 mod location;
+mod log;
 mod look;
 mod man;
 mod output;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Problem> {
     let settings = Settings::resolve(&command.common())?;
+    log::begin(settings.log);
     let output = Output::new(&settings);
     match command {
         Command::Listen(command) => listen::run(command, &settings, &output),

@@ -2,6 +2,7 @@
 //! beats the file named by `--config`, and a setting that the file misspells is an error rather than a surprise.
 
 use crate::arguments::{Common, Transport};
+use crate::log::{self, Log};
 use crate::problem::Problem;
 use crate::text_file;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) locate: Option<Duration>,
     /// Objects for scripts.
     pub(crate) json: bool,
+    /// What is logged.
+    pub(crate) log: Log,
 }
 
 /// What a file may say: the names of the flags.
@@ -45,6 +48,9 @@ struct File {
     patience: Option<u64>,
     locate: Option<u64>,
     json: Option<bool>,
+    log: Option<log::Level>,
+    #[serde(rename = "log-format")]
+    log_format: Option<log::Format>,
 }
 
 impl Settings {
@@ -72,6 +78,10 @@ impl Settings {
             patience: flags.patience.or(file.patience).map(Duration::from_millis),
             locate: flags.locate.or(file.locate).map(Duration::from_millis),
             json: flags.json || file.json.unwrap_or(false),
+            log: Log {
+                level: flags.log.log.or(file.log).unwrap_or_default(),
+                format: flags.log.log_format.or(file.log_format).unwrap_or_default(),
+            },
         })
     }
 }
@@ -144,6 +154,16 @@ mod tests {
         let (_folder, path) = file("seeds = ['', 'a:1']");
         let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
         assert_eq!(settings.seeds, ["a:1"]);
+    }
+
+    #[test]
+    fn a_file_says_what_is_logged_and_flags_beat_it() {
+        let (_folder, path) = file("log = 'info'\nlog-format = 'json'");
+        let mut flags = Common { config: Some(path), ..Common::default() };
+        let settings = Settings::resolve(&flags).unwrap();
+        assert_eq!(settings.log, Log { level: log::Level::Info, format: log::Format::Json });
+        flags.log.log = Some(log::Level::Off);
+        assert_eq!(Settings::resolve(&flags).unwrap().log.level, log::Level::Off);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
 
 use crate::arguments::{self, Common};
+use crate::log;
 use crate::output::{Output, Tone, several};
 use crate::problem::Problem;
 use crate::progress;
@@ -44,6 +45,9 @@ struct Manner {
     /// Print one JSON object per line
     #[arg(long, global = true, env = "UNISONO_JSON")]
     json: bool,
+
+    #[command(flatten)]
+    log: log::LogOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -169,7 +173,12 @@ struct Sizes {
 impl Sim {
     /// The flags that all commands have.
     pub(crate) fn common(&self) -> Common {
-        Common { config: self.manner.config.clone(), json: self.manner.json, ..Common::default() }
+        Common {
+            config: self.manner.config.clone(),
+            json: self.manner.json,
+            log: self.manner.log,
+            ..Common::default()
+        }
     }
 }
 

@@ -59,13 +59,53 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
             "--config",
             "--json",
             "--insecure",
+            "--log ",
+            "--log-format ",
         ] {
             // Nothing is sent in a simulated world.
-            let meant = command[0] != "sim" || ["--config", "--json"].contains(&flag);
+            let meant =
+                command[0] != "sim" || ["--config", "--json", "--log ", "--log-format "].contains(&flag);
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{command:?} has long lines");
     }
+}
+
+#[test]
+fn the_log_is_text_or_json_on_standard_error_and_off_by_default() {
+    let logged = |flags: &[&str]| {
+        let output = unisono([&["explain", "00"], flags].concat());
+        assert!(output.status.success() && !output.stdout.starts_with(b"{"), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for quiet in [&[][..], &["--log", "off"], &["--log", "warn", "--log-format", "json"]] {
+        assert_eq!(logged(quiet), "", "{quiet:?}");
+    }
+    let text = logged(&["--log", "debug"]);
+    assert!(text.contains("DEBUG unisono::command: command started") && !text.contains('\x1b'), "{text}");
+    let lines = logged(&["--log", "debug", "--log-format", "json"]);
+    assert!(!lines.is_empty());
+    for line in lines.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&entry["level"], &entry["target"]), (&"DEBUG".into(), &"unisono::command".into()));
+        assert_eq!(entry["message"], "command started");
+    }
+}
+
+#[test]
+fn the_log_is_chosen_by_environment_and_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("unisono.toml"), "log = 'debug'\nlog-format = 'json'").unwrap();
+    let chosen = |level: Option<&str>, file: Option<&str>| {
+        let mut explain = command();
+        explain.current_dir(folder.path()).args(["explain", "00"]);
+        explain.envs(level.map(|level| ("UNISONO_LOG", level)));
+        explain.args(file.into_iter().flat_map(|file| ["--config", file]));
+        String::from_utf8(explain.output().unwrap().stderr).unwrap()
+    };
+    assert!(chosen(Some("debug"), None).contains("DEBUG"));
+    assert!(chosen(None, Some("unisono.toml")).starts_with('{'));
+    assert_eq!(chosen(Some("off"), Some("unisono.toml")), "");
 }
 
 #[test]
@@ -188,6 +228,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--seeds", "127.0.0.1:99999"],
         &["listen", "x", "--patience", "soon"],
         &["listen", "x", "--locate", "0"],
+        &["listen", "x", "--log", "loud"],
+        &["sim", "run", "--log-format", "xml"],
         &["rpc", "call", "x", "y", "--patience", "0"],
         &["rpc", "call", "x", "y", "--patience", "18446744073709551615"],
         &["status", "x", "--insecure", "--bind", "192.0.2.7"],

@@ -83,6 +83,19 @@ fn the_demonstration_survives_its_sequencer() {
 }
 
 #[test]
+fn member_processes_log_as_their_command_does_and_report_all_the_same() {
+    let _alone = alone();
+    let run = ["demo", "--members", "3", "--messages", "30", "--kill", "none", "--json"];
+    let output = unisono([&run[..], &["--log", "debug", "--log-format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["acknowledged"], 30);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let entries = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let begun = entries.filter(|entry| entry["message"] == "command started").count();
+    assert_eq!(begun, 4, "the command and its three members: {log}");
+}
+
+#[test]
 fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
     let _alone = alone();
     let run = ["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"];
