@@ -4,6 +4,7 @@ use crate::log;
 use crate::look;
 use crate::output;
 use crate::problem::Problem;
+use crate::units;
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -111,15 +112,16 @@ pub(crate) struct Common {
     #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How long a silent member may leave questions unanswered before it is suspected, in milliseconds; more on machines
-    /// that keep processes waiting. A silent server of calls has as long, and 2000 at least [default: 100]
-    #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE", value_parser = number)]
-    pub(crate) patience: Option<u64>,
+    /// How long a silent member may leave questions unanswered before it is suspected, such as 150ms or 2s, or a number of
+    /// milliseconds; more on machines that keep processes waiting. A silent server of calls has as long, and 2s at least
+    /// [default: 100ms]
+    #[arg(long, value_name = "TIME", env = "UNISONO_PATIENCE", value_parser = units::milliseconds)]
+    pub(crate) patience: Option<Duration>,
 
-    /// How long to look for a group before founding it, or for who serves a port, in milliseconds [default: 300, and 2000
-    /// for a port]
-    #[arg(long, value_name = "MS", env = "UNISONO_LOCATE", value_parser = number)]
-    pub(crate) locate: Option<u64>,
+    /// How long to look for a group before founding it, or for the servers of a port, such as 500ms or 2s, or a number of
+    /// milliseconds [default: 300ms, and 2s for a port]
+    #[arg(long, value_name = "TIME", env = "UNISONO_LOCATE", value_parser = units::milliseconds)]
+    pub(crate) locate: Option<Duration>,
 
     /// File of settings: the same names as these flags, in TOML, such as key = "group.key" and seeds = ["192.0.2.7"]
     #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
@@ -229,13 +231,4 @@ where
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| format!("a whole number, from {} to {}", range.start(), range.end()))
     }
-}
-
-/// A time, as people type it.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
-    seconds
-        .filter(|seconds| range.contains(seconds))
-        .ok_or_else(|| "a number of seconds, from 0.001 to 86400".into())
 }

@@ -43,6 +43,7 @@ mod sim;
 mod text_file;
 mod threads;
 mod trial;
+mod units;
 mod watch;
 mod worker;
 

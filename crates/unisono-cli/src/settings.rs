@@ -5,6 +5,7 @@ use crate::arguments::{Common, Transport};
 use crate::log::{self, Log};
 use crate::problem::Problem;
 use crate::text_file;
+use crate::units::Milliseconds;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -45,8 +46,8 @@ struct File {
     bind: Option<String>,
     transport: Option<Transport>,
     insecure: Option<bool>,
-    patience: Option<u64>,
-    locate: Option<u64>,
+    patience: Option<Milliseconds>,
+    locate: Option<Milliseconds>,
     json: Option<bool>,
     log: Option<log::Level>,
     #[serde(rename = "log-format")]
@@ -75,8 +76,8 @@ impl Settings {
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),
-            patience: flags.patience.or(file.patience).map(Duration::from_millis),
-            locate: flags.locate.or(file.locate).map(Duration::from_millis),
+            patience: flags.patience.or(file.patience.map(|time| time.0)),
+            locate: flags.locate.or(file.locate.map(|time| time.0)),
             json: flags.json || file.json.unwrap_or(false),
             log: Log {
                 level: flags.log.log.or(file.log).unwrap_or_default(),
@@ -125,9 +126,10 @@ mod tests {
 
     #[test]
     fn a_flag_beats_the_file() {
-        let (_folder, path) =
-            file("bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = 600\n");
-        let (bind, patience) = (Some("10.0.0.2:5".into()), Some(700));
+        let (_folder, path) = file(
+            "bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = '600ms'\n",
+        );
+        let (bind, patience) = (Some("10.0.0.2:5".into()), Some(Duration::from_millis(700)));
         let flags = Common { config: Some(path), bind, patience, ..Common::default() };
         let settings = Settings::resolve(&flags).unwrap();
         assert_eq!(settings.bind, Some("10.0.0.2:5".parse().unwrap()));

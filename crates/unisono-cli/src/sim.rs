@@ -6,6 +6,7 @@ use crate::output::{Output, Tone, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::text_file;
+use crate::units;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -86,8 +87,8 @@ struct Run {
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
-    /// Begin no further seed after so many minutes
-    #[arg(long, value_name = "M", value_parser = arguments::within::<u64>(1..=100_000))]
+    /// Begin no further seed after this time, such as 90m or 2h, or a number of minutes
+    #[arg(long, value_name = "TIME", value_parser = units::whole_minutes(1..=100_000))]
     minutes: Option<u64>,
 
     /// On so many threads [default: one for each processor]

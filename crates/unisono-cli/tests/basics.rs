@@ -229,6 +229,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--patience", "soon"],
         &["listen", "x", "--locate", "0"],
         &["listen", "x", "--log", "loud"],
+        &["status", "x", "--patience", "3 parsecs"],
+        &["bench", "latency", "--bytes", "4M"],
         &["sim", "run", "--log-format", "xml"],
         &["rpc", "call", "x", "y", "--patience", "0"],
         &["rpc", "call", "x", "y", "--patience", "18446744073709551615"],
@@ -270,6 +272,25 @@ fn views_are_explained_where_they_are_shown() {
 }
 
 #[test]
+fn durations_have_units_or_the_unit_of_their_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("unisono.toml");
+    std::fs::write(&config, "patience = '2s'\nlocate = 150").unwrap();
+    let config = config.to_str().unwrap();
+    for flags in
+        [&["--patience", "150ms", "--locate", "2s"][..], &["--patience", "150"], &["--config", config]]
+    {
+        let output = unisono([&["doctor"], flags].concat());
+        assert_ne!(output.status.code(), Some(2), "{flags:?}: {output:?}");
+    }
+    std::fs::write(config, "patience = 'soon'").unwrap();
+    let output = unisono(["doctor", "--config", config]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("a duration such as 150ms or 2s"), "{said}");
+}
+
+#[test]
 fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
     for (arguments, option, taken) in [
         (["listen", "x", "--resilience", "-1"], "--resilience", "from 0 to 255"),
@@ -277,6 +298,12 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
         (["listen", "x", "--count", "-1"], "--count", "0 or more"),
         (["status", "x", "--patience", "-5"], "--patience", "0 or more"),
         (["members", "x", "--watch", "-1"], "--watch", "from 0.001 to 86400"),
+        (["members", "x", "--watch", "2d"], "--watch", "from 0.001 to 86400"),
+        (["status", "x", "--locate", "soon"], "--locate", "such as 150ms or 2s"),
+        (["rpc", "call", "--deadline=soon", "x"], "--deadline", "such as 150ms or 2s"),
+        (["bench", "throughput", "--seconds", "1500ms"], "--seconds", "from 1 to 3600"),
+        (["bench", "throughput", "--bytes", "2MiB"], "--bytes", "from 1 to 1048576"),
+        (["sim", "run", "--minutes", "30s"], "--minutes", "from 1 to 100000"),
         (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
         (["bench", "latency", "--members", "many"], "--members", "from 2 to 64"),
         (["bench", "latency", "--bytes", "65536"], "--bytes", "from 0 to"),
