@@ -17,6 +17,7 @@ mod cut;
 mod demo;
 mod doctor;
 mod explain;
+mod form;
 mod gathering;
 mod keygen;
 mod lab;
