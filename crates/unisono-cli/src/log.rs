@@ -3,8 +3,7 @@
 //! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it: what a person needs to know is printed in any case (see
 //! [`output::tell`](crate::output::tell)). The log is for the operator who keeps it.
 
-use crate::output::{BARS, visible, visible_json};
-use anstream::{AutoStream, ColorChoice};
+use crate::output::{BARS, shows_colour, visible, visible_json};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -86,7 +85,7 @@ pub(crate) fn begin(log: Log) {
     let layer = tracing_subscriber::fmt::layer();
     let layer = match log.format {
         Format::Text => {
-            let colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
+            let colour = shows_colour(&io::stderr());
             let shown: fn(&str) -> String = if colour { coloured } else { |line| visible(line).into_owned() };
             layer.with_ansi(colour).with_writer(move || Entry { shown }).boxed()
         }

@@ -93,6 +93,18 @@ fn the_log_is_text_or_json_on_standard_error_and_off_by_default() {
 }
 
 #[test]
+fn colours_follow_the_environment() {
+    let coloured = |command: &mut Command| {
+        let output = command.args(["doctor", "--log", "debug"]).output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| bytes.contains(&0x1b))
+    };
+    assert_eq!(coloured(&mut command()), [false; 2], "no terminal");
+    assert_eq!(coloured(command().env("CLICOLOR_FORCE", "1")), [true; 2]);
+    assert_eq!(coloured(command().envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")])), [false; 2]);
+    assert_eq!(coloured(command().env("CLICOLOR_FORCE", "1").env("UNISONO_JSON", "1")), [false, true]);
+}
+
+#[test]
 fn the_log_is_chosen_by_environment_and_file_too() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("unisono.toml"), "log = 'debug'\nlog-format = 'json'").unwrap();
