@@ -211,7 +211,7 @@ impl Group {
                 for uid in missing {
                     self.post(uid, Frame::Invite { ballot, members_min });
                     if lost {
-                        // These members may have gone on without this one.
+                        // These members may have excluded this one.
                         self.post(uid, Frame::Inquiry);
                     }
                 }

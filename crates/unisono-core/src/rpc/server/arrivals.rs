@@ -43,7 +43,7 @@ pub(in crate::rpc) struct Sender {
 }
 
 impl Server {
-    // --- who serves this? ---
+    // --- questions for a port ---
 
     pub(in crate::rpc) fn handle_locate(
         &mut self,
