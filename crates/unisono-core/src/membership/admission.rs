@@ -3,8 +3,8 @@
 //! An answer carries a cookie, so that no process can join under an address at which it does not receive. A process
 //! that asks with a good cookie becomes an observer and gets `Welcome`. When it has caught up, all members have entered
 //! the epoch and no message is unfinished, the sequencer numbers its JOIN, one at a time. The sequencer forgets
-//! observers that fall silent, and observers that could not be numbered in time. An unknown process that sends in the
-//! epoch gets `Farewell`.
+//! observers that fall silent, and observers that could not be numbered in time. It sends `Farewell` to strangers in
+//! its epoch.
 
 use crate::config::Quorum;
 use crate::group::{Group, Phase};
@@ -42,8 +42,7 @@ pub(crate) struct Admission {
     former: VecDeque<Former>,
 }
 
-/// A process that was an observer until `since`. A join request of it with a packet number up to `through` is a late
-/// copy.
+/// A process that was an observer until `since`. Its join requests with packet numbers up to `through` are late copies.
 #[derive(Clone, Copy, Debug)]
 struct Former {
     uid: Uid,
@@ -56,8 +55,7 @@ impl Admission {
         self.secret = [random.next_u64(), random.next_u64()];
     }
 
-    /// Returns the cookie for `uid` at `address`. A process that returns it received what was sent to that address at
-    /// most 16 s ago.
+    /// Returns the cookie for `uid` at `address`. It proves that `uid` receives there; it is good for 8 to 16 s.
     fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
         let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
         let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
@@ -76,8 +74,7 @@ impl Admission {
         self.note_former(Former { uid, through: u64::MAX, since: now });
     }
 
-    /// Notes that an observer was forgotten. It may have received `Farewell`, so a late copy of its requests must not
-    /// get it numbered.
+    /// Notes that an observer was forgotten. It may know that; late copies of its requests must not get it numbered.
     fn note_forgotten(&mut self, now: Time, observer: &Peer) {
         let through = observer.replay.as_ref().map_or(0, ReplayWindow::highest);
         self.note_former(Former { uid: observer.member.uid, through, since: now });
@@ -111,8 +108,7 @@ fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
 
 impl Group {
     /// Answers a process that looks for the group. The sequencer answers a multicast; any member answers a direct
-    /// question. While the group is being reset, or has no quorum, a few members answer a multicast, so that no second
-    /// group is founded beside it.
+    /// question. While the group is halted, a few members answer a multicast, so that no second group is founded.
     pub(crate) fn handle_locate(
         &mut self,
         now: Time,

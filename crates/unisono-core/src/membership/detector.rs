@@ -18,8 +18,7 @@ use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Heartbeats, at the idle interval, that a member may miss beyond `silence` before it asks the sequencer for unicast
-/// copies.
+/// Idle heartbeats that a member may miss beyond `silence` before it asks the sequencer for unicast copies.
 const HEARTBEATS_MISSED: u32 = 2;
 /// Number of probes in a burst.
 const PROBES: u32 = 12;
@@ -113,15 +112,13 @@ impl Detector {
 }
 
 impl Peer {
-    /// True if the peer is still probed: it is not suspected, or suspected only as deaf, and only an answer can show
-    /// that it hears again.
+    /// True if the peer is still probed: it is not suspected, or only as deaf, and only an answer can clear that.
     fn is_asked_on(&self) -> bool {
         self.suspected.is_none_or(|reason| reason == Suspicion::Deaf)
     }
 
-    /// Takes the time `asleep` of this process off the peer's silence; signs of life may lie unread in the socket.
-    /// After `FRESH_STARTS` in a row it takes off nothing: the peer was probed each time, and what came in between was
-    /// read.
+    /// Takes the time `asleep` of this process off the peer's silence; signs of life may lie unread in the socket. Not
+    /// after `FRESH_STARTS` in a row: the peer was probed each time, and what came in between was read.
     fn forgive(&mut self, now: Time, asleep: Duration) {
         if let Some(probing) = &mut self.probing {
             if probing.fresh_starts >= FRESH_STARTS {
@@ -252,8 +249,7 @@ impl Group {
         let spacing = self.settings.patience / PROBES;
         peer.forget_old_probes(now, term, patience);
         let probing = peer.probing.get_or_insert(Probing::new(now, nonce, term));
-        // Datagrams received during the burst, though no answer among them, show that the peer is not silent; it may be
-        // deaf.
+        // Datagrams without an answer during the burst show that the peer is not silent, but may be deaf.
         let heard_meanwhile = peer.last_heard > probing.since;
         let patience = if heard_meanwhile { patience * 3 } else { patience };
         let over = now.since(probing.since) >= patience && probing.sent >= PROBES * 2 / 3;

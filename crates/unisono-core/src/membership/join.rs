@@ -30,16 +30,14 @@ const ASKS_MAX: u32 = 12;
 /// A process that hears `Locate` from a smaller uid puts its own founding off by 150 ms: by then the other process has
 /// founded the group, or has asked again.
 const PRECEDENCE: Duration = Duration::from_millis(150);
-/// It puts founding off no longer than three times the setting `locate` in all: the other process may only want to
-/// join.
+/// It puts founding off for at most three times `locate` in all: the other process may only want to join.
 const PRECEDENCE_MAX: u32 = 3;
 /// A process that only joins stops locating after ten times the setting `locate`.
 const JOIN_PATIENCE: u32 = 10;
 /// Maximum time from the first answer to the `Welcome`, however often the joiner looks for the group anew. The
 /// sequencer also ends a join that has no seqno after 4 s.
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
-/// A joiner that has listened for 2 s sends `Locate` again: it may hear other members, and take the wrong one for the
-/// sequencer.
+/// A joiner that has listened for 2 s sends `Locate` again: it may take the wrong member for the sequencer.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between two questions to a sequencer that another member named: 25 ms.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
@@ -56,8 +54,7 @@ pub(crate) struct Joining {
     nonce: u64,
     /// Best answer so far, and its source address.
     found: Option<(HereIs, SocketAddr)>,
-    /// Reason to give up with: a member says that there is a group, but its sequencer does not answer or admits no
-    /// joiner.
+    /// Reason to give up with: a member answered, but no sequencer answers or admits joiners.
     kept_out_by: Option<JoinFailure>,
     choose_at: Option<Time>,
     /// When this process chose the group for the first time.
@@ -194,8 +191,7 @@ impl Group {
                 self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
             }
             // Its JOIN has a seqno, or may have: then it is a member, and its vote may be needed. The join ends by
-            // acceptance, by a reset, or by the sequencer's `Farewell`; or, as for leavers, after a minute without any
-            // member.
+            // acceptance, a reset, or `Farewell`; or, as for leavers, after a minute without members.
             (Phase::Joining, _) if hears_members => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
@@ -309,8 +305,7 @@ impl Group {
     }
 
     /// Fails the join when the role has moved and the new sequencer is heard: only the sequencer that welcomed this
-    /// joiner knows it as an observer. No JOIN of this life will come, unless it has a seqno already; another life asks
-    /// again.
+    /// joiner knows it as an observer. Unless its JOIN has a seqno already, another life must ask again.
     pub(crate) fn follow_the_role(&mut self) {
         let Some(joining) = &self.joining else { return };
         if self.phase != Phase::Joining || self.is_member() {

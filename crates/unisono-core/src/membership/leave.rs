@@ -188,8 +188,7 @@ impl Group {
         another.then(|| self.peers.get(self.named()).map_or(Time::ZERO, |peer| peer.last_heard))
     }
 
-    /// Returns when this member last heard a remaining member, as far as it knows. Leavers do not count: they hear each
-    /// other for long.
+    /// Returns when this member last heard a remaining member. Leavers do not count: they hear each other for long.
     pub(super) fn last_heard(&self) -> Time {
         let staying = self.peers.iter().filter(|peer| peer.standing == Standing::Member);
         staying.map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
@@ -262,9 +261,8 @@ impl Group {
         self.own_leave_is_logged() && self.history.view().is_empty()
     }
 
-    /// Sends `Farewell` to all members that left before this one, the last member, and still serve. The group ends and
-    /// needs them no longer, and only this member can still say so. It stays until each has announced that it goes or
-    /// has been silent for 400 ms.
+    /// Sends `Farewell` to all members that left before this one, the last member, and still serve: the group ends. No
+    /// other member can send it any more. It stays until each has announced that it goes, or was silent for 400 ms.
     fn dismiss_all(&mut self, now: Time) {
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + FAREWELL_EVERY);
@@ -352,8 +350,7 @@ impl Group {
         None
     }
 
-    /// Returns the sequencer after this one's own LEAVE: the next member in rank order that is there. The last member
-    /// returns itself.
+    /// Returns the sequencer after this one's own LEAVE: the next in rank order that is there, or else itself.
     fn heir(&self) -> Uid {
         let view = self.history.view();
         let rank = view.iter().position(|member| member.uid == self.me.uid).unwrap_or(0);
@@ -502,8 +499,7 @@ impl Group {
         }
     }
 
-    /// Ends this member's life without its own LEAVE: the group went on without it, as it had asked, or no longer
-    /// exists.
+    /// Ends this member's life without its own LEAVE: the group excluded it, as it had asked, or no longer exists.
     fn go_without_leave(&mut self) {
         self.go();
         if !self.left {

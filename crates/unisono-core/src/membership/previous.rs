@@ -2,8 +2,7 @@
 //!
 //! Every member that entered the present epoch answers for the previous one, so that a straggler can follow. The
 //! sequencer also sends the decision unasked to members that are not in the new view. An excluded member serves its log
-//! too, because it may hold entries that no other member holds. It asks whether it may go, and goes after 4 s at the
-//! latest.
+//! too, because it may be the only holder of some entries. It asks whether it may go, and goes after 4 s at the latest.
 //!
 //! No replay window guards the previous epoch any more, so each of its datagrams may be a copy of an earlier one.
 //! Therefore every answer is paid from an allowance. Bytes that arrive in the straggler's name refill it, and so does
@@ -23,8 +22,7 @@ use core::time::Duration;
 const PREVIOUS_TELL_EVERY: Duration = Duration::from_millis(15);
 /// Decisions that a straggler may be sent before it has sent as many bytes.
 const DECISIONS: usize = 32;
-/// Maximum number of bytes of entries that a straggler is sent before it asks for later ones; any single entry is
-/// smaller.
+/// Maximum bytes of entries that a straggler is sent before it asks for later ones; any single entry is smaller.
 const SERVE_BYTES: usize = 64 << 10;
 /// Bytes that a straggler may be sent for each byte of entries that it shows to have received: some datagrams are lost.
 const SERVED_BYTES_PER_BYTE: usize = 2;
@@ -144,8 +142,8 @@ impl PreviousEpoch {
 impl Group {
     // --- answering ---
 
-    /// Handles a datagram of the previous epoch: its sender is served entries and sent the decision. Returns false if
-    /// there is nothing to answer.
+    /// Handles a datagram of the previous epoch: sends its sender entries and the decision. Returns false if there is
+    /// nothing to send.
     pub(crate) fn handle_straggler(
         &mut self,
         now: Time,
@@ -270,8 +268,7 @@ impl Group {
         }
     }
 
-    /// Sends an `Inquiry` to a peer that shows another epoch, or that no longer keeps what this member lacks, by a
-    /// datagram of `bytes` bytes.
+    /// Sends an `Inquiry` to a peer whose datagram of `bytes` bytes shows another epoch, or says `Gone`.
     pub(crate) fn inquire(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(peer) = self.peers.get_mut(whom) else { return };
         peer.inquiring.earn(bytes);

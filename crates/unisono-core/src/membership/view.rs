@@ -23,8 +23,7 @@ impl Group {
             Quorum::MajorityOf(names) => {
                 let listed = |member: &&Member| names.contains(&member.name);
                 let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
-                // A view with at most half of the listed names needs all of itself, so that a group can grow up to the
-                // list.
+                // A view with at most half of the listed names needs all of itself; so a group can grow up to the list.
                 let small = view.iter().filter(listed).count() * 2 <= names.len();
                 named * 2 > names.len() || (small && members == view.len())
             }
@@ -80,8 +79,7 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// Suspects the member that had the address of `joined` before: that life is over (docs/protocol/deviations.md,
-    /// H21).
+    /// Suspects the former member at the address of `joined`: that life is over (docs/protocol/deviations.md, H21).
     fn suspect_former_life(&mut self, now: Time, joined: &Member) {
         let former = self.peers.iter().find(|peer| {
             peer.member.address == joined.address

@@ -236,8 +236,7 @@ impl Endpoint {
         self.server.replies_kept_since(since)
     }
 
-    /// True if no call is under way, no request is waiting or in hand, and no reply is kept for a client that may still
-    /// ask for it.
+    /// True if no call is under way, no request waits or is in hand, and no reply is kept for a client.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.client.calls.len() == 0 && self.server.is_idle()
@@ -246,8 +245,7 @@ impl Endpoint {
     /// Answers a request.
     ///
     /// # Errors
-    /// The reply is too large: another answer is still possible. Or the request is over: its client does not wait any
-    /// more.
+    /// The reply is too large (another is still possible), or the request is over: its client does not wait any more.
     pub fn reply(&mut self, now: Time, id: RequestId, reply: Bytes) -> Result<(), AnswerError> {
         self.server.reply(now, &mut self.common, id, reply, false)
     }

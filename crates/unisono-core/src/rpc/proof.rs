@@ -1,9 +1,8 @@
 //! Proof that a process may serve a port.
 //!
-//! A server listens with a private port and clients send to its public image, so a process that knows where to send
-//! cannot serve the port. In Amoeba, the kernels computed the image and were trusted. Here a server signs every
-//! `PortHere`, and the client checks the signature. The core does no cryptography: the caller passes it a
-//! [`PortProof`].
+//! A server listens with a private port and clients send to its public image, so knowing where to send is not enough to
+//! serve. In Amoeba, trusted kernels computed the image. Here a server signs every `PortHere`, and the client checks
+//! the signature. The core does no cryptography: the caller passes it a [`PortProof`].
 
 use crate::identity::{Port, Uid};
 use crate::wire::{Cookie, Proof};

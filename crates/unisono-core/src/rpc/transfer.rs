@@ -2,8 +2,8 @@
 //!
 //! The receiver reports which parts it has ([`Got`]): all parts before some part, and which of those beyond it. The
 //! sender takes a part for lost when a part that left 8 or more sendings later has arrived, or when nothing arrives for
-//! a while. The window grows with the parts that arrive. It halves when a part is lost, at most once for parts that
-//! were under way together.
+//! a while. The window grows with the parts that arrive. It halves when a part is lost, once for parts under way
+//! together.
 
 use super::common::{PATIENCE_MAX, patience};
 use crate::round_trip::RoundTrip;
@@ -15,8 +15,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 use core::time::Duration;
 
-/// Maximum number of bytes of incomplete large messages, for requests and for replies each. Senders of more are pushed
-/// back.
+/// Maximum bytes of incomplete large messages, for requests and replies each; beyond, senders are pushed back.
 pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
 const PARTS_WORD_BITS: usize = u64::BITS as usize;
 /// Parts that may be under way at the beginning.

@@ -61,12 +61,11 @@ impl CallSettings {
 /// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Maximum number of requests that wait or are being worked on; clients are pushed back beyond. 1 to 65,535; 1,024
-    /// by default.
+    /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default.
     pub queue_max: u16,
     /// True if the application recognises a call that was executed before by its client and number, wherever that was,
-    /// and answers it again, as a replicated state machine can. A client then repeats the call at another server when a
-    /// server falls silent.
+    /// and answers it again, as a replicated state machine can. When a server falls silent, a client then repeats its
+    /// call at another one.
     pub repeats: bool,
 }
 

@@ -31,8 +31,7 @@ const FORM_PAUSE: Duration = Duration::from_millis(5);
 /// Random back-off before the next ballot: up to 40 ms per ballot begun, six counted at most.
 const FORM_BACKOFF: Duration = Duration::from_millis(40);
 const BACKOFFS_MAX: u32 = 6;
-/// A coordinator repeats its question every 20 ms while it expects answers, every 60 ms while it waits for participants
-/// to start.
+/// A coordinator repeats itself every 20 ms while it expects answers, every 60 ms while participants start.
 const FORM_REPEAT_EVERY: Duration = Duration::from_millis(20);
 const REPEAT_SLOWLY: Duration = Duration::from_millis(60);
 const BRISK_FOR: Duration = Duration::from_millis(200);
@@ -42,8 +41,7 @@ const REPEAT_JITTER: Duration = Duration::from_millis(5);
 const GATHER: Duration = Duration::from_millis(300);
 /// A proposal that is not prepared within this time ends its ballot.
 const PREPARE_WITHIN: Duration = Duration::from_millis(250);
-/// A ballot without enough promises ends after this time, and a participant waits no longer for the outcome of a
-/// promise.
+/// A ballot without enough promises ends after this time; a participant waits no longer after a promise.
 const FORM_PATIENCE: Duration = Duration::from_millis(900);
 /// A coordinator that has been silent for this time is taken for dead.
 const FORM_TAKE_OVER: Duration = Duration::from_millis(400);
@@ -84,8 +82,7 @@ pub(crate) struct Forming {
     pub(super) out: Vec<(Destination, Frame)>,
 }
 
-/// The promised ballot, since when, when its coordinator last asked, and how many participants that coordinator heard
-/// then.
+/// The promised ballot, since when, when its coordinator last asked, and how many participants it heard then.
 #[derive(Clone, Copy, Debug)]
 struct Promised {
     ballot: Ballot,
@@ -137,8 +134,7 @@ impl Attempt {
 }
 
 impl Forming {
-    /// Returns the state of a participant at the start, or an error if a proposal of all participants does not fit a
-    /// datagram.
+    /// Returns the initial state; an error if a proposal of all participants does not fit a datagram.
     pub(crate) fn new(
         now: Time,
         me: Member,
@@ -180,8 +176,7 @@ impl Forming {
         self.attempt.as_ref().map_or(self.begin_at, Attempt::wake_at).min(self.give_up_at)
     }
 
-    /// Returns the delay before the first ballot: by position in the list, with jitter so that equals do not stay
-    /// equal.
+    /// Returns the delay before the first ballot: by position in the list, plus jitter that separates equals.
     fn stagger(&self, random: &mut Random) -> Duration {
         let place = self.formation.place(&self.me.name).unwrap_or(0) as u32;
         STAGGER * place.min(STAGGER_MAX) + Duration::from_nanos(random.below(BEGIN_JITTER.as_nanos() as u64))
@@ -197,8 +192,7 @@ impl Forming {
         1 + heard.count() as u16
     }
 
-    /// True if this member hears at least two more participants than a coordinator that hears `heard`; one more may be
-    /// that coordinator.
+    /// True if this member hears at least two participants more than `heard`; one more may be that coordinator itself.
     fn hears_more_than(&self, heard: u16, now: Time) -> bool {
         heard.saturating_add(1) < self.heard(now)
     }

@@ -36,8 +36,7 @@ pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// The decision is sent unasked up to 8 times, at intervals that double from 20 ms, to members that have not shown that
-/// they know it.
+/// The decision is sent unasked up to 8 times, at doubling intervals, to members that have not shown that they know it.
 const TELLS: u32 = 8;
 const TELL_FIRST: Duration = Duration::from_millis(20);
 /// How long a coordinator that decided a group without itself sends the decision.
@@ -73,8 +72,7 @@ impl Formed {
 }
 
 impl Group {
-    /// Handles a frame of a formation. A member that entered by the formation answers its questions for as long as it
-    /// is a member.
+    /// Handles a frame of a formation. Members of the group that was formed answer every question about it.
     pub(crate) fn handle_forming(&mut self, now: Time, from: SocketAddr, sender: Uid, frame: Frame) {
         if let (Some(formed), &Frame::Form { formation, ballot, room, .. }) = (&self.formed, &frame) {
             let answer = formed.frame(ballot);

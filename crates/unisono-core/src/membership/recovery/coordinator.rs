@@ -68,8 +68,7 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
-    /// Puts off every decision for lack of answers until `at_least`. If gathering ends meanwhile, members that did not
-    /// vote are waited for again.
+    /// Puts off every decision for lack of answers until `at_least`. Members that have not voted are waited for again.
     pub(super) fn put_off(&mut self, at_least: Time) {
         self.gather_again_until = self.gather_again_until.max(at_least);
         self.stage_until = self.stage_until.max(at_least);
@@ -340,8 +339,7 @@ impl Group {
         self.coordinate(now);
     }
 
-    /// Returns the views whose quorums a reset needs: before and after the last change that is not known to be
-    /// accepted.
+    /// Returns the views whose quorums a reset needs: before and after the last change not known to be accepted.
     fn sides(&self, accepted: Seqno) -> (Members, Members) {
         let after = self.history.view().clone();
         match self.history.change_beyond(accepted) {

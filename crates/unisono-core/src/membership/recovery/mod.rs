@@ -41,8 +41,7 @@ const TAKE_OVER_JITTER: Duration = Duration::from_millis(90);
 const PUT_OFF_MAX: u32 = 3;
 /// An inviter must have shown within this time that it hears this member.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
-/// With every fourth ballot in vain, a member looks for the group with `Locate`: all members that it knows may have
-/// gone.
+/// With every fourth ballot, a member looks for the group with `Locate`: all members that it knows may have gone.
 const BALLOTS_PER_SEARCH: u32 = 4;
 /// Highest round that is believed: no honest coordinator tries that often.
 const RESET_ROUND_MAX: u32 = 1 << 30;
@@ -75,8 +74,7 @@ pub(crate) struct Recovery {
     search: Option<u64>,
     /// Minimum number of members that the application asked for.
     floor_asked: Option<usize>,
-    /// Minimum number of members that the last promised coordinator asked for; it binds this member too when it takes
-    /// over.
+    /// Minimum number of members that the last promised coordinator asked for; it binds this member if it takes over.
     floor_told: u16,
     since: Option<Time>,
 }
@@ -127,8 +125,7 @@ impl Recovery {
         earlier(earlier(self.begin_at, pull), coordination)
     }
 
-    /// Puts off the next ballot or decision after this process was asleep: other members may have gone on, and votes
-    /// may lie unread.
+    /// Puts off the next ballot or decision after this process was asleep: decisions and votes may lie unread.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let is_at_work = self.begin_at.is_some() || self.coordination.is_some();
         if !is_at_work || self.put_off >= PUT_OFF_MAX {

@@ -63,8 +63,7 @@ impl Group {
         self.is_of_another_line(known, decided) && !names_any
     }
 
-    /// True if the decision is not the proposal known here, and may be another half's. Where quorums intersect there is
-    /// only one line of views.
+    /// True if the decision may be another half's. Where quorums intersect there is only one line of views.
     fn is_of_another_line(&self, known: &Proposal, decided: &Proposal) -> bool {
         matches!(self.config.quorum, Quorum::AtLeast(_)) && known.epoch != decided.epoch
     }

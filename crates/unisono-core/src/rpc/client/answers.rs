@@ -144,8 +144,7 @@ impl Client {
         }
     }
 
-    /// Returns the call under way whose attempt this server's frame is about, and notes what the frame shows of the
-    /// server.
+    /// Returns the call under way that this server's frame is about, and notes what it shows of the server.
     pub(super) fn hear(
         &mut self,
         now: Time,

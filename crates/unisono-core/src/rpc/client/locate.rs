@@ -142,8 +142,8 @@ impl Client {
         self.place(now, common, here.port);
     }
 
-    /// Records a server under its port. Returns false if there is no capacity, or if the server has calls under way at
-    /// another address.
+    /// Records a server under its port. Returns false without capacity, or if it has calls under way at another
+    /// address.
     fn remember(&mut self, now: Time, (uid, from): (Uid, SocketAddr), here: &PortHere) -> bool {
         if !self.remotes.contains(uid) && self.remotes.len() >= REMOTES_MAX && !self.forget_idlest_remote() {
             return false;

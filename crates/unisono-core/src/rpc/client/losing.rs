@@ -70,8 +70,7 @@ impl Client {
         common.counters.given_up += 1;
         common.probe(Probe::ServerGivenUp);
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
-        // The server is forgotten after the calls, which need to know whether it recognises repeats; until then it gets
-        // no call.
+        // The calls need to know whether it recognises repeats, so it is forgotten after them; it gets no new call.
         if let Some(remote) = self.remotes.get_mut(server) {
             remote.is_lost = true;
         }
@@ -112,8 +111,7 @@ impl Client {
             common.counters.stale += 1;
             return;
         };
-        // A life that is older than the last answer of the dead one was not at this address all the time: addresses
-        // move.
+        // A life older than the last answer of the dead one was not at this address all the time: addresses move.
         let dead_for = (age < now.since(remote.heard_at)).then_some(age);
         self.lose_server(now, common, uid, dead_for);
     }

@@ -2,8 +2,7 @@
 //!
 //! The client draws two servers by lot; the one with less to do takes the call. The load of a server is the number of
 //! this client's calls under way there, plus the number of requests that the server last reported as waiting. So slow
-//! or busy servers get less, and clients do not all move to the same server. A call beyond a server's grant waits at
-//! the client.
+//! or busy servers get less, and clients do not all move to one server. A call beyond the grant waits at the client.
 
 use super::Client;
 use super::call::{Call, Sent, SoFar, Stage};

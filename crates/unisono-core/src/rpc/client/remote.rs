@@ -30,8 +30,7 @@ pub(in crate::rpc) struct Remote {
     pub(super) under_way: u16,
     pub(super) round_trip: RoundTrip,
     pub(super) heard_at: Time,
-    /// Since when it owes an answer. Calls that have ended count too: otherwise calls with short deadlines would go to
-    /// a dead server for ever.
+    /// Since when it owes an answer. Ended calls count too: otherwise short calls would go to a dead server for ever.
     pub(super) asked_since: Option<Time>,
     /// True if its life is over, or silent: it gets no further calls.
     pub(super) is_lost: bool,
@@ -135,8 +134,8 @@ impl Remote {
         slot
     }
 
-    /// Frees a slot whose attempt, at a call for this port, is over. If `answered` is true, the server keeps its answer
-    /// until it is acknowledged.
+    /// Frees a slot whose attempt, at a call for this port, is over. If `answered`, the server keeps its answer until
+    /// acknowledged.
     pub(super) fn free_slot(&mut self, now: Time, port: Port, slot: u16, answered: bool) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         if place.call.take().is_none() {

@@ -8,8 +8,7 @@ use crate::time::Time;
 use crate::wire::SLOTS_MAX;
 use core::time::Duration;
 
-/// How long the client sends no additional call to a service that pushed back: 5 ms at first, doubled each time, 200 ms
-/// at most.
+/// How long a service that pushed back gets no additional call: 5 ms at first, doubled each time, 200 ms at most.
 const BUSY_FIRST: Duration = Duration::from_millis(5);
 const BUSY_MAX: Duration = Duration::from_millis(200);
 /// After 16 calls taken since then, the service may have capacity for one more.

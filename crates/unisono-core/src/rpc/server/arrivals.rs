@@ -302,8 +302,8 @@ impl Server {
         }
     }
 
-    /// Returns the attempt that `from` names, if it names this life and the last attempt of its slot. Notes that the
-    /// session is alive.
+    /// Returns the attempt that `from` names, if it is the last of its slot in this life. Notes that its session is
+    /// alive.
     fn attempt_of(
         &mut self,
         now: Time,

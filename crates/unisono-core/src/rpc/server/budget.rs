@@ -81,8 +81,8 @@ impl Server {
         }
     }
 
-    /// Returns the number of slots granted to a client: those that it has in progress, and a fair share of what the
-    /// queues still take.
+    /// Returns a client's grant: its requests in progress plus a fair share of what the queues still take; and the
+    /// load.
     pub(super) fn grant(&self, in_progress: u16) -> Grant {
         let left = self.budget.queues_max.saturating_sub(self.budget.pending);
         let share = left / self.budget.busy_sessions.max(1) + usize::from(in_progress);

@@ -35,8 +35,7 @@ use sessions::{SessionId, Sessions};
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
-/// Number of ports that are remembered because they were served here: a multicast question for one of them is answered
-/// `PortNotHere`.
+/// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
 const RETIRED_MAX: usize = 64;
 
 pub(super) struct Server {
@@ -270,8 +269,7 @@ impl Server {
         }
     }
 
-    /// Takes a request back from the application. Returns `None` if the application does not have it, or if its client
-    /// has moved on.
+    /// Takes a request back from the application. Returns `None` if it is not there, or its client has moved on.
     fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
         let held = *self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
         self.in_hand.remove(id.index);

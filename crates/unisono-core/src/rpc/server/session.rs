@@ -20,8 +20,7 @@ pub(in crate::rpc) struct Session {
     /// The client's address, proved by a cookie.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
-    /// Attempts below this number that are not known here must show a good cookie: they may belong to a forgotten
-    /// session.
+    /// Unknown attempts below this number must show a good cookie: they may belong to a forgotten session.
     pub(in crate::rpc) floor: u64,
     /// The highest attempt that was rejected because there was no capacity for its slot.
     pub(in crate::rpc) rejected_through: u64,
