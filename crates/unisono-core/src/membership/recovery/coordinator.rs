@@ -150,7 +150,7 @@ impl Group {
             Stage::Inviting => {
                 let is_over = now >= own.gather_until;
                 if is_over {
-                    self.note_who_did_not_vote();
+                    self.note_unanswered();
                 }
                 if !self.awaits_a_vote(now) {
                     self.pull_longest(now);
@@ -184,7 +184,7 @@ impl Group {
     }
 
     /// Notes the members that left the invitation unanswered; they are waited for less long from now on.
-    fn note_who_did_not_vote(&mut self) {
+    fn note_unanswered(&mut self) {
         let Some(own) = &self.recovery.coordination else { return };
         for &uid in own.invited.iter().filter(|uid| !own.votes.contains(**uid)) {
             if !self.recovery.unanswered.contains(&uid) {
@@ -260,7 +260,7 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
         let (before, after) = self.sides(accepted);
-        if self.invites_who_turned_up(now, &before, &after) {
+        if self.invite_newly_found(now, &before, &after) {
             return;
         }
         let Some(own) = &self.recovery.coordination else { return };
@@ -270,7 +270,7 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        let members = self.who_goes_on(&after, voted);
+        let members = self.next_view_members(&after, voted);
         if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
@@ -292,7 +292,7 @@ impl Group {
     }
 
     /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
-    fn invites_who_turned_up(&mut self, now: Time, before: &Members, after: &Members) -> bool {
+    fn invite_newly_found(&mut self, now: Time, before: &Members, after: &Members) -> bool {
         self.take_in(now, before);
         self.take_in(now, after);
         let everybody = self.others_of(&uids(before), &uids(after));
@@ -309,7 +309,7 @@ impl Group {
 
     /// Returns the members of `view` that voted. Members that vote but are suspected as slow or replaced are left out
     /// if the others are a quorum without them.
-    fn who_goes_on(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
+    fn next_view_members(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
         let wanted = |member: &Member| {
             let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
             voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
