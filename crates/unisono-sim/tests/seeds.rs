@@ -64,7 +64,7 @@ fn threads_change_nothing_but_the_time() {
 }
 
 #[test]
-fn a_seed_tells_the_same_story_every_time() {
+fn a_seed_gives_the_same_trace_every_time() {
     let (first, again, other) =
         (story(17, Profile::Swarm), story(17, Profile::Swarm), story(18, Profile::Swarm));
     assert!(first.lines().count() > 1_000, "the story is short:\n{first}");

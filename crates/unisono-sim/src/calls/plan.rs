@@ -2,8 +2,8 @@
 //! there will be, how often and how bad.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
-use crate::network::Weather;
-use crate::plan::{FaultKind, Parts, Recurring, add, spoil};
+use crate::network::Conditions;
+use crate::plan::{FaultKind, Parts, Recurring, add, degrade};
 use std::time::Duration;
 use unisono_core::Random;
 use unisono_core::rpc::{CallSettings, ServeOptions};
@@ -26,16 +26,16 @@ pub(crate) struct Plan {
     pub(crate) multicast: bool,
     /// Clocks run up to one percent too fast or too slow.
     pub(crate) drift: bool,
-    pub(crate) clientele: Clientele,
-    pub(crate) manners: Manners,
-    pub(crate) weather: Weather,
+    pub(crate) client_load: ClientLoad,
+    pub(crate) server_behaviour: ServerBehaviour,
+    pub(crate) conditions: Conditions,
     pub(crate) faults: Vec<Recurring>,
     pub(crate) parts: Parts,
 }
 
 /// What those who call do.
 #[derive(Clone, Debug)]
-pub(crate) struct Clientele {
+pub(crate) struct ClientLoad {
     /// Nanoseconds between two things that one application does, on average.
     pub(crate) every: u64,
     /// The part of them that are many calls at once, and how many at most.
@@ -53,11 +53,11 @@ pub(crate) struct Clientele {
 
 /// What those who serve do.
 #[derive(Clone, Debug)]
-pub(crate) struct Manners {
+pub(crate) struct ServerBehaviour {
     /// The part of requests that are refused, passed on, never answered.
     pub(crate) refusals: f64,
     pub(crate) forwards: f64,
-    pub(crate) neglect: f64,
+    pub(crate) never_answered: f64,
     /// The part of requests for which the application calls somebody else.
     pub(crate) nested: f64,
     /// The part of requests that take time, and the most milliseconds.
@@ -123,7 +123,7 @@ impl Plan {
             },
             multicast: random.chance(0.5),
             drift: random.chance(0.5),
-            clientele: Clientele {
+            client_load: ClientLoad {
                 every: random.millis(10, 400),
                 bursts: random.pick(&[0.0, 0.03, 0.1]),
                 burst_max: random.spread(2, 40),
@@ -133,10 +133,10 @@ impl Plan {
                 hasty: random.pick(&[0.0, 0.1, 0.3]),
                 cancels: random.pick(&[0.0, 0.05, 0.2]),
             },
-            manners: Manners {
+            server_behaviour: ServerBehaviour {
                 refusals: random.pick(&[0.0, 0.05]),
                 forwards: random.pick(&[0.0, 0.1, 0.4]),
-                neglect: random.pick(&[0.0, 0.0, 0.01]),
+                never_answered: random.pick(&[0.0, 0.0, 0.01]),
                 nested: random.pick(&[0.0, 0.0, 0.2]),
                 slow: random.pick(&[0.0, 0.1, 0.5]),
                 slow_max_ms: random.spread(2, 3_000),
@@ -148,11 +148,11 @@ impl Plan {
                 restart_max: random.millis(1, 3_000),
             },
             services,
-            weather: Weather {
+            conditions: Conditions {
                 delay_min: random.spread(20_000, 500_000),
                 delay_mean: random.spread(5_000, 500_000),
                 echo: random.chance(0.3),
-                ..Weather::calm()
+                ..Conditions::quiet()
             },
             faults: Vec::new(),
             parts: Parts {
@@ -183,10 +183,10 @@ impl Plan {
         add(faults, random, 0.5, FaultKind::Replay, 5, 500);
         add(faults, random, 0.2, FaultKind::Storm, 1_000, 6_000);
         if random.chance(0.6) {
-            spoil(&mut self.weather, random, 0.3);
+            degrade(&mut self.conditions, random, 0.3);
         }
         if random.chance(0.2) {
-            self.weather.forgery = random.part(0.1);
+            self.conditions.forgery = random.part(0.1);
         }
         if random.chance(0.15) {
             self.impostor = Some(self.places);
@@ -200,9 +200,9 @@ impl Plan {
         let parts = &mut self.parts;
         parts.settling = 600 * SECOND;
         (parts.healed, parts.quiet, parts.end) = (604 * SECOND, 606 * SECOND, 610 * SECOND);
-        self.clientele.every = random.millis(20_000, 200_000);
-        (self.clientele.bursts, self.clientele.burst_max) = (0.5, random.between(2, 6));
-        self.weather.recording = 0.2 + random.part(0.8);
+        self.client_load.every = random.millis(20_000, 200_000);
+        (self.client_load.bursts, self.client_load.burst_max) = (0.5, random.between(2, 6));
+        self.conditions.recording = 0.2 + random.part(0.8);
         self.faults.retain(|fault| fault.kind != FaultKind::Replay);
         self.faults.iter_mut().for_each(|fault| fault.every *= 40);
         // Whatever comes from a client keeps its session: copies are rarer than that takes to be forgotten.

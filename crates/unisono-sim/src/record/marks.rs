@@ -6,7 +6,7 @@ use unisono_core::Marks;
 /// Takes records of one kind after the other.
 pub(crate) trait Listener {
     /// Something happened.
-    fn tell(&mut self, what: What);
+    fn note(&mut self, what: What);
 }
 
 /// Tells each change from `known` to `now`, the marks of one life before and after an input, and makes `known` the same
@@ -23,41 +23,41 @@ pub(crate) fn mark_changes(
 ) {
     let same_epoch = !moves(&mut known.epoch, now.epoch);
     if !same_epoch {
-        listener.tell(What::EpochBegun { epoch });
+        listener.note(What::EpochBegun { epoch });
     }
     if moves(&mut known.received, now.received) || !same_epoch {
-        listener.tell(What::Stored { epoch, through: now.received });
+        listener.note(What::Stored { epoch, through: now.received });
     }
     let told = if same_epoch { known.acknowledged } else { 0 };
     known.acknowledged = now.acknowledged;
     if now.acknowledged > told {
-        listener.tell(What::Acknowledged { epoch, through: now.acknowledged });
+        listener.note(What::Acknowledged { epoch, through: now.acknowledged });
     }
     if moves(&mut known.accepted, now.accepted) || !same_epoch {
-        listener.tell(What::Accepted { epoch, through: now.accepted });
+        listener.note(What::Accepted { epoch, through: now.accepted });
     }
     let (before, after) = (std::mem::replace(&mut known.numbered, now.numbered), now.numbered);
     let same_term = same_epoch && before.term == after.term;
     let from = if same_term { before.through.max(after.after) } else { after.after };
     if after.through > from {
-        listener.tell(What::Numbered { epoch, term: after.term, from: from + 1, to: after.through });
+        listener.note(What::Numbered { epoch, term: after.term, from: from + 1, to: after.through });
     }
     if moves(&mut known.purged, now.purged) && same_epoch {
-        listener.tell(What::Purged { epoch, through: now.purged });
+        listener.note(What::Purged { epoch, through: now.purged });
     }
     if (moves(&mut known.promised, now.promised) || !same_epoch)
         && let Some(ballot) = now.promised
     {
-        listener.tell(What::Promised { epoch, ballot });
+        listener.note(What::Promised { epoch, ballot });
     }
     if (moves(&mut known.prepared, now.prepared) || !same_epoch)
         && let (Some(prepared), Some(next)) = (now.prepared, next)
     {
         let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
-        listener.tell(What::Prepared { epoch, preparation: Box::new(preparation) });
+        listener.note(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
     if std::mem::replace(&mut known.history, now.history) < now.history {
-        listener.tell(What::HistoryUsed { entries: now.history as u32 });
+        listener.note(What::HistoryUsed { entries: now.history as u32 });
     }
     (known.term, known.acting, known.delivered) = (now.term, now.acting, now.delivered);
 }
@@ -77,7 +77,7 @@ mod tests {
     use unisono_core::{EpochTag, Seqno};
 
     impl Listener for Vec<What> {
-        fn tell(&mut self, what: What) {
+        fn note(&mut self, what: What) {
             self.push(what);
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_receives_numbers_nothing() {
+    fn a_member_that_only_receives_numbers_nothing() {
         let told = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
         assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
     }

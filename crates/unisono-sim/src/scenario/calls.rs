@@ -7,7 +7,7 @@ use crate::plan::name;
 use crate::properties::{self, Checkers};
 use crate::record::Life;
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Service, Trigger, Verdict};
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Response, Service, Trigger};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,7 +23,7 @@ impl Scenario {
             services: vec![Service::new(PrivatePort(1), ServeOptions::default())],
             stray: None,
             multicast: true,
-            verdicts: BTreeMap::new(),
+            responses: BTreeMap::new(),
         };
         let recorder = Recorder::new(Checkers::new(properties::calls()), trace);
         let mut stage = Stage::<CallSide>::new(self, common, recorder);
@@ -41,7 +41,7 @@ impl Scenario {
                     Action::PassNext { from, to } => _ = passes.borrow_mut().insert(*from, *to),
                     Action::Withdraw { process } => stage.world.withdraw(*process, SERVICE),
                     Action::Start { process, .. } => stage.begin(*process, servers),
-                    other => return stage.act_anywhere(other),
+                    other => return stage.act_common(other),
                 }
                 Ok(())
             },
@@ -80,7 +80,7 @@ impl Stage<'_, CallSide> {
             Some(to) => _ = self.world.pass_on(process, &job, Network::address(to)),
             None => {
                 self.world.execute(process, &job);
-                self.world.answer(process, &job, &Verdict::Reply(format!("by {process}").into()));
+                self.world.answer(process, &job, &Response::Reply(format!("by {process}").into()));
             }
         }
         self.world.finish(process, index);

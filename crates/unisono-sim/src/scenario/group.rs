@@ -76,7 +76,7 @@ impl Stage<'_, GroupSide> {
             Action::Start { process, founds: true } => {
                 self.give_life(*process, EntryMode::JoinOrFound(self.scenario.config.clone()));
             }
-            other => return self.act_anywhere(other),
+            other => return self.act_common(other),
         }
         Ok(())
     }

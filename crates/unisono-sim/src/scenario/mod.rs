@@ -9,7 +9,7 @@ mod stage;
 pub use course::Course;
 pub use read::ScriptError;
 
-use crate::trap::Trap;
+use crate::frame_faults::FrameFault;
 use bytes::Bytes;
 use std::io::Write;
 use unisono_core::{GroupConfig, Transport};
@@ -51,7 +51,7 @@ enum Action {
     Cut { from: usize, to: usize },
     Partition { sides: Vec<Vec<usize>> },
     Heal,
-    Trap(Trap),
+    FrameFault(FrameFault),
     Count,
     ExpectDatagrams(u64),
 }

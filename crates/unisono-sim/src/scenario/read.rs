@@ -2,8 +2,8 @@
 
 use super::{Action, Scenario, Step};
 use crate::draw::{MILLISECOND, SECOND};
+use crate::frame_faults::{FaultAction, FrameFault};
 use crate::plan::name;
-use crate::trap::{FaultAction, Trap};
 use bytes::Bytes;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -179,7 +179,7 @@ impl Action {
             | Action::Doze { process, .. } => vec![*process],
             Action::PassNext { from, to } | Action::Cut { from, to } => vec![*from, *to],
             Action::Partition { sides } => sides.concat(),
-            Action::Trap(trap) => [trap.from, trap.to].into_iter().flatten().collect(),
+            Action::FrameFault(trap) => [trap.from, trap.to].into_iter().flatten().collect(),
             Action::Heal | Action::Count | Action::ExpectDatagrams(_) => Vec::new(),
         }
     }
@@ -226,9 +226,9 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
         }
         "crash" => {
             if words.skip("before") {
-                Action::Trap(read_trap(words, FaultAction::CrashBefore)?)
+                Action::FrameFault(read_frame_fault(words, FaultAction::CrashBefore)?)
             } else if words.skip("after") {
-                Action::Trap(read_trap(words, FaultAction::CrashAfter)?)
+                Action::FrameFault(read_frame_fault(words, FaultAction::CrashAfter)?)
             } else {
                 Action::Crash { process: words.number()? }
             }
@@ -257,7 +257,7 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
             Action::Partition { sides }
         }
         "heal" => Action::Heal,
-        "drop" => Action::Trap(read_trap(words, FaultAction::Drop)?),
+        "drop" => Action::FrameFault(read_frame_fault(words, FaultAction::Drop)?),
         "count" => Action::Count,
         "expect" => {
             words.expect("datagrams")?;
@@ -267,12 +267,12 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
     })
 }
 
-fn read_trap(words: &mut Words<'_>, action: FaultAction) -> Result<Trap, String> {
+fn read_frame_fault(words: &mut Words<'_>, action: FaultAction) -> Result<FrameFault, String> {
     words.expect("frame")?;
     let wanted = words.next()?;
     let frame = FrameKind::ALL.iter().copied().find(|kind| kind.name() == wanted);
     let frame = frame.ok_or_else(|| format!("no frame is called {wanted}"))?;
-    let mut trap = Trap { frame, from: None, to: None, skip: 0, times: 1, action };
+    let mut trap = FrameFault { frame, from: None, to: None, skip: 0, times: 1, action };
     while !words.is_done() {
         match words.next()? {
             "from" => trap.from = Some(words.number()?),

@@ -2,7 +2,7 @@
 
 use super::course::difference;
 use super::{Action, Course, Scenario};
-use crate::network::{Network, Weather, cut};
+use crate::network::{Conditions, Network, cut};
 use crate::recorder::Recorder;
 use crate::world::{Side, Trigger, World};
 use unisono_core::Random;
@@ -19,7 +19,7 @@ impl<'a, S: Side> Stage<'a, S> {
     pub(super) fn new(scenario: &'a Scenario, common: S::Common, recorder: Recorder) -> Stage<'a, S> {
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
-        let network = Network::new(scenario.places, Weather::calm(), fork());
+        let network = Network::new(scenario.places, Conditions::quiet(), fork());
         let mut world = World::new(scenario.places, common, network, recorder, fork());
         world.event_log = Some(Default::default());
         Stage { scenario, world, counted_from: 0, problems: Vec::new() }
@@ -54,7 +54,7 @@ impl<'a, S: Side> Stage<'a, S> {
     }
 
     /// Does what can be done to anybody.
-    pub(super) fn act_anywhere(&mut self, action: &Action) -> Result<(), String> {
+    pub(super) fn act_common(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Crash { process } => self.world.crash(*process),
             Action::Pause { process, duration } => self.world.pause(*process, *duration),
@@ -70,9 +70,9 @@ impl<'a, S: Side> Stage<'a, S> {
             }
             Action::Heal => {
                 self.world.network.clear_cuts(cut::PARTITION);
-                self.world.traps.clear();
+                self.world.frame_faults.clear();
             }
-            Action::Trap(trap) => self.world.traps.set(*trap),
+            Action::FrameFault(trap) => self.world.frame_faults.set(*trap),
             Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
             Action::ExpectDatagrams(expected) => {
                 let sent = self.world.recorder.totals.datagrams - self.counted_from;

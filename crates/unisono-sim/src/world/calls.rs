@@ -1,6 +1,6 @@
 //! A world's endpoints: what each life's side of its calls keeps, what its application does, and what it is told.
 
-use super::{Happening, Outset, Side, Trigger, World};
+use super::{BirthContext, Happening, Side, Trigger, World};
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
 use crate::seal::{CheapProof, Seal};
@@ -31,7 +31,7 @@ impl Service {
 
 /// What a service that recognises repeats remembers of a call, at all its servers alike.
 #[derive(Clone, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum Response {
     Reply(Bytes),
     Refusal(Bytes),
 }
@@ -44,7 +44,7 @@ pub(crate) struct CallCommon {
     /// Services are looked for by multicast; otherwise everybody is asked alone.
     pub(crate) multicast: bool,
     /// By service, client and call.
-    pub(crate) verdicts: BTreeMap<(u16, Uid, CallNumber), Verdict>,
+    pub(crate) responses: BTreeMap<(u16, Uid, CallNumber), Response>,
 }
 
 impl CallCommon {
@@ -71,7 +71,7 @@ pub(crate) struct Job {
     pub(crate) service: u16,
     pub(crate) hops: u8,
     /// What it is going to answer, once it has made up its mind.
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) response: Option<Response>,
     /// A call of its own that it waits for.
     pub(crate) awaits: Option<CallNumber>,
 }
@@ -112,10 +112,10 @@ impl Side for CallSide {
     type Common = CallCommon;
     type Birth = CallBirth;
 
-    fn begin(common: &CallCommon, outset: Outset, birth: CallBirth) -> Result<CallSide, ConfigError> {
+    fn begin(common: &CallCommon, context: BirthContext, birth: CallBirth) -> Result<CallSide, ConfigError> {
         let CallBirth { settings, workers, forges } = birth;
         let (protection, proof) = (Box::new(Seal), Box::new(CheapProof { forges }));
-        let endpoint = Endpoint::new(outset.now, outset.uid, settings, protection, proof, outset.random)?;
+        let endpoint = Endpoint::new(context.now, context.uid, settings, protection, proof, context.random)?;
         Ok(CallSide {
             endpoint,
             jobs: BTreeMap::new(),
@@ -183,7 +183,7 @@ impl Side for CallSide {
         world.take_requests(process);
     }
 
-    fn may_speak_again(&self) -> bool {
+    fn may_have_more_output(&self) -> bool {
         true
     }
 }
@@ -295,18 +295,18 @@ impl World<CallSide> {
     }
 
     /// The application answers a request.
-    pub(crate) fn answer(&mut self, process: usize, job: &Job, verdict: &Verdict) {
+    pub(crate) fn answer(&mut self, process: usize, job: &Job, response: &Response) {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let (local, endpoint) = (resident.clock.read(now), &mut resident.side.endpoint);
-        match verdict {
-            Verdict::Reply(reply) => {
+        match response {
+            Response::Reply(reply) => {
                 if endpoint.reply(local, job.id, reply.clone()).is_ok() {
                     let hash = record::hash(reply);
                     self.note_job(process, job, |client, call| What::Replied { client, call, hash });
                 }
             }
-            Verdict::Refusal(reason) => {
+            Response::Refusal(reason) => {
                 if endpoint.refuse(local, job.id, reason.clone()).is_ok() {
                     let hash = record::hash(reason);
                     self.note_job(process, job, |client, call| What::RefusedCall { client, call, hash });
@@ -408,7 +408,7 @@ impl World<CallSide> {
                     call,
                     service,
                     hops,
-                    verdict: None,
+                    response: None,
                     awaits: None,
                 },
             );

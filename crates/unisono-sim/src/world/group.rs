@@ -1,6 +1,6 @@
 //! A world's members: what each life of a group's member keeps, what its application does, and what it is told.
 
-use super::{Happening, Notice, Outset, Side, Trigger, World};
+use super::{BirthContext, Happening, Notice, Side, Trigger, World};
 use crate::network::Path;
 use crate::process::Resident;
 use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
@@ -44,22 +44,22 @@ pub(crate) struct GroupSide {
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
     /// Whether it was recorded that it knows its own leave accepted, and that it has parted.
-    farewell: Farewell,
+    leave_progress: LeaveProgress,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
 }
 
 /// Two steps that a member takes once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Farewell {
+struct LeaveProgress {
     leave_known: bool,
     parted: bool,
 }
 
-impl Farewell {
+impl LeaveProgress {
     #[inline]
-    fn of(group: &Group) -> Farewell {
-        Farewell { leave_known: group.has_left(), parted: group.phase() == Phase::Gone }
+    fn of(group: &Group) -> LeaveProgress {
+        LeaveProgress { leave_known: group.has_left(), parted: group.phase() == Phase::Gone }
     }
 }
 
@@ -67,19 +67,23 @@ impl Side for GroupSide {
     type Common = GroupCommon;
     type Birth = GroupBirth;
 
-    fn begin(common: &GroupCommon, outset: Outset, birth: GroupBirth) -> Result<GroupSide, ConfigError> {
-        let me = Member { uid: outset.uid, name: outset.name, address: outset.address };
+    fn begin(
+        common: &GroupCommon,
+        context: BirthContext,
+        birth: GroupBirth,
+    ) -> Result<GroupSide, ConfigError> {
+        let me = Member { uid: context.uid, name: context.name, address: context.address };
         let protection = Box::new(Seal);
         let GroupBirth { entry, settings } = birth;
         let group = Group::new(
-            outset.now,
+            context.now,
             me,
             common.port,
             entry,
             Bytes::new(),
             settings,
             protection,
-            outset.random,
+            context.random,
         )?;
         Ok(GroupSide {
             group,
@@ -87,7 +91,7 @@ impl Side for GroupSide {
             epoch: Epoch::default(),
             counter: 0,
             instance: Instance(0),
-            farewell: Farewell::default(),
+            leave_progress: LeaveProgress::default(),
             view: Vec::new(),
         })
     }
@@ -152,13 +156,13 @@ impl Side for GroupSide {
         world.take_events(process);
     }
 
-    fn may_speak_again(&self) -> bool {
+    fn may_have_more_output(&self) -> bool {
         self.group.events_matter()
     }
 }
 
 /// Notes what it is told of one life.
-struct Witness<'a> {
+struct LifeRecorder<'a> {
     recorder: &'a mut Recorder,
     now: u64,
     process: usize,
@@ -169,20 +173,20 @@ struct Witness<'a> {
 const RARE: u64 =
     Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
 
-impl Listener for Witness<'_> {
+impl Listener for LifeRecorder<'_> {
     #[inline(always)]
-    fn tell(&mut self, what: What) {
+    fn note(&mut self, what: What) {
         if what.kind().bit() & RARE == 0 {
             self.recorder.note(self.now, self.process, self.life, what);
         } else {
-            self.tell_rare(what);
+            self.note_rare(what);
         }
     }
 }
 
-impl Witness<'_> {
+impl LifeRecorder<'_> {
     #[inline(never)]
-    fn tell_rare(&mut self, what: What) {
+    fn note_rare(&mut self, what: What) {
         self.recorder.note(self.now, self.process, self.life, what);
     }
 }
@@ -319,19 +323,19 @@ impl World<GroupSide> {
             let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
             let recorder = &mut self.recorder;
-            let mut witness = Witness { recorder, now, process, life };
-            mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut witness);
+            let mut life_recorder = LifeRecorder { recorder, now, process, life };
+            mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut life_recorder);
         }
-        if resident.side.farewell != Farewell::of(&resident.side.group) {
-            self.note_farewell(process);
+        if resident.side.leave_progress != LeaveProgress::of(&resident.side.group) {
+            self.note_leave_progress(process);
         }
     }
 
     #[cold]
-    fn note_farewell(&mut self, process: usize) {
+    fn note_leave_progress(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
-        let now = Farewell::of(&resident.side.group);
-        let known = std::mem::replace(&mut resident.side.farewell, now);
+        let now = LeaveProgress::of(&resident.side.group);
+        let known = std::mem::replace(&mut resident.side.leave_progress, now);
         let steps = [
             (now.leave_known && !known.leave_known, What::LeaveKnown),
             (now.parted && !known.parted, What::Parted),
@@ -373,7 +377,7 @@ impl World<GroupSide> {
                 self.recorder.note(self.now, process, resident.life, what);
             } else if let Some(notice) = note_change(&mut self.recorder, self.now, process, resident, &event)
             {
-                let trigger = Trigger::Told { process: process as u16, life: resident.life, notice };
+                let trigger = Trigger::Notice { process: process as u16, life: resident.life, notice };
                 self.queue.push(self.now, Happening::Trigger(trigger));
             }
         }

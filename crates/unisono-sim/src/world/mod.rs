@@ -10,11 +10,12 @@ mod calls;
 mod group;
 mod output;
 
-pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Service, Verdict};
+pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;
+use crate::frame_faults::FrameFaults;
 use crate::network::{DatagramId, Network, Path};
 use crate::plan::Part;
 use crate::process::{Arena, Process, Resident, SOCKET_DATAGRAMS_MAX, ScheduledCrash};
@@ -22,7 +23,6 @@ use crate::properties::Violation;
 use crate::queue::Queue;
 use crate::record::{Life, What};
 use crate::recorder::Recorder;
-use crate::trap::Traps;
 use bytes::BytesMut;
 use std::fmt;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) trait Side: Sized {
     /// How one begins.
     type Birth;
 
-    fn begin(common: &Self::Common, outset: Outset, birth: Self::Birth) -> Result<Self, ConfigError>;
+    fn begin(common: &Self::Common, context: BirthContext, birth: Self::Birth) -> Result<Self, ConfigError>;
     fn plant(&mut self, bug: Planted);
     fn probes(&self) -> u128;
 
@@ -61,11 +61,11 @@ pub(crate) trait Side: Sized {
     /// Hands the application what there is for it.
     fn hand_out(world: &mut World<Self>, process: usize);
     /// What the application took may have given it something to send.
-    fn may_speak_again(&self) -> bool;
+    fn may_have_more_output(&self) -> bool;
 }
 
 /// Who begins to live, where and when, by its own clock.
-pub(crate) struct Outset {
+pub(crate) struct BirthContext {
     pub(crate) now: Time,
     pub(crate) uid: Uid,
     pub(crate) name: Name,
@@ -96,7 +96,7 @@ pub(crate) enum Trigger {
     /// A place is free for a new life.
     Start { process: u16 },
     /// An application was told something that it may answer.
-    Told { process: u16, life: Life, notice: Notice },
+    Notice { process: u16, life: Life, notice: Notice },
     /// An application may go on with a request that it was handed.
     Work { process: u16, life: Life, job: u32 },
     /// A client changes its mind.
@@ -141,7 +141,7 @@ pub(crate) struct World<S: Side> {
     pub(crate) network: Network,
     pub(crate) processes: Vec<Process<S>>,
     pub(crate) recorder: Recorder,
-    pub(crate) traps: Traps,
+    pub(crate) frame_faults: FrameFaults,
     /// What applications were told, if somebody wants to read it.
     pub(crate) event_log: Option<EventLog>,
     /// The rare states that anybody met.
@@ -173,7 +173,7 @@ impl<S: Side> World<S> {
             network,
             processes: (0..size).map(|_| Process::default()).collect(),
             recorder,
-            traps: Traps::default(),
+            frame_faults: FrameFaults::default(),
             event_log: None,
             probes: 0,
             common,
@@ -222,19 +222,19 @@ impl<S: Side> World<S> {
         self.crash(process);
         let uid = Uid(self.random.next_u64());
         let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
-        let outset = Outset {
+        let context = BirthContext {
             now: clock.read(self.now),
             uid,
             name: birth.name.clone(),
             address: Network::address(process),
             random: Random::from_u64(self.random.next_u64()),
         };
-        let mut side = S::begin(&self.common, outset, birth.side)?;
+        let mut side = S::begin(&self.common, context, birth.side)?;
         if let Some(bug) = birth.planted {
             side.plant(bug);
         }
         if let Some(event_log) = &mut self.event_log {
-            event_log.born(uid, process);
+            event_log.add_life(uid, process);
         }
         let life = self.recorder.names.life(uid);
         self.recorder.note(self.now, process, life, What::Started { name: birth.name });
@@ -324,14 +324,14 @@ impl<S: Side> World<S> {
     }
 
     /// The application at a place takes events again, at once.
-    pub(crate) fn rouse(&mut self, process: usize) {
+    pub(crate) fn end_doze(&mut self, process: usize) {
         if let Some(resident) = &mut self.processes[process].resident {
             resident.takes_events_from = 0;
             self.wake(process);
         }
     }
 
-    pub(crate) fn scheduled_crash(&mut self, process: usize, scheduled_crash: Option<ScheduledCrash>) {
+    pub(crate) fn schedule_crash(&mut self, process: usize, scheduled_crash: Option<ScheduledCrash>) {
         if let Some(resident) = &mut self.processes[process].resident {
             resident.scheduled_crash = scheduled_crash;
         }
@@ -398,13 +398,16 @@ impl<S: Side> World<S> {
             if self.recorder.is_traced() {
                 let reason = resident.side.poll_timeout().map(|(_, reason)| reason);
                 let who = format!("m{process}/{}", resident.life.0);
-                self.recorder.tell(self.now, &who, format_args!("timeout {reason:?}"));
+                self.recorder.trace(self.now, &who, format_args!("timeout {reason:?}"));
             }
             let Some(resident) = &mut self.processes[process].resident else { return };
             resident.side.handle_timeout(local);
             self.spins += 1;
             if self.spins > SPINS_MAX {
-                self.accuse("timers_advance", format!("m{process}: {SPINS_MAX} timeouts at one moment"));
+                self.report_violation(
+                    "timers_advance",
+                    format!("m{process}: {SPINS_MAX} timeouts at one moment"),
+                );
                 return;
             }
             self.drain(process);
@@ -423,7 +426,7 @@ impl<S: Side> World<S> {
 
     // --- looking ---
 
-    pub(crate) fn accuse(&mut self, property: &'static str, what: String) {
-        self.recorder.accuse(Violation { property, at: Time::from_nanos(self.now), what });
+    pub(crate) fn report_violation(&mut self, property: &'static str, what: String) {
+        self.recorder.report_violation(Violation { property, at: Time::from_nanos(self.now), what });
     }
 }
