@@ -348,7 +348,7 @@ impl Director {
         }
     }
 
-    // --- looking ---
+    // --- queries ---
 
     /// True if a living member runs on the process.
     pub(super) fn is_member(&self, process: usize) -> bool {

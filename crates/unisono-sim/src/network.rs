@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_comes_again() {
+    fn recorded_copies_arrive_again() {
         let (mut network, mut queue) = network(Conditions { recording: 1.0, ..Conditions::quiet() });
         let id = store(&mut network, 0, b"once");
         network.post(&mut queue, 0, id, 1, Path::Unicast);

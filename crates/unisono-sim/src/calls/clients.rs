@@ -1,5 +1,5 @@
-//! What those do who call: now one call and now many, small ones and large ones; some wait long and some hardly at
-//! all, and some change their minds.
+//! The clients: they make single calls and bursts, with small and large requests. Some deadlines are long and some very
+//! short, and some calls are cancelled.
 
 use super::director::Director;
 use super::plan::limit;
@@ -10,9 +10,9 @@ use crate::record::Life;
 use crate::world::Trigger;
 use std::time::Duration;
 
-/// A queue of so many takes all that comes when all is well.
+/// A queue of at least this many requests takes all that come when no fault strikes.
 const QUEUE_ENOUGH: u16 = 8;
-/// When all is well, no server has more to do than it can.
+/// Minimum pause between two actions of a client without faults, in nanoseconds: no server is overloaded.
 const CALM_PAUSE: u64 = 50 * MILLISECOND;
 
 impl Director {
@@ -26,7 +26,7 @@ impl Director {
         }
     }
 
-    /// An application does something.
+    /// Performs the next action of an application and schedules the one after it.
     pub(super) fn act(&mut self, process: usize, life: Life) {
         if !self.is_current(process, life) || !self.is_busy {
             return;
@@ -50,7 +50,7 @@ impl Director {
         };
         let cancels = self.app_random.chance(client_load.cancels);
         let limit = limit(&mut self.app_random, client_load.hasty);
-        // What was begun under faults ends before calls must succeed, and everything before the run does.
+        // Calls that begin under faults end before calls must succeed, and all calls end before the run does.
         let most = if self.is_calm {
             ENOUGH + ENOUGH / 2
         } else {
@@ -59,7 +59,7 @@ impl Director {
         let mut limit = limit.min(most);
         let service = self.app_random.below(self.plan.services.len() as u64) as u16;
         if self.is_calm && self.plan.services[usize::from(service)].queue_max < QUEUE_ENOUGH {
-            // Such a service pushes back, and owes an answer to nobody in particular.
+            // Such a service pushes back, and is not required to answer every call.
             limit = limit.min(ENOUGH / 2);
         }
         let Some(call) = self.world.call(process, service, bytes as usize, limit) else { return };
@@ -71,7 +71,7 @@ impl Director {
         }
     }
 
-    /// An application changes its mind about a call.
+    /// Cancels a call.
     pub(super) fn cancel(&mut self, process: usize, life: Life, index: usize) {
         if self.is_current(process, life) {
             self.world.cancel(process, self.to_cancel[index]);

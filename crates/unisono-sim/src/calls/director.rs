@@ -1,5 +1,5 @@
-//! Runs one plan of calls: lets servers serve and clients call while faults strike, then ends all faults and demands
-//! that calls succeed.
+//! Runs one plan of calls: servers serve and clients call while faults strike. Then all faults end, and the director
+//! demands that calls succeed.
 
 use super::plan::Plan;
 use crate::director::Finding;
@@ -17,7 +17,7 @@ use unisono_core::rpc::{CallNumber, PrivatePort};
 use unisono_core::wire::FrameKind;
 use unisono_core::{Planted, Random};
 
-/// Where calls are worth striking.
+/// The frames at which faults of calls are aimed.
 const TARGETS: Targets = Targets {
     steps: &[
         (4, (FrameKind::Request, 30)),
@@ -35,7 +35,8 @@ const TARGETS: Targets = Targets {
     may_drop: FrameKind::is_of_calls,
 };
 
-/// In nanoseconds; nothing beside what clients wait for.
+/// Duration in nanoseconds for which applications take no requests at the beginning of the healed part: short compared
+/// with the deadlines of clients.
 const DOZE: u64 = 500 * MILLISECOND;
 const QUEUE_FOR_DOZE: u16 = 64;
 
@@ -43,16 +44,16 @@ const QUEUE_FOR_DOZE: u16 = 64;
 pub(crate) struct Director {
     pub(super) world: World<CallSide>,
     pub(super) plan: Plan,
-    /// What applications draw from; faults draw apart.
+    /// Random numbers of applications; faults have their own generator.
     pub(super) app_random: Random,
     pub(super) injector: FaultInjector,
-    /// Requests that applications were handed and never answered.
+    /// Requests that applications received and have not answered.
     pub(super) unanswered: Vec<(usize, Life, Job)>,
     /// Calls that are to be cancelled.
     pub(super) to_cancel: Vec<CallNumber>,
-    /// Clients call.
+    /// True while clients make calls.
     pub(super) is_busy: bool,
-    /// From here on applications do nothing that keeps calls from being answered.
+    /// True once applications do nothing any more that keeps calls from being answered.
     pub(super) is_calm: bool,
     planted: Option<Planted>,
 }
@@ -67,7 +68,7 @@ impl Director {
         let plan = Plan::draw(seed, profile as u64);
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
-        // Nobody ever lives at the last place.
+        // No life ever begins at the last address: it is the stray one.
         let size = plan.places + 1;
         let mut network = Network::new(size, plan.conditions.clone(), fork());
         network.forge_from(plan.places);
@@ -98,7 +99,7 @@ impl Director {
         }
     }
 
-    /// Runs to the end, or to where a promise is broken.
+    /// Runs to the end, or until a violation is reported.
     pub(crate) fn run(mut self) -> Finding {
         self.begin();
         while let Some(trigger) = self.world.advance(self.plan.parts.end) {
@@ -112,7 +113,7 @@ impl Director {
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
         }
-        // Nothing disturbs the beginning.
+        // No fault disturbs the beginning.
         self.injector.clear_faults(&mut self.world);
         (0..self.plan.places).for_each(|process| self.give_life(process));
     }
@@ -174,7 +175,7 @@ impl Director {
         }
     }
 
-    /// What was served at a place is served at another one from now on.
+    /// Moves the services of one process to a random other one.
     fn move_roles(&mut self, from: usize) {
         let to = self.app_random.below(self.plan.places as u64) as usize;
         if to == from || self.plan.impostor == Some(to) {
@@ -229,7 +230,7 @@ impl Director {
                 self.injector.strike(&mut self.world, kind, victim);
             }
         }
-        // Whoever crashes at a step or in the middle of something is not missed at once.
+        // Restarts processes that crashed at a step or by a scheduled crash.
         for process in 0..self.plan.places {
             if self.world.resident(process).is_none() {
                 self.start_later(process);
@@ -237,7 +238,7 @@ impl Director {
         }
     }
 
-    /// Somebody alive: a server more often than not.
+    /// Returns a living process: a server with a probability of at least one half.
     fn victim(&mut self) -> Option<usize> {
         let servers: Vec<usize> =
             (0..self.plan.places).filter(|place| !self.plan.roles[*place].is_empty()).collect();
@@ -251,7 +252,7 @@ impl Director {
 
     // --- the parts of a run ---
 
-    /// Ends all faults. Who is down comes back, and who has withdrawn serves again.
+    /// Ends all faults. Crashed processes restart, and all services are served again.
     fn settle(&mut self) {
         self.is_calm = true;
         self.injector.end(&mut self.world);
@@ -275,7 +276,8 @@ impl Director {
             .map(|resident| resident.life)
             .collect();
         self.world.recorder.note(self.world.now, 0, Life::NOBODY, What::Healed { core });
-        // Queues that can take it fill while applications nod: so it shows what becomes of calls that are cancelled.
+        // If all queues are large enough, some applications pause and their queues fill: so the checkers see what
+        // happens to calls that are cancelled while they wait.
         let has_room = self.plan.services.iter().all(|options| options.queue_max >= QUEUE_FOR_DOZE);
         for process in 0..self.plan.places {
             if has_room && self.app_random.chance(0.7) {
@@ -293,7 +295,7 @@ impl Director {
         }
     }
 
-    /// A place withdraws what it serves, or serves it again.
+    /// Withdraws or serves again each service of a process, at random.
     fn withdraw(&mut self, process: usize, life: Life) {
         if !self.is_current(process, life) || self.is_calm {
             return;

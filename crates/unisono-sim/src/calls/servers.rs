@@ -1,5 +1,5 @@
-//! What those do who serve: they answer at once or after a while, refuse, pass on, call somebody else first, or never
-//! answer. A service that recognises repeats does the same with a call wherever it comes.
+//! The servers: they answer at once or after a delay, refuse, forward, make a call of their own first, or never answer.
+//! A service that recognises repeats responds to a call in the same way at all its servers.
 
 use super::director::Director;
 use crate::draw::{Draw, MILLISECOND};
@@ -9,13 +9,13 @@ use crate::world::{Job, Response};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// When all is well, nothing takes longer than this.
+/// Longest work on a request without faults, in milliseconds.
 const CALM_MS: u64 = 5;
-/// How long a server waits for another.
+/// Range of the deadlines of nested calls, in milliseconds.
 const NESTED: (u64, u64) = (10, 1_000);
 
 impl Director {
-    /// Something is to be done about a request that an application was handed.
+    /// Performs the next step of a request that an application received.
     pub(super) fn work(&mut self, process: usize, life: Life, index: u32) {
         if !self.is_current(process, life) {
             return;
@@ -26,7 +26,7 @@ impl Director {
         };
         let job = job.clone();
         if self.world.is_paused(process) {
-            // It goes on when it does.
+            // It continues when the process has resumed.
             self.world.trigger_job(10 * MILLISECOND, process, life, index);
         } else if let Some(response) = &job.response {
             self.world.answer(process, &job, response);
@@ -36,7 +36,7 @@ impl Director {
         }
     }
 
-    /// An application looks at a request for the first time.
+    /// Lets an application decide on its response to a request.
     fn handle_request(&mut self, process: usize, life: Life, index: u32, mut job: Job) {
         let known = self.world.common.responses.get(&job.name()).cloned();
         let server_behaviour = &self.plan.server_behaviour;
@@ -81,7 +81,7 @@ impl Director {
         }
     }
 
-    /// Whatever applications have let lie is refused.
+    /// Refuses all requests that applications left unanswered.
     pub(super) fn refuse_unanswered(&mut self) {
         for (process, life, job) in std::mem::take(&mut self.unanswered) {
             if self.is_current(process, life) {
@@ -101,7 +101,7 @@ impl Director {
         self.world.fill(bytes as usize)
     }
 
-    /// How long an application works, in nanoseconds.
+    /// Draws the time that an application works on a request, in nanoseconds.
     fn draw_delay(&mut self) -> u64 {
         let server_behaviour = &self.plan.server_behaviour;
         if !self.app_random.chance(server_behaviour.slow) {
@@ -111,7 +111,7 @@ impl Director {
         self.app_random.millis(1, most)
     }
 
-    /// To whom a request is passed on: mostly to somebody who serves the port.
+    /// Draws the target of a forwarded request: usually another server of the port.
     fn draw_target(&mut self, process: usize, service: u16) -> SocketAddr {
         let serves = |place: &usize| *place != process && self.plan.roles[*place].contains(&service);
         let others: Vec<usize> = (0..self.plan.places).filter(serves).collect();
@@ -121,7 +121,7 @@ impl Director {
             8 => self.plan.places + 1,
             _ => self.app_random.below(self.plan.places as u64) as usize,
         };
-        // Beyond the last place is nobody.
+        // There is no process at an address beyond the last one.
         Network::address(place)
     }
 }

@@ -1,18 +1,18 @@
-//! From a member's marks, before and after an input, to the records that say how they moved.
+//! Compares a member's marks before and after an input, and makes a record of each change.
 
 use super::{Epoch, Preparation, What};
 use unisono_core::Marks;
 
-/// Takes records of one kind after the other.
+/// Receives the records of one life.
 pub(crate) trait Listener {
-    /// Something happened.
+    /// Takes the next record.
     fn note(&mut self, what: What);
 }
 
-/// Tells each change from `known` to `now`, the marks of one life before and after an input, and makes `known` the same
-/// as `now`. `epoch` is of `now`, `next` of what it has prepared.
+/// Passes each change from `known` to `now`, the marks of one life before and after an input, to `listener`, and sets
+/// `known` to `now`. `epoch` is the epoch of `now`, and `next` the epoch that the life has prepared.
 ///
-/// Inlined, as is what it tells: each place then knows what kind of record it makes.
+/// Inlined, like [`Listener::note`], so that each call is compiled for its kind of record.
 #[inline(always)]
 pub(crate) fn mark_changes(
     known: &mut Marks,
@@ -28,9 +28,9 @@ pub(crate) fn mark_changes(
     if moves(&mut known.received, now.received) || !same_epoch {
         listener.note(What::Stored { epoch, through: now.received });
     }
-    let told = if same_epoch { known.acknowledged } else { 0 };
+    let reported = if same_epoch { known.acknowledged } else { 0 };
     known.acknowledged = now.acknowledged;
-    if now.acknowledged > told {
+    if now.acknowledged > reported {
         listener.note(What::Acknowledged { epoch, through: now.acknowledged });
     }
     if moves(&mut known.accepted, now.accepted) || !same_epoch {
@@ -62,7 +62,7 @@ pub(crate) fn mark_changes(
     (known.term, known.acting, known.delivered) = (now.term, now.acting, now.delivered);
 }
 
-/// Brings one mark up to date; true if it moved.
+/// Updates one mark; true if it changed.
 #[inline(always)]
 fn moves<T: PartialEq>(known: &mut T, now: T) -> bool {
     *known != now && {
@@ -83,10 +83,10 @@ mod tests {
     }
 
     fn changes(mut known: Marks, now: Marks) -> Vec<What> {
-        let mut told = Vec::new();
-        mark_changes(&mut known, &now, Epoch(0), None, &mut told);
+        let mut found = Vec::new();
+        mark_changes(&mut known, &now, Epoch(0), None, &mut found);
         assert_eq!(known, now);
-        told
+        found
     }
 
     fn marks(received: Seqno, numbered: (Seqno, Seqno, Seqno)) -> Marks {
@@ -100,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_owns_what_it_gave_out() {
-        let told = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{told:?}");
+    fn a_successor_owns_the_seqnos_that_it_assigned() {
+        let found = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
+        assert!(found.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{found:?}");
     }
 
     #[test]
     fn a_predecessor_owns_the_event_that_names_the_next() {
-        let told = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{told:?}");
+        let found = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
+        assert!(found.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{found:?}");
     }
 
     #[test]
     fn a_member_that_only_receives_numbers_nothing() {
-        let told = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
-        assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
+        let found = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
+        assert_eq!(found, [What::Stored { epoch: Epoch(0), through: 12 }]);
     }
 }

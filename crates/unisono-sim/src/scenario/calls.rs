@@ -1,4 +1,4 @@
-//! Scripts in which processes call each other.
+//! Runs scripts in which processes call each other.
 
 use super::stage::Stage;
 use super::{Action, Course, Scenario};
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::time::Duration;
 use unisono_core::rpc::{CallSettings, PrivatePort, ServeOptions};
 
-/// There is one service.
+/// Index of the only service.
 const SERVICE: u16 = 0;
 
 impl Scenario {
@@ -28,7 +28,7 @@ impl Scenario {
         let recorder = Recorder::new(Checkers::new(properties::calls()), trace);
         let mut stage = Stage::<CallSide>::new(self, common, recorder);
         (0..self.places).for_each(|process| stage.begin(process, servers));
-        // Whom the next request is passed on to, by who is handed it.
+        // Target to which each server forwards the next request that it receives, by server.
         let passes = RefCell::new(BTreeMap::new());
         stage.play(
             |stage, action| {
@@ -36,7 +36,7 @@ impl Scenario {
                     Action::Call { process, request, limit } => {
                         let limit = Duration::from_nanos(*limit);
                         let call = stage.world.call_with(*process, SERVICE, request.clone(), limit);
-                        call.ok_or("the call was not taken")?;
+                        call.ok_or("the call was refused")?;
                     }
                     Action::PassNext { from, to } => _ = passes.borrow_mut().insert(*from, *to),
                     Action::Withdraw { process } => stage.world.withdraw(*process, SERVICE),
@@ -72,7 +72,7 @@ impl Stage<'_, CallSide> {
         }
     }
 
-    /// An application passes a request on, or says who it is.
+    /// Forwards a request to `to`, or answers it with the server's own number.
     fn work(&mut self, process: usize, life: Life, index: u32, to: Option<usize>) {
         let resident = self.world.resident(process).filter(|resident| resident.life == life);
         let Some(job) = resident.and_then(|resident| resident.side.jobs.get(&index)).cloned() else { return };

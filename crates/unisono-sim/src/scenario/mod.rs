@@ -14,11 +14,11 @@ use bytes::Bytes;
 use std::io::Write;
 use unisono_core::{GroupConfig, Transport};
 
-/// A script that was read.
+/// A script, parsed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     members: usize,
-    /// Processes that serve, if they call each other.
+    /// Processes that serve, if the script is about calls.
     servers: Option<Vec<usize>>,
     places: usize,
     config: GroupConfig,
@@ -57,7 +57,7 @@ enum Action {
 }
 
 impl Scenario {
-    /// Runs it; every line of the run goes to `trace`, if there is one.
+    /// Runs the script and returns the result. The trace of the run goes to `trace`, if there is one.
     pub fn run(&self, trace: Option<Box<dyn Write>>) -> Course {
         match &self.servers {
             Some(servers) => self.run_calls(servers, trace),

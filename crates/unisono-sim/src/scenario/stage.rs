@@ -1,4 +1,4 @@
-//! Running a script, whatever the processes do.
+//! Runs a script: the parts that groups and calls have in common.
 
 use super::course::difference;
 use super::{Action, Course, Scenario};
@@ -25,13 +25,13 @@ impl<'a, S: Side> Stage<'a, S> {
         Stage { scenario, world, counted_from: 0, problems: Vec::new() }
     }
 
-    /// Lets time pass; applications answer nothing by themselves.
+    /// Lets time pass. Triggers are ignored, so applications do not react.
     pub(super) fn pass(&mut self, duration: u64) {
         let until = self.world.now + duration;
         while self.world.advance(until).is_some() {}
     }
 
-    /// Runs the script: `act` does what it says, `answer` what applications do by themselves.
+    /// Runs the script: `act` performs its actions, and `answer` the reactions of applications.
     pub(super) fn play(
         &mut self,
         act: impl Fn(&mut Self, &Action) -> Result<(), String>,
@@ -53,7 +53,7 @@ impl<'a, S: Side> Stage<'a, S> {
         }
     }
 
-    /// Does what can be done to anybody.
+    /// Performs an action that is possible in any scenario.
     pub(super) fn act_common(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Crash { process } => self.world.crash(*process),
@@ -72,7 +72,7 @@ impl<'a, S: Side> Stage<'a, S> {
                 self.world.network.clear_cuts(cut::PARTITION);
                 self.world.frame_faults.clear();
             }
-            Action::FrameFault(trap) => self.world.frame_faults.set(*trap),
+            Action::FrameFault(fault) => self.world.frame_faults.set(*fault),
             Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
             Action::ExpectDatagrams(expected) => {
                 let sent = self.world.recorder.totals.datagrams - self.counted_from;
@@ -80,7 +80,7 @@ impl<'a, S: Side> Stage<'a, S> {
                     return Err(format!("{sent} datagrams were sent, not {expected}"));
                 }
             }
-            _ => return Err("that is not done in such a scenario".into()),
+            _ => return Err("this action is not possible in a scenario of this kind".into()),
         }
         Ok(())
     }
@@ -98,11 +98,11 @@ impl<'a, S: Side> Stage<'a, S> {
                 }
             }
         }
-        let mut told = String::new();
+        let mut received = String::new();
         for process in 0..self.scenario.places {
-            told.push_str(&format!("expect {process}:\n"));
-            event_log.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+            received.push_str(&format!("expect {process}:\n"));
+            event_log.lines(process).iter().for_each(|line| received.push_str(&format!("  {line}\n")));
         }
-        Course { problems: self.problems, told }
+        Course { problems: self.problems, told: received }
     }
 }

@@ -1,4 +1,5 @@
-//! A world's members: what each life of a group's member keeps, what its application does, and what it is told.
+//! The members of a simulated group: the state of each life, the commands of its application, and the records of its
+//! marks and events.
 
 use super::{BirthContext, Happening, Notice, Side, Trigger, World};
 use crate::network::Path;
@@ -14,21 +15,22 @@ use unisono_core::{
     MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
 };
 
-/// What a group's members have in common.
+/// Data that all members of a group share.
 pub(crate) struct GroupCommon {
     port: Port,
-    /// What messages may take of a history: no bound depends on whether it holds less.
+    /// Entries of the history that messages may use. A fall below this number is not noted, so that the same growth is
+    /// not recorded again: no bound depends on it.
     history_messages: usize,
 }
 
 impl GroupCommon {
-    /// Of a group in which messages may take so much of a history.
+    /// Returns the data of a group in which messages may use this many entries of the history.
     pub(crate) fn new(history_messages: u32) -> GroupCommon {
         GroupCommon { port: Port::from_name("simulated"), history_messages: history_messages as usize }
     }
 }
 
-/// How a member begins.
+/// Parameters of a new member.
 pub(crate) struct GroupBirth {
     pub(crate) entry: EntryMode,
     pub(crate) settings: Settings,
@@ -37,19 +39,19 @@ pub(crate) struct GroupBirth {
 /// One member's side of a group.
 pub(crate) struct GroupSide {
     pub(crate) group: Group,
-    /// Its marks as last recorded, and the epoch they are of.
+    /// Its marks as last recorded, and the epoch to which they belong.
     pub(crate) marks: Marks,
     pub(crate) epoch: Epoch,
-    /// The counter of that epoch, and the group that it is of.
+    /// Counter of that epoch, and the group to which it belongs.
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
-    /// Whether it was recorded that it knows its own leave accepted, and that it has parted.
+    /// The steps of its leave that were recorded.
     leave_progress: LeaveProgress,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
 }
 
-/// Two steps that a member takes once.
+/// The two steps of a leave: the member knows that its leave is accepted, and it serves no other member any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LeaveProgress {
     leave_known: bool,
@@ -131,12 +133,12 @@ impl Side for GroupSide {
         (audience.multicast, &audience.addresses)
     }
 
-    /// Somebody excluded that ends too early may take with it what the others still need.
+    /// Other members may need data that only an excluded member holds; if it ends too early, they lose it.
     fn is_needed(&self) -> bool {
         self.group.phase() != Phase::Gone
     }
 
-    /// Whatever an input or sending moved is noted before anybody can see what came of it.
+    /// Records what an input or sending changed before any other member can see the results.
     #[inline(always)]
     fn note(world: &mut World<GroupSide>, process: usize) {
         let resident = world.processes[process].resident.as_ref();
@@ -146,7 +148,7 @@ impl Side for GroupSide {
         }
     }
 
-    /// What the application has just taken may have made room for more: then the marks move only here.
+    /// Taking events may have freed buffer space for more entries; in that case the marks move only here.
     #[inline]
     fn note_datagram(world: &mut World<GroupSide>, process: usize) {
         world.note_marks(process);
@@ -161,7 +163,7 @@ impl Side for GroupSide {
     }
 }
 
-/// Notes what it is told of one life.
+/// Writes the records of one life.
 struct LifeRecorder<'a> {
     recorder: &'a mut Recorder,
     now: u64,
@@ -169,7 +171,7 @@ struct LifeRecorder<'a> {
     life: Life,
 }
 
-/// Marks that hardly ever move.
+/// Kinds of records that are rare.
 const RARE: u64 =
     Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
 
@@ -191,7 +193,7 @@ impl LifeRecorder<'_> {
     }
 }
 
-/// Notes an event that is no message. What its application may want to answer is returned.
+/// Records an event other than a message. Returns the notice if the application may react to it.
 #[inline(never)]
 fn note_change(
     recorder: &mut Recorder,
@@ -207,7 +209,7 @@ fn note_change(
         }
         Event::Joined { member, .. } => resident.side.view.push(member.uid),
         Event::Left { member, .. } => resident.side.view.retain(|uid| *uid != member.uid),
-        // Its join may be in the order: for those who wait for it, it is as good as dead.
+        // Its join may be in the order: members that wait for it treat it as crashed.
         Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
         _ => {}
     }
@@ -226,15 +228,15 @@ fn note_change(
 }
 
 impl World<GroupSide> {
-    // --- what applications do ---
+    // --- commands of applications ---
 
-    /// The application sends `bytes` bytes; true if they were taken.
+    /// Lets the application send `bytes` bytes. Returns true if the message was accepted.
     pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
         let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
         self.send_payload(process, payload, resilience).is_ok()
     }
 
-    /// The application sends this.
+    /// Lets the application send this payload.
     pub(crate) fn send_payload(
         &mut self,
         process: usize,
@@ -284,7 +286,7 @@ impl World<GroupSide> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
-        // Refused if somebody else orders by now: nothing happens then.
+        // The core refuses if another member is the sequencer by now; then nothing happens.
         if resident.side.group.hand_over(resident.clock.read(now), to).is_ok() {
             let successor = self.recorder.names.life(to);
             self.recorder.note(now, process, life, What::HandOverAsked { successor });
@@ -292,7 +294,7 @@ impl World<GroupSide> {
         self.drain(process);
     }
 
-    // --- what members have to say ---
+    // --- outputs of members ---
 
     #[inline]
     fn note_marks(&mut self, process: usize) {
@@ -383,9 +385,9 @@ impl World<GroupSide> {
         }
     }
 
-    // --- looking ---
+    // --- queries ---
 
-    /// What the world knows when the run is over.
+    /// Returns the states of all lives at the end of the run.
     pub(crate) fn end(&mut self) -> End {
         let mut standings = Vec::new();
         for process in 0..self.processes.len() {

@@ -1,7 +1,7 @@
-//! What sides have to say, taken and passed on as a driver would.
+//! Takes the output of sides and passes it on, as the library's engine would.
 //!
-//! After each input of a side what it moved is noted, its datagrams are sent, and what its application takes is
-//! handed out, before or after the datagrams. A crash may fall in between.
+//! After each input of a side the world records what changed, sends the side's datagrams, and hands its events to the
+//! application, before or after the datagrams. A crash may occur in between.
 
 use super::{Happening, Side, World};
 use crate::frame_faults::{FaultAction, FrameSet};
@@ -10,18 +10,18 @@ use crate::record::Life;
 use crate::words;
 use unisono_core::Destination;
 
-/// What a driver found when it took what a side had to say.
+/// State of a life after its output was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Alive,
     Crashed,
 }
 
-/// More datagrams than this after one input, and something floods.
+/// Most datagrams after one input; more show that a side sends without end.
 const FLOOD_DATAGRAMS: u32 = 20_000;
 
 impl<S: Side> World<S> {
-    /// Takes what a side has to say after an input, as its driver would.
+    /// Takes the output of a side after an input. Then crashes the life or schedules its next deadline.
     pub(super) fn drain(&mut self, process: usize) {
         if self.take_output(process) == Drained::Crashed {
             self.crash(process);
@@ -51,7 +51,7 @@ impl<S: Side> World<S> {
             S::hand_out(self, process);
         }
         if drained == Drained::Alive && self.may_have_more_output(process) {
-            // What the application took moves a watermark, say, which may be worth telling.
+            // Taking events may move a watermark, for example, which may have to be reported.
             drained = self.transmit(process, copies_max);
             S::note(self, process);
         }
@@ -62,7 +62,7 @@ impl<S: Side> World<S> {
         self.processes[process].resident.as_ref().is_some_and(|resident| resident.side.may_have_more_output())
     }
 
-    /// Sends what a side has to send, at most so many copies.
+    /// Sends the datagrams of a side, at most `copies_max` copies.
     fn transmit(&mut self, from: usize, copies_max: u32) -> Drained {
         let (mut datagrams, mut copies_left) = (0, copies_max);
         loop {
@@ -90,7 +90,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// Sends the copies of one datagram.
+    /// Sends all copies of one datagram.
     fn dispatch(
         &mut self,
         id: DatagramId,
@@ -150,7 +150,7 @@ impl<S: Side> World<S> {
             if !receives {
                 continue;
             }
-            // All copies leave in one go: a crash comes before them or after them.
+            // All copies of a multicast are sent at once: a crash comes before or after all of them.
             match self.frame_faults.strike(frames, from, to) {
                 Some(FaultAction::Drop) => continue,
                 Some(FaultAction::CrashBefore) => return Drained::Crashed,
@@ -200,7 +200,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// Sees to it that a side's next deadline is in the queue.
+    /// Puts a side's next deadline into the queue, unless it is there already.
     pub(super) fn schedule(&mut self, process: usize) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
@@ -228,8 +228,8 @@ impl<S: Side> World<S> {
             },
             other => format!("{other:?}"),
         };
-        let words = words::datagram(self.network.read(id).0, &self.recorder.names);
+        let text = words::datagram(self.network.read(id).0, &self.recorder.names);
         let life = self.processes[from].resident.as_ref().map_or(Life::NOBODY, |resident| resident.life);
-        self.recorder.trace(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {words}"));
+        self.recorder.trace(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {text}"));
     }
 }
