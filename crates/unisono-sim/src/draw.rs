@@ -33,9 +33,9 @@ pub(crate) trait Draw {
     }
 }
 
-/// In nanoseconds.
+/// Nanoseconds in a millisecond.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
-/// In nanoseconds.
+/// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MILLISECOND;
 
 impl Draw for Random {

@@ -72,7 +72,7 @@ pub enum What {
         /// Name of the member.
         name: Name,
     },
-    /// A message was accepted for sending.
+    /// The member took a message for sending.
     Sent {
         /// Message number of its last piece. Its other pieces have the numbers after the previous message's.
         number: MessageNumber,
@@ -361,12 +361,12 @@ pub enum What {
     Paused,
     /// This life resumed.
     Resumed,
-    /// A fault of the network began.
+    /// A fault of the network or of a process began.
     FaultBegin {
         /// Name of the fault.
         fault: &'static str,
     },
-    /// A fault of the network ended.
+    /// A fault of the network or of a process ended.
     FaultEnd {
         /// Name of the fault.
         fault: &'static str,

@@ -230,7 +230,7 @@ fn note_change(
 impl World<GroupSide> {
     // --- commands of applications ---
 
-    /// Lets the application send `bytes` bytes. Returns true if the message was accepted.
+    /// Lets the application send `bytes` bytes. Returns true if the member took the message.
     pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
         let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
         self.send_payload(process, payload, resilience).is_ok()
