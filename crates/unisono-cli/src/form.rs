@@ -47,7 +47,7 @@ pub(crate) struct FormOptions {
 #[derive(Debug)]
 pub(crate) struct Founding {
     pub(crate) config: GroupConfig,
-    /// With whom; without it this process founds the group alone.
+    /// The other participants; without a formation this process founds the group alone.
     pub(crate) formation: Option<Formation>,
 }
 

@@ -449,7 +449,7 @@ mod tests {
             capture.interface(101, MICROSECONDS);
             capture.interface(105, MICROSECONDS);
             capture.packet(0, 512, &frame);
-            // A block of a kind that nobody knows, and packets of interfaces that are not known.
+            // A block of an unknown kind, and packets of interfaces that were not described or have unknown links.
             capture.block(0x7fff_0001, b"whatever");
             capture.packet(3, 0, &frame);
             capture.packet(2, 0, &frame);
