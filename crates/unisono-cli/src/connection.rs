@@ -80,7 +80,7 @@ pub(crate) fn enter(
     seeds::warn_of_unresolved(&settings.seeds);
     let entered = match founding {
         Some(Founding { config, formation: Some(formation) }) => {
-            form::form(group, formation, config, settings, &options)?
+            form::form(group, formation, config, "listen", settings, &options)?
         }
         founding => {
             let _joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));

@@ -105,11 +105,12 @@ impl FormOptions {
     }
 }
 
-/// Joins the group if it is there, or forms it.
+/// Joins the group if it is there, or forms it. Its other members may be started by this command.
 pub(crate) fn form(
     group: &str,
     formation: &Formation,
     config: &GroupConfig,
+    command: &str,
     settings: &Settings,
     options: &Options,
 ) -> Result<Group, Problem> {
@@ -129,7 +130,7 @@ pub(crate) fn form(
     // The others may have formed it without this member.
     match patiently(|| Group::join(group, "", options)) {
         Err(OpenError::Join(JoinFailure::NotFound)) => {
-            Err(Problem::failed(not_formed(group, formation, settings, &options.name)))
+            Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
         }
         entered => Ok(entered?),
     }
@@ -143,7 +144,7 @@ fn looking_once(options: &Options) -> Options {
 }
 
 /// What happened, and what to type.
-fn not_formed(group: &str, formation: &Formation, settings: &Settings, me: &Name) -> String {
+fn not_formed(group: &str, formation: &Formation, command: &str, settings: &Settings, me: &Name) -> String {
     let Formation { participants, at_least, within } = formation;
     let other = participants.iter().find(|name| *name != me).unwrap_or(me);
     let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));
@@ -153,7 +154,7 @@ fn not_formed(group: &str, formation: &Formation, settings: &Settings, me: &Name
         listed(participants.iter()),
         humantime::format_duration(*within),
         visible(group),
-        typed("listen", group, settings),
+        typed(command, group, settings),
         quoted(other.as_str()),
     )
 }

@@ -181,7 +181,12 @@ impl<S: Service> OpenGroup<S> {
         config: GroupConfig,
         options: &Options,
     ) -> Result<OpenGroup<S>, OpenGroupError> {
-        let group = Group::join_or_create(name, config, "", options)?;
+        OpenGroup::serve_in(Group::join_or_create(name, config, "", options)?, port, service)
+    }
+
+    /// As [`OpenGroup::open`], in a group that was entered already, whose events nobody has received: one that was formed with
+    /// [`Group::form`], say. All who form it begin with `service`.
+    pub fn serve_in(group: Group, port: &PrivatePort, service: S) -> Result<OpenGroup<S>, OpenGroupError> {
         let state = State {
             replica: Replica::new(group.info().me, service),
             pending: HashMap::new(),
