@@ -1,4 +1,4 @@
-//! The tree of commands, and the flags that all commands on the network share.
+//! The tree of commands, and the flags that all commands share.
 
 use crate::log;
 use crate::look;
@@ -61,7 +61,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The flags that all commands have that people use.
+    /// Returns the flags that all public commands have.
     pub(crate) fn common(&self) -> Common {
         match self {
             Command::Listen(command) => &command.common,
@@ -88,42 +88,42 @@ impl Command {
     }
 }
 
-/// Flags of every command. Flags beat the environment, the environment beats the file.
+/// Flags of every command. A flag overrides the environment, which overrides the file.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
-    /// Group key, made by `unisono keygen`. Without one everything stays on this machine
+    /// File with the group's key, made by `unisono keygen`. Without a key all traffic stays on this machine
     #[arg(long, value_name = "FILE", env = "UNISONO_KEY")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Members to ask where multicast does not reach; a DNS name stands for all its addresses, and no port for 7195
+    /// Members to ask where multicast does not reach. A DNS name stands for all its addresses. The default port is 7195
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', env = "UNISONO_SEEDS")]
     pub(crate) seeds: Vec<String>,
 
-    /// Address, or address and port, to receive on; it chooses the network interface
+    /// Address, or address and port, to receive on. It selects the network interface
     #[arg(long, value_name = "ADDR", env = "UNISONO_BIND")]
     pub(crate) bind: Option<String>,
 
-    /// How datagrams for the whole group travel
+    /// How datagrams for the whole group are sent
     #[arg(long, value_enum, env = "UNISONO_TRANSPORT")]
     pub(crate) transport: Option<Transport>,
 
-    /// Allow addresses beyond this machine without a key: anybody there can read and write
+    /// Allow addresses beyond this machine without a key: anyone on the network can read and forge messages
     #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How long a silent member may leave questions unanswered before it is suspected, such as 150ms or 2s, or a number of
-    /// milliseconds; more on machines that keep processes waiting. A silent server of calls has as long, and 2s at least
+    /// How long a silent member may leave queries unanswered before it is suspected, such as 150ms or 2s, or a number of
+    /// milliseconds. Raise it on machines that keep processes waiting. It holds for servers of calls too, but at least 2s
     /// [default: 100ms]
     #[arg(long, value_name = "TIME", env = "UNISONO_PATIENCE", value_parser = units::milliseconds)]
     pub(crate) patience: Option<Duration>,
 
     /// How long to look for a group before founding it, or for the servers of a port, such as 500ms or 2s, or a number of
-    /// milliseconds [default: 300ms, and 2s for a port]
+    /// milliseconds [default: 300ms; 2s for a port]
     #[arg(long, value_name = "TIME", env = "UNISONO_LOCATE", value_parser = units::milliseconds)]
     pub(crate) locate: Option<Duration>,
 
-    /// File of settings: the same names as these flags, in TOML, such as key = "group.key" and seeds = ["192.0.2.7"]
+    /// Settings file in TOML with the names of these flags, such as key = "group.key" and seeds = ["192.0.2.7"]
     #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
@@ -135,31 +135,31 @@ pub(crate) struct Common {
     pub(crate) log: log::LogOptions,
 }
 
-/// How datagrams for the whole group travel.
+/// How datagrams for the whole group are sent.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Transport {
-    /// Multicast where it reaches and is cheaper, a datagram for each member otherwise.
+    /// Multicast where it reaches the members and is cheaper, otherwise a datagram for each member.
     #[default]
     Auto,
-    /// Multicast to those who hear it.
+    /// Multicast to the members that receive it.
     Multicast,
     /// A datagram for each member.
     Unicast,
 }
 
-/// Who gives the messages their places.
+/// Which member assigns the sequence numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OrderChoice {
-    /// One member, until it leaves or dies
+    /// One member, until it leaves or fails
     #[default]
     Sequencer,
-    /// One member; whoever sends nearly everything gets its role
+    /// One member; a member that sends nearly everything takes over its role
     Migrating,
 }
 
 impl OrderChoice {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             OrderChoice::Sequencer => "sequencer",
@@ -167,7 +167,7 @@ impl OrderChoice {
         }
     }
 
-    /// When the sequencer's role moves.
+    /// Returns the rule by which the sequencer's role moves.
     pub(crate) fn migration(self) -> Migration {
         match self {
             OrderChoice::Sequencer => Migration::OnRequest,
@@ -176,20 +176,20 @@ impl OrderChoice {
     }
 }
 
-/// Reads the command line. Ends the process where it asks for help, or makes no sense.
+/// Reads the command line. Prints help and ends the process if it asks for help or is invalid.
 pub(crate) fn read() -> Result<Arguments, Problem> {
     let matches = refuse_negative_values(Arguments::command()).try_get_matches();
     let read = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
-    read.or_else(|told| match told.use_stderr() {
-        true => told.exit(),
+    read.or_else(|stop| match stop.use_stderr() {
+        true => stop.exit(),
         false => {
-            told.print().and_then(|()| std::io::stdout().flush()).map_err(output::unwritten)?;
+            stop.print().and_then(|()| std::io::stdout().flush()).map_err(output::unwritten)?;
             std::process::exit(0)
         }
     })
 }
 
-/// The commands that people use, without the hidden one under which workers run.
+/// Returns the tree of public commands, without the hidden command of worker processes.
 pub(crate) fn public_tree() -> clap::Command {
     let whole = Arguments::command();
     let public = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -200,7 +200,8 @@ pub(crate) fn public_tree() -> clap::Command {
         .subcommands(public)
 }
 
-/// A number below nought is what somebody gave to an option, which then says what it takes; not an option of its own.
+/// Lets options take values that begin with a minus sign, so that the option's own parser refuses them and says what the
+/// option takes.
 fn refuse_negative_values(command: clap::Command) -> clap::Command {
     command
         .mut_args(|argument| {
@@ -210,17 +211,17 @@ fn refuse_negative_values(command: clap::Command) -> clap::Command {
         .mut_subcommands(refuse_negative_values)
 }
 
-/// How many crashes a group is to survive, as people type it.
+/// Parses a resilience.
 pub(crate) fn resilience(text: &str) -> Result<u8, String> {
     text.parse().map_err(|_| "a number of members, from 0 to 255".into())
 }
 
-/// A whole number, as people type it.
+/// Parses a whole number.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a whole number, 0 or more".into())
 }
 
-/// A whole number in this range, as people type it.
+/// Returns a parser of whole numbers in this range.
 pub(crate) fn within<N>(
     range: RangeInclusive<N>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static

@@ -1,4 +1,4 @@
-//! `unisono chat`: listening and sending at once, for two hands.
+//! `unisono chat`: sends what is typed and prints the group's events, in one terminal.
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
@@ -16,7 +16,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use unisono::Group;
 
-/// Talk in a group: what you type goes to all, and all see it in the same order
+/// Talk in a group: every member sees all lines in the same order
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono chat kitchen --name Ann\n\nEnds on ctrl-d or ctrl-c.")]
 pub(crate) struct Chat {
@@ -24,15 +24,15 @@ pub(crate) struct Chat {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
-    /// What the others call you [default: the host and the process number]
+    /// Your name in the group [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
-    /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
     #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// Who gives the messages their places, if this founds the group
+    /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
@@ -54,7 +54,7 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
     listen::print_events(&group, Printer::new(output, 1), command.resilience, None, output)
 }
 
-/// Sends what is typed, line by line, and leaves when there is no more.
+/// Sends each typed line as a message. Leaves the group at the end of the input.
 fn speak(group: &Group, lines: &Lines) {
     let mut resender = Resender::new(group.clone());
     loop {

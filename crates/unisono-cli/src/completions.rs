@@ -1,4 +1,4 @@
-//! `unisono completions`: a script with which a shell completes commands and options.
+//! `unisono completions`: prints a script with which a shell completes commands and options.
 
 use crate::arguments::{self, Common};
 use crate::output::Output;

@@ -1,4 +1,4 @@
-//! From settings to a place in a group.
+//! Enters a group with the user's settings, and prints the warnings that belong to it.
 
 use crate::arguments::{OrderChoice, Transport};
 use crate::form::{self, Founding};
@@ -13,12 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
 
-/// How often a join is tried while the group is reset, or slow.
+/// Maximum number of attempts to join while the group is being reset or slow.
 const TRIES: u32 = 10;
-/// Nobody is told of a join that takes no longer: as a rule it takes a tenth of a second, or the time to look for the group.
+/// A join that takes less than this, 2 s, prints no progress. A join usually takes 0.1 s, or the time to look for the group.
 const SHORT_JOIN: Duration = Duration::from_secs(2);
 
-/// What the library is to go by.
+/// Returns the library's options for these settings.
 pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options, Problem> {
     let mut options = Options {
         bind: settings.bind,
@@ -50,26 +50,26 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
     Ok(options)
 }
 
-/// The key in a file, or what to do about it.
+/// Loads the key file. The error says what to do.
 pub(crate) fn load_key(path: &Path) -> Result<Key, Problem> {
     Key::load(path).map_err(|error| match error {
         KeyError::File { cause, .. } if cause.kind() == ErrorKind::NotFound => Problem::usage(format!(
-            "there is no key {0}: copy the group's there, or make one with `unisono keygen {0}`",
+            "there is no key file {0}: copy the group's key there, or make one with `unisono keygen {0}`",
             path.display()
         )),
         error => error.into(),
     })
 }
 
-/// What a founder chooses on the command line.
+/// Returns the configuration that a founder chooses on the command line.
 pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
     GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
 }
 
-/// Joins the group. If no member answers, founds it as `founding` says; without `founding` it fails, since the members were
-/// counted a moment ago and no other group is to be founded in its place. Warns if nothing protects the group, and if it was
-/// founded alone: a user who expected others there has misspelt something, or cannot reach them. While this process is a
-/// member, warns too if the group stands still or uses another key.
+/// Joins the group. If no member answers, founds it as `founding` says. Without `founding` it fails then: the caller counted
+/// members a moment ago, and must not found another group in place of theirs. Warns if the group has no key, and if this
+/// process founded it alone, because the user may have expected members that it cannot reach. While this process is a
+/// member, also warns if the group stands still or uses another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
@@ -94,13 +94,15 @@ pub(crate) fn enter(
     if let [founder] = &entered.info().members[..] {
         let (name, from, asked) = (visible(group), founder.address.ip(), asked(settings));
         let unseen = unseen(settings);
-        tell(format_args!("nobody answered for {name} from {from} {asked}: founded it; {unseen}"));
+        tell(format_args!(
+            "no member of {name} answered (asked from {from} {asked}): this process founded it; {unseen}"
+        ));
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
 }
 
-/// A group that answered a moment ago is not there any more; it is not that nobody ever heard of it.
+/// Turns "not found" into "lost": the group answered a moment ago.
 fn lost(error: OpenError) -> OpenError {
     match error {
         OpenError::Join(JoinFailure::NotFound) => OpenError::Join(JoinFailure::Lost),
@@ -108,15 +110,15 @@ fn lost(error: OpenError) -> OpenError {
     }
 }
 
-/// Says aloud if nothing protects what is sent.
+/// Warns if there is no key.
 pub(crate) fn warn_of_no_key(options: &Options) {
     if options.key.is_none() {
         let reach = if options.insecure { "anyone on the network" } else { "anyone on this machine" };
-        tell(format_args!("unauthenticated: without --key {reach} can read and write"));
+        tell(format_args!("unauthenticated: without --key {reach} can read and forge messages"));
     }
 }
 
-/// Whom somebody has asked who looked for a group.
+/// Describes how this process looked for the group: by multicast or at which seeds, and with which key.
 pub(crate) fn asked(settings: &Settings) -> String {
     let reach = match settings.seeds.is_empty() {
         true if is_at_home(settings) => "by multicast on this machine".into(),
@@ -130,7 +132,7 @@ pub(crate) fn asked(settings: &Settings) -> String {
     visible(&format!("{reach}, {protection}")).into_owned()
 }
 
-/// Who may be in a group of this name all the same, as far as anybody here can tell.
+/// Names the members that a search with these settings cannot find.
 pub(crate) fn unseen(settings: &Settings) -> &'static str {
     match (&settings.key, is_at_home(settings)) {
         (Some(_), _) => "members with another key or none, or out of reach, are not seen",
@@ -139,12 +141,12 @@ pub(crate) fn unseen(settings: &Settings) -> &'static str {
     }
 }
 
-/// Nothing leaves the machine.
+/// True if all traffic stays on this machine.
 fn is_at_home(settings: &Settings) -> bool {
     settings.key.is_none() && !settings.insecure
 }
 
-/// What to type to look at this group from here: with the flags that lead to it.
+/// Returns the command line of `command` for this group, with the flags that are needed to reach it.
 pub(crate) fn typed(command: &str, group: &str, settings: &Settings) -> String {
     let mut words = vec!["unisono".into(), command.into(), quoted(group)];
     if let Some(key) = &settings.key {
@@ -162,7 +164,7 @@ pub(crate) fn typed(command: &str, group: &str, settings: &Settings) -> String {
     visible(&words.join(" ")).into_owned()
 }
 
-/// Tries again where that is safe and may help: the group was being reset, or was slow.
+/// Tries again if the group was being reset or was slow, where another attempt is safe.
 pub(crate) fn patiently(enter: impl Fn() -> Result<Group, OpenError>) -> Result<Group, OpenError> {
     let mut tries = 1;
     loop {
@@ -173,13 +175,14 @@ pub(crate) fn patiently(enter: impl Fn() -> Result<Group, OpenError>) -> Result<
     }
 }
 
-/// Warns a joiner, or one of those who formed the group, that asked for another resilience than the group has: the group's
-/// holds.
+/// Warns a member that asked for another resilience than the group has. The group's resilience applies.
 pub(crate) fn warn_of_other_resilience(event: &Event, asked: Option<u8>) {
     if let (Event::Entered { view, .. }, Some(asked)) = (event, asked) {
         let founded = view.resilience_founded;
         if founded != asked {
-            tell(format_args!("this group was founded with resilience {founded}, which holds, not {asked}"));
+            tell(format_args!(
+                "this group was founded with resilience {founded}, and keeps it: --resilience {asked} has no effect"
+            ));
         }
     }
 }
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_typed_has_the_flags_that_lead_to_the_group() {
+    fn a_suggested_command_has_the_flags_that_reach_the_group() {
         assert_eq!(typed("why", "news", &Settings::default()), "unisono why news");
         let settings = Settings {
             key: Some("my keys/group.key".into()),

@@ -1,4 +1,4 @@
-//! `unisono demo`: member processes, one of them killed half-way, and the proof that the others agree.
+//! `unisono demo`: starts member processes, kills one half-way, and checks that the others agree.
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::location::Location;
@@ -12,41 +12,41 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Instant;
 
-/// The resilience with which the group is founded unless another is asked for.
+/// Default resilience of the group.
 const RESILIENCE: u8 = 2;
-/// Whichever of so many is killed, the others are a majority.
+/// Minimum number of members if one is killed: of three, the two others are a majority.
 const MEMBERS_MIN: usize = 3;
-/// One message in so many, and one at least, is kept until the survivors have recovered, so that something shows that they
-/// have.
+/// Each member keeps one message in 10, and at least one, until the group was reset. Its delivery shows that the survivors
+/// have recovered.
 const KEPT_PART: u64 = 10;
 
-/// Watch a group survive the death of one of its members
+/// Watch a group survive the crash of one of its members
 ///
 /// Starts member processes on this machine, lets all of them send, kills one half-way with SIGKILL, waits for the
-/// recovery and compares what every survivor delivered. Exit status 0 only if the orders are identical and nothing
-/// that was acknowledged is lost.
+/// recovery and compares what every survivor delivered. The exit status is 0 only if all delivered in the same order and
+/// no acknowledged message is lost.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono demo\n  unisono demo --members 3 --resilience 1 --messages 50000"
 )]
 pub(crate) struct Demo {
-    /// How many member processes
+    /// Number of member processes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = arguments::within::<u64>(1..=64))]
     members: u64,
 
-    /// How many crashes at once the group is to survive without loss [default: 2]
+    /// Number of simultaneous crashes that the group survives without losing a message [default: 2]
     #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// How many messages, all members together
+    /// Number of messages, all members together
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = arguments::within::<u64>(1..=10_000_000))]
     messages: u64,
 
-    /// Who gives the messages their places
+    /// Which member assigns the sequence numbers
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
-    /// Whom to kill half-way
+    /// Which member to kill half-way
     #[arg(long, value_enum, default_value_t)]
     kill: Victim,
 
@@ -54,15 +54,15 @@ pub(crate) struct Demo {
     pub(crate) common: Common,
 }
 
-/// Whom to kill.
+/// The member to kill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Victim {
-    /// The member that gives the messages their places
+    /// The member that assigns the sequence numbers
     #[default]
     Sequencer,
-    /// A member drawn by lot
+    /// A member chosen at random
     Any,
-    /// Nobody
+    /// No member
     None,
 }
 
@@ -71,18 +71,18 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     if command.kill != Victim::None && members < MEMBERS_MIN {
         return Err(Problem::usage(format!(
-            "of {members} members those who are left when the first is killed are no majority and cannot go on: --members \
-             {MEMBERS_MIN}, or --kill none"
+            "of {members} members, those left after the kill are no majority and cannot go on: use --members {MEMBERS_MIN} \
+             or more, or --kill none"
         )));
     }
     if command.kill != Victim::None && command.messages < command.members {
         return Err(Problem::usage(format!(
-            "of {} messages not every one of {members} members has one to send when the first is killed: --messages {members} \
+            "each of {members} members must send a message after the kill, and there are only {}: use --messages {members} \
              or more, or --kill none",
             command.messages
         )));
     }
-    // By default what so few members can have.
+    // A group of few members gets the highest resilience that it can have.
     let default = command.members.saturating_sub(1).min(u64::from(RESILIENCE)) as u8;
     let resilience = command.resilience.unwrap_or(default);
     Problem::beyond(resilience, command.members)?;
@@ -101,7 +101,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
     }
     let mut recovery_ms = None;
     if command.kill != Victim::None {
-        trial.until("half of everybody's messages to be accepted", |trial| {
+        trial.until("half of each member's messages to be accepted", |trial| {
             bar.set_position(trial.delivered());
             (0..members).all(|index| trial.accepted(index) >= share(index) / 2)
         })?;
@@ -113,17 +113,17 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
         let struck_sequencer = sequencer == Some(victim);
         let struck_ns = trial.strike(victim, Blow::Kill)?;
         let victim = name(victim);
-        let whom = if struck_sequencer { format!("the sequencer, {victim},") } else { victim };
+        let killed = if struck_sequencer { format!("the sequencer, {victim},") } else { victim };
         bar.suspend(|| {
-            let news = format!("Half-way: {whom} is killed (SIGKILL).");
+            let news = format!("Half-way: {killed} is killed (SIGKILL).");
             output.say(output.tone(Tone::Bad, news))
         })?;
-        trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
+        trial.until("the survivors to recover", |trial| trial.resumed_ns().is_some())?;
         let ms = rounded(trial.resumed_ns().unwrap_or(0).saturating_sub(struck_ns) as f64 / 1e6);
         recovery_ms = Some(ms);
         bar.suspend(|| {
             output.say(format_args!(
-                "  The others notice, agree who goes on, and deliver the next message {ms:.0} ms after the kill."
+                "  The others suspect it, agree on a new view, and deliver the next message {ms:.0} ms after the kill."
             ))?;
             output.say(format_args!("  view {}", output.tone(Tone::Strong, trial.view())))
         })?;
@@ -160,15 +160,13 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     let (group, view) = (output.tone(Tone::Strong, trial.group()), output.tone(Tone::Strong, trial.view()));
     output.say(format_args!("{} processes on this machine form the group {group}.", trial.members()))?;
     output.say(format_args!("  view {view}"))?;
-    output.say("  (who orders, and in which epoch; how many members there are; who they are)")?;
+    output.say("  ([sequencer|epoch] (number of members) [members])")?;
     let sequencer = name(trial.sequencer().unwrap_or(0));
-    output.say(format_args!(
-        "{sequencer} is the sequencer: it gives every message its place in the one order."
-    ))?;
+    output.say(format_args!("{sequencer} is the sequencer: it gives every message its sequence number."))?;
     if command.order == OrderChoice::Migrating {
-        output.say("Whoever sends nearly everything for a while gets its role.")?;
+        output.say("A member that sends nearly everything for a while takes over its role.")?;
     }
-    output.say(format_args!("All of them send, {} messages in all.", command.messages))
+    output.say(format_args!("All members send, {} messages in all.", command.messages))
 }
 
 fn conclude(trial: &Trial, verdict: &Verdict, wanted: u64, output: &Output) -> std::io::Result<()> {
@@ -182,15 +180,12 @@ fn conclude(trial: &Trial, verdict: &Verdict, wanted: u64, output: &Output) -> s
     }
     if verdict.good() && verdict.lost_acknowledged == 0 && delivered < wanted {
         output.say(format_args!(
-            "The other {} died with the one that was killed: none of them had been acknowledged.",
+            "The other {} were lost with the killed member: none of them had been acknowledged.",
             wanted - delivered
         ))?;
     }
     let (lost, excuse) = (verdict.lost_acknowledged, verdict.excuse());
     let counts = format!("{lost} lost{excuse}, {} delivered twice", verdict.duplicates);
     let counts = output.tone(if verdict.good() { Tone::Good } else { Tone::Bad }, counts);
-    output.say(format_args!(
-        "Of the {} that were acknowledged to their senders: {counts}.",
-        verdict.acknowledged
-    ))
+    output.say(format_args!("Of {} acknowledged messages: {counts}.", verdict.acknowledged))
 }

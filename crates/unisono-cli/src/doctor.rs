@@ -1,4 +1,4 @@
-//! `unisono doctor`: what stops people, checked one by one. Each line says good, or what to type.
+//! `unisono doctor`: checks this machine for the usual problems. Each failed check says what to type.
 
 use crate::arguments::Common;
 use crate::connection;
@@ -15,16 +15,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
 
-/// A datagram to oneself that takes longer is lost.
+/// A datagram to this machine itself that takes longer than this, 500 ms, counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The receive buffer that a busy member wants, in bytes.
+/// The receive buffer that a busy member needs: 4 MiB.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// The largest datagram that members send by default.
+/// The largest datagram that members send by default, in bytes.
 const DATAGRAM_BYTES: usize = 1472;
-/// A member that is woken so late will be suspected without reason before long.
+/// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Check what stops people: key, address, port, seeds, multicast, buffers, datagram size, clock
+/// Find out what is wrong with this machine: key, address, port, seeds, multicast, buffers, datagram size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -32,10 +32,10 @@ pub(crate) struct Doctor {
     pub(crate) common: Common,
 }
 
-/// What a check found.
+/// The result of a check.
 enum Finding {
     Good(String),
-    /// What is wrong, and what to do.
+    /// What is wrong, and the advice what to do.
     Bad(String, String),
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         ("datagrams", &|| datagrams(address)),
         ("clock", &|| clock()),
     ];
-    let mut bad = 0;
+    let (mut bad, count) = (0, checks.len());
     for (name, check) in checks {
         let (good, finding, advice) = match check() {
             Good(finding) => (true, finding, None),
@@ -63,7 +63,7 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         };
         bad += u32::from(!good);
         let mark = if good { output.tone(Tone::Good, "good") } else { output.tone(Tone::Bad, "bad ") };
-        // Settings may come from somebody else's file.
+        // Another user may have written the settings file.
         output.say(format_args!("{mark}  {name:10} {}", visible(&finding)))?;
         if let Some(advice) = &advice {
             output.say(format_args!("                 {}", visible(advice)))?;
@@ -73,12 +73,12 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     output.object(&json!({"command": "doctor", "bad": bad}))?;
     match bad {
         0 => Ok(()),
-        bad => Err(Problem::failed(format!("{bad} of the checks found something to mend"))),
+        bad => Err(Problem::failed(format!("{bad} of {count} checks failed: follow the advice of each"))),
     }
 }
 
-/// The address that a member with these settings would have. Seeds without an address are told of by themselves, and so
-/// are those that nobody could ask from there: by the error that comes along.
+/// Returns the address that a member with these settings would have, and the error of seeds of another IP version. Ignores
+/// seeds without an address: the check of the seeds reports these.
 fn address(settings: &Settings) -> Result<(Result<IpAddr, OpenError>, Option<OpenError>), Problem> {
     let mut options = connection::options(&Settings { key: None, ..settings.clone() }, None)?;
     options.insecure |= settings.key.is_some();
@@ -94,13 +94,13 @@ fn address(settings: &Settings) -> Result<(Result<IpAddr, OpenError>, Option<Ope
 
 fn reach(address: &Result<IpAddr, OpenError>) -> Finding {
     match address {
-        Ok(address) if address.is_loopback() => Good(format!("{address}, which nobody reaches from elsewhere")),
-        Ok(address) => Good(format!("members elsewhere are told {address}")),
+        Ok(address) if address.is_loopback() => Good(format!("{address}: other machines cannot reach it")),
+        Ok(address) => Good(format!("{address}: members on other machines send to it")),
         Err(OpenError::Unprotected { address }) => Bad(
             format!("{} is not on this machine's loopback, and there is no key: nothing is sent", address.ip()),
             "make a key with `unisono keygen FILE` and give it to every member (--key), or allow it with --insecure".into(),
         ),
-        Err(error) => Bad("none to be reached at".into(), error.to_string()),
+        Err(error) => Bad("members cannot reach this machine".into(), error.to_string()),
     }
 }
 
@@ -111,10 +111,11 @@ fn key(settings: &Settings) -> Finding {
                 .into(),
         ),
         None => Good(
-            "none: everything stays on this machine, apart from members with a key (`unisono keygen FILE` makes one)".into(),
+            "none: all traffic stays on this machine, and members with a key are not seen (`unisono keygen FILE` makes one)"
+                .into(),
         ),
         Some(path) => match connection::load_key(path) {
-            Ok(_) => Good(format!("{} can be read, and by nobody else", path.display())),
+            Ok(_) => Good(format!("{} is readable, and other users cannot read it", path.display())),
             Err(problem) => Bad("the key cannot be used".into(), problem.into_error().to_string()),
         },
     }
@@ -124,19 +125,21 @@ fn port(settings: &Settings, address: IpAddr) -> Finding {
     let wanted = settings.bind.unwrap_or(SocketAddr::new(address, 0));
     match UdpSocket::bind(wanted) {
         Ok(_) if wanted.port() == 0 => Good(format!(
-            "{address} can be used, at any free port; give seeds a fixed one (such as {DEFAULT_PORT})"
+            "{address} can be used, with any free port; a seed needs a fixed one (such as {DEFAULT_PORT})"
         )),
         Ok(_) => Good(format!("{wanted} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let port = wanted.port();
             Bad(
                 format!("{wanted} is in use"),
-                format!("type `ss -ulpn 'sport = :{port}'` to see by whom, or choose another port"),
+                format!(
+                    "type `ss -ulpn 'sport = :{port}'` to see which program uses it, or choose another port"
+                ),
             )
         }
         Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Bad(
             format!("{address} is not an address of this machine"),
-            "type `ip address` to see those it has".into(),
+            "type `ip address` to list its addresses".into(),
         ),
         Err(error) => Bad(format!("{wanted} cannot be used"), error.to_string()),
     }
@@ -144,7 +147,7 @@ fn port(settings: &Settings, address: IpAddr) -> Finding {
 
 fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Finding {
     if settings.seeds.is_empty() {
-        return Good("none: the group is looked for by multicast".into());
+        return Good("none: groups are looked for by multicast".into());
     }
     let mut found = Vec::new();
     for seed in &settings.seeds {
@@ -157,44 +160,44 @@ fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Find
         }
     }
     if let Some(error) = unasked {
-        return Bad("they cannot all be asked from one address".into(), error.to_string());
+        return Bad("one address cannot reach all of them".into(), error.to_string());
     }
     let ways: Vec<_> = found.iter().map(|seed| way(from, *seed)).collect();
     if let Some(Err(error)) = ways.last()
         && ways.iter().all(Result::is_err)
     {
         return Bad(
-            format!("there is no way to them from {from}: {error}"),
-            format!("type `ip route get {}`, and see whether the network is up", found[0].ip()),
+            format!("no route to them from {from}: {error}"),
+            format!("type `ip route get {}`, and check that the network is up", found[0].ip()),
         );
     }
     let found = found.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
-    Good(format!("resolves to {found}; nobody was asked: `unisono members GROUP` with the same flags asks"))
+    Good(format!("resolves to {found}; not asked: `unisono members GROUP` with the same flags asks them"))
 }
 
-/// Whether the system would send there from an address; nothing is sent.
+/// Checks that the system has a route from an address to another. Sends nothing.
 fn way(from: IpAddr, to: SocketAddr) -> std::io::Result<()> {
     UdpSocket::bind((from, 0))?.connect(to)
 }
 
-/// A datagram to a multicast group on the interface of this address, and whether it came.
+/// Sends a datagram to a multicast group on the interface of this address, and checks that it arrives.
 fn multicast(address: IpAddr, port: u16) -> Finding {
-    let without = "name members to ask with --seeds HOST:PORT, and use --transport unicast".to_string();
+    let without = "name members with --seeds HOST:PORT, and use --transport unicast".to_string();
     let IpAddr::V4(interface) = address else {
         return Bad("checked for IPv4 only".into(), without);
     };
-    match hear_oneself(interface, port) {
+    match receives_own_multicast(interface, port) {
         Ok(true) => Good(format!("sent to port {port} and received on the interface of {interface}")),
         Ok(false) => Bad(format!("sent on the interface of {interface}, but not received"), without),
         Err(error) if error.downcast_ref::<Error>().is_some_and(|e| e.kind() == ErrorKind::AddrInUse) => Bad(
-            format!("port {port}, to which all multicasts go, is in use by a program that does not share it"),
-            format!("type `ss -ulpn 'sport = :{port}'` to see by whom; or {without}"),
+            format!("port {port}, which all multicasts use, is in use by a program that does not share it"),
+            format!("type `ss -ulpn 'sport = :{port}'` to see which program; or {without}"),
         ),
         Err(error) => Bad(format!("does not work on the interface of {interface}: {error:#}"), without),
     }
 }
 
-fn hear_oneself(interface: Ipv4Addr, port: u16) -> anyhow::Result<bool> {
+fn receives_own_multicast(interface: Ipv4Addr, port: u16) -> anyhow::Result<bool> {
     let group = Ipv4Addr::new(239, 255, 71, 95);
     let receiver = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     receiver.set_reuse_address(true)?;
@@ -206,11 +209,11 @@ fn hear_oneself(interface: Ipv4Addr, port: u16) -> anyhow::Result<bool> {
     SockRef::from(&sender).set_multicast_if_v4(&interface)?;
     let words = format!("unisono doctor {}", std::process::id());
     sender.send_to(words.as_bytes(), (group, port)).context("cannot send")?;
-    hears(&receiver, words.as_bytes())
+    receives(&receiver, words.as_bytes())
 }
 
-/// Whether these words come; others may come before them.
-fn hears(receiver: &UdpSocket, words: &[u8]) -> anyhow::Result<bool> {
+/// Waits for this datagram. Others may arrive before it.
+fn receives(receiver: &UdpSocket, words: &[u8]) -> anyhow::Result<bool> {
     let mut buffer = [0; 2 * DATAGRAM_BYTES];
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -230,18 +233,16 @@ fn buffers() -> Finding {
     let granted = || -> std::io::Result<usize> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
-        // The system answers with twice what it grants: half is for its own bookkeeping.
+        // Linux reports twice the size that it grants: half of it is for its own bookkeeping.
         Ok(socket.recv_buffer_size()? / 2)
     };
     match granted() {
-        Ok(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Good(format!("{} KiB for what arrives", bytes >> 10)),
+        Ok(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Good(format!("receive buffers of {} KiB", bytes >> 10)),
         Ok(bytes) => Bad(
-            format!("only {} KiB for what arrives: bursts will be lost and sent again", bytes >> 10),
+            format!("receive buffers of only {} KiB: bursts will be lost and retransmitted", bytes >> 10),
             format!("type `sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}` as root"),
         ),
-        Err(error) => {
-            Bad(format!("cannot be set: {error}"), "receive buffers stay as the system gives them".into())
-        }
+        Err(error) => Bad(format!("cannot be set: {error}"), "members use the system's default size".into()),
     }
 }
 
@@ -260,24 +261,24 @@ fn datagrams(address: IpAddr) -> Finding {
         }
         let words = [b'u'; DATAGRAM_BYTES];
         sender.send_to(&words, (address, receiver.local_addr()?.port()))?;
-        hears(&receiver, &words)
+        receives(&receiver, &words)
     };
     match whole() {
-        Ok(true) => Good(format!("{DATAGRAM_BYTES} bytes pass whole on this machine")),
+        Ok(true) => Good(format!("{DATAGRAM_BYTES} bytes pass in one piece on this machine")),
         Ok(false) => Bad(
-            format!("{DATAGRAM_BYTES} bytes do not pass"),
+            format!("{DATAGRAM_BYTES} bytes do not pass in one piece"),
             "type `ip link` and look for an interface with an mtu below 1500".into(),
         ),
         Err(error) => Bad(
             format!("{DATAGRAM_BYTES} bytes cannot be sent: {error:#}"),
             format!(
-                "type `ip address` and see that {address} is there, its interface up, the mtu 1500 or more"
+                "type `ip address` and check that {address} is listed, its interface is up, and the mtu is 1500 or more"
             ),
         ),
     }
 }
 
-/// Members measure silence: a machine that wakes them late makes them suspect each other.
+/// Measures how late the system wakes a sleeping thread. A machine that wakes members late makes them suspect each other.
 fn clock() -> Finding {
     let mut latest = Duration::ZERO;
     for _ in 0..20 {
@@ -287,11 +288,11 @@ fn clock() -> Finding {
     }
     let micros = latest.as_micros();
     if latest < LATE {
-        Good(format!("runs, and wakes a sleeper at most {micros} us late"))
+        Good(format!("a sleeping thread wakes at most {micros} us late"))
     } else {
         Bad(
-            format!("wakes a sleeper {micros} us late: members will be suspected without reason"),
-            "this machine is overloaded: type `top` to see by whom, or be patient with members: --patience 1000".into(),
+            format!("a sleeping thread wakes {micros} us late: members will be suspected without reason"),
+            "this machine is overloaded: type `top` to see by which program, or give members more time: --patience 1s".into(),
         )
     }
 }
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_multicast_port_that_another_program_keeps_to_itself_is_told_of() {
+    fn a_multicast_port_that_another_program_does_not_share_is_reported() {
         let other = UdpSocket::bind("0.0.0.0:0").unwrap();
         let port = other.local_addr().unwrap().port();
         let Bad(finding, advice) = multicast(Ipv4Addr::LOCALHOST.into(), port) else {

@@ -1,4 +1,4 @@
-//! `unisono explain`: datagrams in words.
+//! `unisono explain`: prints captured datagrams in words.
 
 use crate::arguments::Common;
 use crate::output::Output;
@@ -18,21 +18,21 @@ const HELP: &str = "\
 Examples:
   unisono explain 756e6973…
 
-  Everything to and from a member at port 7195, and by multicast (port 7196), for
-  ten seconds at most. What is sealed opens only if the capture saw somebody join,
-  so it begins first:
+  Capture all datagrams of a member at port 7195, and all multicasts (port 7196), for
+  at most ten seconds. Sealed datagrams can be opened only if the capture contains the
+  join of their sender, so the capture starts first:
 
   timeout 10 tcpdump -i any -c 1000 -w group.pcap udp portrange 7195-7196 &
   unisono send news hello --bind 192.0.2.7:7195 --key group.key; wait
   unisono explain group.pcap --key group.key
 
-Without its key, datagrams of a group that has one are shown from outside only.";
+Without the group's key only the outer header of sealed datagrams is shown.";
 
-/// Put captured datagrams into words, bad ones with the reason
+/// Print captured datagrams in words; for an invalid one, print what is wrong with it
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Explain {
-    /// A datagram as hexadecimal digits, or a capture that `tcpdump -w` or Wireshark wrote (pcap or pcapng)
+    /// A datagram as hexadecimal digits, or a capture file of `tcpdump -w` or Wireshark (pcap or pcapng)
     #[arg(value_name = "HEX|FILE.pcap")]
     what: String,
 
@@ -81,8 +81,7 @@ pub(crate) fn run(command: Explain, settings: &Settings, output: &Output) -> Res
     }
     output.object(&json!({"command": "explain", "datagrams": count}))?;
     if count == 0 {
-        let reason =
-            datagrams.unread().map_or("there is no UDP datagram in this capture".into(), |it| it.to_string());
+        let reason = datagrams.unread().map_or("no UDP datagram in this capture".into(), |it| it.to_string());
         return Err(Problem::failed(format!("{}: {reason}", path.display())));
     }
     Ok(())
@@ -92,7 +91,7 @@ fn lines(words: &str) -> Vec<&str> {
     words.lines().collect()
 }
 
-/// The bytes that pairs of hexadecimal digits stand for; spaces, colons and a leading 0x are of no account.
+/// Returns the bytes given as pairs of hexadecimal digits. Ignores spaces, colons and a leading 0x.
 fn digits(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_prefix("0x").unwrap_or(text);
     let digits: Vec<u8> = text

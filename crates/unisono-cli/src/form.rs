@@ -1,8 +1,8 @@
-//! `--form`: members on a list found their group together, or none of them does.
+//! `--form`: the members of a list found their group together, or none of them does.
 //!
-//! A process looks for the group first and joins it if it is there. Otherwise it takes part in one formation, and if that
-//! comes to nothing it looks for the group once more. It never takes part in a second formation: a participant that begins
-//! anew counts as restarted, and too many restarts could bring about a second group (docs/protocol/membership.md).
+//! A process first looks for the group, and joins it if it exists. Otherwise the process takes part in one formation. If
+//! that fails, it looks for the group once more. It never takes part in a second formation: a participant that begins
+//! again counts as restarted, and too many restarts could create a second group (docs/protocol/membership.md).
 
 use crate::connection::{patiently, typed};
 use crate::output::{quoted, visible};
@@ -15,26 +15,26 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options};
 
-/// How long a participant waits for the others by default: long enough to start three processes by hand.
+/// Default time for which a participant waits for the others, 30 s: enough to start three processes by hand.
 const WITHIN: Duration = Duration::from_secs(30);
-/// What the library takes for it.
+/// Range of that time that the library accepts: 5 ms to 1 h.
 const WITHIN_ALLOWED: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(3600);
-/// Formations that take no longer print nothing before they end.
+/// A formation that takes less than this, 2 s, prints no progress.
 const SHORT: Duration = Duration::from_secs(2);
-/// A join gives up after this many times `--locate`, where a founder looks for the group just once that long.
+/// A join gives up after 10 times `--locate`; a founder looks for the group for `--locate`.
 const JOIN_LOCATES: u32 = 10;
-/// The shortest `--locate` that the library takes.
+/// Minimum `--locate` that the library accepts: 5 ms.
 const LOCATE_MIN: Duration = Duration::from_millis(5);
 
-/// The options of commands that found groups.
+/// The options with which a command forms a group with others.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FormOptions {
-    /// Found the group together with these members, this one included, or not at all. Each of them is started with the same
-    /// list and with its own --name; one that comes when the group is there joins it
+    /// Found the group together with these members, this one included, or not at all. Start each of them with the same list
+    /// and its own --name. A member that starts when the group exists joins it
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     form: Vec<String>,
 
-    /// With --form: how many of them the group needs, more than half of them [default: just more than half]
+    /// With --form: minimum number of members that found the group, more than half of the list [default: just over half]
     #[arg(long, value_name = "N", requires = "form", value_parser = crate::arguments::number)]
     at_least: Option<u64>,
 
@@ -43,7 +43,7 @@ pub(crate) struct FormOptions {
     form_within: Option<Duration>,
 }
 
-/// How a group is founded if it is not there.
+/// How a group is founded if it does not exist.
 #[derive(Debug)]
 pub(crate) struct Founding {
     pub(crate) config: GroupConfig,
@@ -70,7 +70,7 @@ impl FormOptions {
                 let most = Name::BYTES_MAX;
                 Problem::usage(format!(
                     "--form takes names of 1 to {most} bytes without control characters, with commas between them; '{text}' is \
-                     none"
+                     no such name"
                 ))
             })?;
             if participants.contains(&name) {
@@ -93,7 +93,7 @@ impl FormOptions {
         let at_least = self.at_least.unwrap_or(majority);
         if !(majority..=count).contains(&at_least) {
             return Err(Problem::usage(format!(
-                "--at-least takes {majority} to {count} of {count} names: more than half of them, and no more than all; not {at_least}"
+                "--at-least takes {majority} to {count} for a list of {count} names, not {at_least}: more than half of them, up to all"
             )));
         }
         let within = self.form_within.unwrap_or(WITHIN);
@@ -105,7 +105,7 @@ impl FormOptions {
     }
 }
 
-/// Joins the group if it is there, or forms it. Its other members may be started by this command.
+/// Joins the group if it exists, or forms it. `command` starts the other participants, for advice.
 pub(crate) fn form(
     group: &str,
     formation: &Formation,
@@ -136,21 +136,21 @@ pub(crate) fn form(
     }
 }
 
-/// The options with which a join looks for a group as long as one who would found it: `--locate`.
+/// Returns options with which a join looks for the group as long as a founder does: for `--locate`.
 fn looking_once(options: &Options) -> Options {
     let mut options = options.clone();
     options.settings.locate = (options.settings.locate / JOIN_LOCATES).max(LOCATE_MIN);
     options
 }
 
-/// What happened, and what to type.
+/// Returns the message for a failed formation, with what to type.
 fn not_formed(group: &str, formation: &Formation, command: &str, settings: &Settings, me: &Name) -> String {
     let Formation { participants, at_least, within } = formation;
     let other = participants.iter().find(|name| *name != me).unwrap_or(me);
     let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));
     format!(
-        "fewer than {at_least} of {} met within {} to form {}, and no group of this name answers: type `{} --form {list} --name \
-         {}` and so on for the others, each with its own name, and start this one again within that time",
+        "fewer than {at_least} of {} met within {} to form {}, and no group of this name answers: start the others within that \
+         time, each with its own name (`{} --form {list} --name {}`), and this one again",
         listed(participants.iter()),
         humantime::format_duration(*within),
         visible(group),
@@ -187,18 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn what_no_members_can_form_is_refused_with_what_to_type() {
-        for (names, at_least, me, said) in [
+    fn an_impossible_formation_is_refused_with_what_to_type() {
+        for (names, at_least, me, message) in [
             (&["a", "b"][..], None, Some("c"), "type --name a or --name b"),
             (&["a", "b"], None, None, "type --name a or --name b"),
             (&["a", "b", "a"], None, Some("a"), "names a twice"),
-            (&["a", ""], None, Some("a"), "'' is none"),
-            (&["a", "b", "c"], Some(4), Some("a"), "takes 2 to 3 of 3 names"),
-            (&["a", "b", "c"], Some(1), Some("a"), "takes 2 to 3 of 3 names"),
-            (&["a", "b", "c"], Some(65_538), Some("a"), "takes 2 to 3 of 3 names"),
+            (&["a", ""], None, Some("a"), "'' is no such name"),
+            (&["a", "b", "c"], Some(4), Some("a"), "takes 2 to 3 for a list of 3 names"),
+            (&["a", "b", "c"], Some(1), Some("a"), "takes 2 to 3 for a list of 3 names"),
+            (&["a", "b", "c"], Some(65_538), Some("a"), "takes 2 to 3 for a list of 3 names"),
         ] {
             let refused = options(names, at_least).formation(me).unwrap_err().into_error().to_string();
-            assert!(refused.contains(said), "{names:?} {at_least:?} {me:?}: {refused}");
+            assert!(refused.contains(message), "{names:?} {at_least:?} {me:?}: {refused}");
         }
         let within = Some(Duration::from_secs(3601));
         let refused = FormOptions { form_within: within, ..options(&["a"], None) }.formation(Some("a"));

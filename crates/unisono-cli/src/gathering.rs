@@ -1,27 +1,27 @@
-//! Waiting until a group has so many members, not without a word.
+//! Waits until a group has enough members, and prints how many there are.
 
 use crate::output::tell;
 use crate::threads;
 use std::time::{Duration, Instant};
 use unisono::{Group, GroupConfig, Phase};
 
-/// Nobody is told of a shorter wait.
+/// A wait shorter than this, 1 s, prints nothing.
 const SHORT: Duration = Duration::from_secs(1);
-/// Between two looks at the group that this process is in.
+/// Interval at which a member counts the members of its group: 200 ms.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// How many members somebody waits for: no more than a group ever has.
+/// Parses the number of members to wait for: at most the largest group.
 pub(crate) fn members(text: &str) -> Result<usize, String> {
     let most = GroupConfig::default().members_max;
     let members = text.parse().ok().filter(|&members| members <= usize::from(most));
-    members.ok_or_else(|| format!("a number up to {most}, which is as many as a group has"))
+    members.ok_or_else(|| format!("a number up to {most}, the most members that a group can have"))
 }
 
-/// Somebody waits for so many members.
+/// A wait until a group has `wanted` members.
 pub(crate) struct Gathering {
     wanted: usize,
     begun: Instant,
-    /// The number that was told of last.
+    /// The number that was printed last.
     told: Option<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Gathering {
         Gathering { wanted, begun: Instant::now(), told: None }
     }
 
-    /// Whether so many are enough. If not, and the wait is long, tells people once of each number.
+    /// True if `there` members are enough. If not, and the wait has taken long, prints each number once.
     pub(crate) fn is_complete(&mut self, there: usize) -> bool {
         if there >= self.wanted {
             return true;
@@ -43,7 +43,7 @@ impl Gathering {
     }
 }
 
-/// Tells people how many members are there while a member waits for others.
+/// Prints how many members the group has while this member waits for others.
 pub(crate) fn watch(group: &Group, wanted: usize) -> anyhow::Result<()> {
     let (group, mut gathering) = (group.clone(), Gathering::of(wanted));
     threads::start("gathering", move || {

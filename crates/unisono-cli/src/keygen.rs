@@ -1,4 +1,4 @@
-//! `unisono keygen`: a key that only its owner can read.
+//! `unisono keygen`: writes a new key that only its owner can read.
 
 use crate::arguments::Common;
 use crate::output::Output;
@@ -10,11 +10,11 @@ use unisono::{Key, KeyError};
 
 /// Write a new group key that only its owner can read
 ///
-/// Everyone with the key is trusted: copy it to each member by a way you trust, such as scp.
+/// Every process with the key is trusted. Copy the file to each member's machine by a secure way, such as scp.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono keygen group.key\n  unisono listen news --key group.key")]
 pub(crate) struct Keygen {
-    /// Where to write it; a file that is there is never overwritten
+    /// File to write; an existing file is never overwritten
     file: PathBuf,
 
     #[command(flatten)]
@@ -24,12 +24,13 @@ pub(crate) struct Keygen {
 pub(crate) fn run(command: Keygen, output: &Output) -> Result<(), Problem> {
     Key::generate()?.write_new(&command.file).map_err(advise)?;
     let file = command.file.display().to_string();
-    output.say(format_args!("{file}: a new key; copy it to every member, and to nobody else"))?;
+    output
+        .say(format_args!("{file}: a new key; copy it to the machine of every member, and keep it secret"))?;
     output.object(&serde_json::json!({"command": "keygen", "file": file}))?;
     Ok(())
 }
 
-/// What to do about a file that cannot be written.
+/// Turns an error of writing the file into one that says what to do.
 fn advise(error: KeyError) -> Problem {
     let KeyError::File { path, cause } = &error else { return error.into() };
     let folder = match path.parent() {
@@ -49,7 +50,7 @@ fn advise(error: KeyError) -> Problem {
             Problem::usage(format!("{folder} cannot be written ({cause}): name a file in a folder of yours"))
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Problem::failed(format!(
-            "there is no room for {file}, and what is there is no key: remove it, make room and try again"
+            "the disk is full, and {file} is incomplete: remove it, free some space and try again"
         )),
         _ => error.into(),
     }

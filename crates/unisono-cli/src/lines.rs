@@ -1,4 +1,5 @@
-//! Lines read ahead of the group: so many and so many bytes at most, however fast they come and however slow it is.
+//! Reads lines ahead of the group that they are sent to. The number of lines and bytes that wait is bounded, however fast
+//! the input and however slow the group is.
 
 use crate::threads;
 use std::io::{BufRead, Read};
@@ -8,47 +9,47 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use unisono::Bytes;
 
-/// Lines that wait at most.
+/// Maximum number of waiting lines.
 const LINES_AHEAD: usize = 4096;
-/// No line is read while those that wait have more bytes than this.
+/// The reader pauses while the waiting lines have more bytes than this: 4 MiB.
 const BYTES_AHEAD: usize = 4 << 20;
-/// The longest line: as long as a message may be in any group.
+/// Maximum length of a line: 16 MiB, the largest message of any group.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What wakes the sender.
+/// What the sender receives from the reader.
 pub(crate) enum Input {
     Line(Bytes),
-    /// There are no more lines; or the rest cannot be read.
+    /// The end of the lines, or the error that prevents reading the rest.
     End(std::io::Result<()>),
 }
 
-/// Lines, as the sender takes them.
+/// The sender's side: takes the lines.
 pub(crate) struct Lines {
     from: Receiver<Input>,
     to: Weak<SyncSender<Input>>,
     ahead: Arc<Ahead>,
 }
 
-/// Where the reader puts them.
+/// The reader's side: adds the lines.
 struct Reader {
     to: Arc<SyncSender<Input>>,
     ahead: Arc<Ahead>,
 }
 
-/// Bytes of the lines that wait.
+/// The bytes of the waiting lines.
 #[derive(Default)]
 struct Ahead {
     bytes: AtomicUsize,
-    /// The reader waits for fewer of them.
+    /// True while the reader waits for `bytes` to fall.
     reader_waits: Mutex<bool>,
     fewer: Condvar,
 }
 
-/// The texts given, or the lines of standard input as they come.
+/// Starts to read: the texts given, or without any the lines of standard input as they come.
 pub(crate) fn read(texts: Vec<String>) -> anyhow::Result<Lines> {
     let (reader, lines) = channel();
     threads::start("lines", move || {
-        // Nobody listens any more: the sender has given up.
+        // Fails if the sender has given up and dropped its side.
         let _ = match texts.is_empty() {
             true => reader.read_lines(&mut std::io::stdin().lock()),
             false => reader.give(texts),
@@ -65,22 +66,22 @@ fn channel() -> (Reader, Lines) {
 }
 
 impl Lines {
-    /// What ends them, for whoever waits for the next one in vain.
+    /// Returns a function that ends the lines, for a sender that waits for the next one.
     pub(crate) fn ender(&self) -> impl FnOnce() + Send + 'static {
         let to = self.to.clone();
         move || {
-            // Where there is no room for it, nobody waits.
+            // If the channel is full, the sender does not wait.
             let _ = to.upgrade().map(|to| to.try_send(Input::End(Ok(()))));
         }
     }
 
-    /// The next line, or how they ended, as soon as it is there.
+    /// Waits for the next line or the end.
     pub(crate) fn next(&self) -> Input {
         self.next_within(Duration::MAX).unwrap_or(Input::End(Ok(())))
     }
 
-    /// Gives the lines that are there, no more of them than may wait here; waits for the first one. Returns how they
-    /// ended, once they have.
+    /// Waits for a line for at most `patience`, and gives it and the others that wait to `give`, within the bounds of this
+    /// module. Returns the end of the lines once it is reached.
     pub(crate) fn take(
         &self,
         patience: Duration,
@@ -103,7 +104,7 @@ impl Lines {
         None
     }
 
-    /// The next line or end; nothing if there is none for so long.
+    /// Waits for the next line or the end. None after `patience`.
     fn next_within(&self, patience: Duration) -> Option<Input> {
         match self.from.recv_timeout(patience) {
             Ok(input) => {
@@ -136,7 +137,7 @@ impl Reader {
         None
     }
 
-    /// Puts a line, and returns when another one may be read.
+    /// Adds a line. Returns when another one may be read.
     fn put(&self, line: Bytes) -> Option<()> {
         self.ahead.bytes.fetch_add(line.len(), Ordering::SeqCst);
         self.to.send(Input::Line(line)).ok()?;
@@ -153,7 +154,7 @@ impl Ahead {
     fn take(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before > BYTES_AHEAD && before - bytes <= BYTES_AHEAD {
-            // Who has found them many waits by the time that this is free.
+            // A reader that has found too many bytes holds the lock until it waits, so it does not miss the notification.
             drop(self.reader_waits());
             self.fewer.notify_one();
         }
@@ -176,7 +177,7 @@ impl Ahead {
     }
 }
 
-/// The next line, which has this number, without its end; nothing after the last.
+/// Reads the next line, without its line end; none after the last. `number` is its number, for the error.
 fn read_line(input: &mut impl BufRead, number: u64) -> std::io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     if input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
@@ -186,10 +187,10 @@ fn read_line(input: &mut impl BufRead, number: u64) -> std::io::Result<Option<Ve
         line.pop();
     }
     match line.len() > LINE_BYTES_MAX {
-        // How long it is nobody knows: it was read no further.
+        // Its length is unknown: the rest of it was not read.
         true => Err(std::io::Error::other(format!(
-            "line {number} has more than {LINE_BYTES_MAX} bytes, which is the most that a message has; neither it nor what \
-             follows was sent"
+            "line {number} has more than {LINE_BYTES_MAX} bytes, the maximum of a message: it and the lines after it were not \
+             sent"
         ))),
         false => Ok(Some(line)),
     }
@@ -209,14 +210,14 @@ mod tests {
         }
         for end in [&b"x"[..], b"x\n", b"xx\nmore"] {
             let mut input = &[&longest, end].concat()[..];
-            let said = read_line(&mut input, 7).unwrap_err().to_string();
-            assert!(said.starts_with("line 7 has more than 16777216 bytes"), "{said}");
+            let error = read_line(&mut input, 7).unwrap_err().to_string();
+            assert!(error.starts_with("line 7 has more than 16777216 bytes"), "{error}");
         }
         assert_eq!(read_line(&mut &b""[..], 1).unwrap(), None);
         assert_eq!(read_line(&mut &b"\n"[..], 1).unwrap(), Some(Vec::new()));
     }
 
-    /// Input that counts what was read of it.
+    /// Input that counts the bytes read from it.
     struct Counted(Cursor<Vec<u8>>, Arc<AtomicUsize>);
 
     impl Read for Counted {
@@ -236,10 +237,10 @@ mod tests {
         let (reader, lines) = channel();
         let reading = std::thread::spawn(move || reader.read_lines(&mut input));
         while !*lines.ahead.reader_waits() {
-            assert!(!reading.is_finished(), "all was read, and nothing taken");
+            assert!(!reading.is_finished(), "the reader read everything while no line was taken");
             std::thread::yield_now();
         }
-        // What is buffered of the next line counts for another one.
+        // The buffered part of the next line counts as one more line.
         let read = read.load(Ordering::SeqCst);
         assert!(read <= BYTES_AHEAD + 2 * LINE_BYTES, "{read} bytes were read");
         for _ in 0..64 {

@@ -1,4 +1,4 @@
-//! `unisono listen`: everything that happens in a group, in its order.
+//! `unisono listen`: joins a group and prints its events in order.
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
@@ -17,28 +17,29 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use unisono::{Ended, Event, Group, LeaveFailure};
 
-/// The resilience with which a group is founded unless another is asked for.
+/// Default resilience of a group that this command founds.
 pub(crate) const RESILIENCE: u8 = 1;
 
-/// Nobody is told of a leave that takes no longer.
+/// A leave that takes less than this, 500 ms, prints no progress.
 const SHORT_LEAVE: Duration = Duration::from_millis(500);
-/// Whoever leaves holds this until it has said how that went: the stream of events ends before. True once that is said.
+/// Locked by the thread that leaves until it has reported the outcome: the stream of events ends earlier. True once a
+/// thread has begun to leave.
 static LEFT: Mutex<bool> = Mutex::new(false);
 
 const HELP: &str = "\
-Each line is one event, its place in the order before it. A view is written
+Each line is one event, with its sequence number before it. A view is printed as
   [ann|2.1f3a90bc] (3) [ann, bob, cy]
-who orders, and in which epoch (counted by resets); how many members there are; who they are, in the
-order in which they came in.
+the sequencer and the epoch (its first number grows with each reset); the number of members; the
+members in the order in which they joined.
 
 Examples:
   unisono listen news
   unisono listen news --count 10 --json
-  unisono listen news --form ann,bob,cy --name ann    the same with --name bob and --name cy
+  unisono listen news --form ann,bob,cy --name ann    and so on, with --name bob and --name cy
 
-Ends on ctrl-c, after --count messages, or with exit status 3 if the group goes on without it.";
+Ends on ctrl-c, after --count messages, or with exit status 3 if the group excludes this member.";
 
-/// Join a group, or found it, and print every event in order
+/// Join a group, or found it if no member answers, and print every event in order
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Listen {
@@ -46,23 +47,23 @@ pub(crate) struct Listen {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
-    /// Print nothing until the group has so many members
+    /// Print nothing until the group has N members
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = gathering::members)]
     min_members: usize,
 
-    /// End after so many messages
+    /// End after N messages
     #[arg(long, value_name = "N", value_parser = arguments::number)]
     count: Option<u64>,
 
-    /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
     #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// Who gives the messages their places, if this founds the group
+    /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
-    /// What the others call this member [default: the host and the process number]
+    /// Name of this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
@@ -84,7 +85,7 @@ pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Resu
     print_events(&group, printer, command.resilience, command.count, output)
 }
 
-/// Prints events until the group is left, by somebody else or here after `count` messages.
+/// Prints events until another thread leaves the group, or until `count` messages; then this thread leaves it.
 pub(crate) fn print_events(
     group: &Group,
     mut printer: Printer,
@@ -114,7 +115,7 @@ pub(crate) fn print_events(
             }
         }
         if let Err(error) = output.raw(&text) {
-            // Whoever read it is gone; the others are not to miss this member.
+            // The output is closed. Leave, so that the others need not suspect this member and reset the group.
             leave(group);
             return Err(error.into());
         }
@@ -123,8 +124,8 @@ pub(crate) fn print_events(
     Ok(())
 }
 
-/// Lets the group be left when nobody reads what is printed any more: where nothing happens nothing is printed, which would
-/// show it.
+/// Leaves the group as soon as the reader of standard output closes it. A failing write would show that only at the next
+/// event.
 pub(crate) fn leave_when_unread(group: &Group) -> anyhow::Result<()> {
     let group = group.clone();
     threads::start("reader", move || {
@@ -134,7 +135,7 @@ pub(crate) fn leave_when_unread(group: &Group) -> anyhow::Result<()> {
     })
 }
 
-/// Leaves without ado: whatever stands in the way, this member is out.
+/// Leaves the group, once. This member is out in any case; prints a message if the leave was not confirmed.
 pub(crate) fn leave(group: &Group) {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::replace(&mut *left, true) {
@@ -143,7 +144,7 @@ pub(crate) fn leave(group: &Group) {
     let leaving = progress::tell_if_long(SHORT_LEAVE, "leaving …".into());
     let outcome = group.leave("");
     drop(leaving);
-    // It is refused to whoever is out already.
+    // A refusal means that this member is out already.
     if let Err(trouble @ (LeaveFailure::Excluded | LeaveFailure::Unconfirmed)) = outcome {
         tell(trouble);
     }

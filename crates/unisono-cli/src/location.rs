@@ -1,28 +1,28 @@
-//! Where a measured process runs: on which processor, and on which host.
+//! Where a measured process runs: its processor and its host.
 
 use crate::lab::network;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-/// Where a process runs.
+/// The processor, the host and the address of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Location {
-    /// The processor it stays on; any if not given.
+    /// The processor to which the process is pinned; none if the system chooses.
     pub(crate) processor: Option<usize>,
-    /// The network namespace of its host; the one of its parent if not given.
+    /// The network namespace of its host; none for that of its parent.
     pub(crate) namespace: Option<PathBuf>,
-    /// The address at which it is reached.
+    /// The address of the process.
     pub(crate) address: Ipv4Addr,
 }
 
 impl Location {
-    /// On this machine's loopback.
+    /// A location on this machine's loopback.
     pub(crate) fn here(processor: Option<usize>) -> Location {
         Location { processor, namespace: None, address: Ipv4Addr::LOCALHOST }
     }
 
-    /// Moves this thread there, and those it starts from now on.
+    /// Moves this thread to the location, and all threads that it starts from now on.
     pub(crate) fn enter(&self) -> anyhow::Result<()> {
         if let Some(namespace) = &self.namespace {
             network::enter(namespace)?;

@@ -1,7 +1,7 @@
-//! The log: events of the library and of the command, on standard error, as text or one JSON object per line.
+//! The log: writes events of the library and of the command to standard error, as text or one JSON object per line.
 //!
-//! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it: what a person needs to know is printed in any case (see
-//! [`output::tell`](crate::output::tell)). The log is for the operator who keeps it.
+//! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it. The log is for operators who collect logs. What a user
+//! needs to know is printed without it (see [`output::tell`](crate::output::tell)).
 
 use crate::output::{BARS, shows_colour, visible, visible_json};
 use clap::{Args, ValueEnum};
@@ -13,27 +13,27 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Events below this target are ours: those of the library, its parts and this command.
+/// The target under which the library, its parts and this command log.
 const TARGET: &str = "unisono";
-/// The environment variables of the two options. Workers take the log of their parent from them.
+/// The environment variables of the two options. By them a worker process logs as its parent does.
 const LEVEL_VARIABLE: &str = "UNISONO_LOG";
 const FORMAT_VARIABLE: &str = "UNISONO_LOG_FORMAT";
 
 static BEGUN: OnceLock<Log> = OnceLock::new();
 
-/// The options.
+/// The options of the log.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct LogOptions {
-    /// Write log entries of this level and above it to standard error [default: off]
+    /// Write log entries of this level and above to standard error [default: off]
     #[arg(long, global = true, value_enum, value_name = "LEVEL", env = LEVEL_VARIABLE)]
     pub(crate) log: Option<Level>,
 
-    /// How log entries are written: text, or one JSON object per line [default: text]
+    /// Format of log entries: text, or one JSON object per line [default: text]
     #[arg(long, global = true, value_enum, value_name = "FORMAT", env = FORMAT_VARIABLE)]
     pub(crate) log_format: Option<Format>,
 }
 
-/// The least important entries that are written.
+/// The lowest level that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -46,7 +46,7 @@ pub(crate) enum Level {
     Trace,
 }
 
-/// How entries are written.
+/// The format of log entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
@@ -55,7 +55,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What is logged, and how.
+/// Level and format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Log {
     pub(crate) level: Level,
@@ -75,7 +75,7 @@ impl Level {
     }
 }
 
-/// Begins to log, if that is asked for. To be called once, before the command runs.
+/// Begins to log, if the level is not off. To be called once, before the command runs.
 pub(crate) fn begin(log: Log) {
     let _ = BEGUN.set(log);
     if log.level == Level::Off {
@@ -105,21 +105,21 @@ pub(crate) fn is_on() -> bool {
     BEGUN.get().is_some_and(|log| log.level != Level::Off)
 }
 
-/// The environment with which a worker logs as this process does.
+/// Returns the environment variables with which a worker logs as this process does.
 pub(crate) fn environment() -> [(&'static str, String); 2] {
     let log = BEGUN.get().copied().unwrap_or_default();
     [(LEVEL_VARIABLE, name(&log.level)), (FORMAT_VARIABLE, name(&log.format))]
 }
 
-/// A value's name on the command line.
+/// Returns a value's name on the command line.
 fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }
 
-/// Writes one entry: a line, between the progress bars that a person may see. What it says may come from other members, and
-/// steers no terminal.
+/// Writes one entry as a line, between redraws of the progress bars. The text may come from other members, so terminal
+/// control characters are escaped.
 struct Entry {
-    /// The line, with nothing in it that steers a terminal.
+    /// Escapes terminal control characters in the line.
     shown: fn(&str) -> String,
 }
 
@@ -127,7 +127,7 @@ impl Write for Entry {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let line = (self.shown)(text.trim_end_matches('\n')) + "\n";
-        // An unread log is no reason to stop.
+        // A failure to write the log must not stop the command.
         BARS.suspend(|| _ = io::stderr().write_all(line.as_bytes()));
         Ok(bytes.len())
     }
@@ -137,7 +137,7 @@ impl Write for Entry {
     }
 }
 
-/// The text with its colours, and without anything else that steers a terminal.
+/// Escapes terminal control characters in the text, except colours.
 fn coloured(text: &str) -> String {
     const BEGIN: &str = "\u{1b}[";
     let mut parts = text.split(BEGIN);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_stay_and_nothing_else_steers_the_terminal() {
+    fn colours_are_the_only_control_characters_that_stay() {
         let red = "\u{1b}[31mred\u{1b}[0m, \u{1b}[1;4mbold\u{1b}[0m";
         assert_eq!(coloured(red), red);
         assert_eq!(coloured("a \u{1b}[2J\r\n\u{202e}b"), "a \\u{1b}[2J\\r\\n\\u{202e}b");

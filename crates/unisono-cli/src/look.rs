@@ -1,4 +1,4 @@
-//! Looking at a group from outside: `members`, `status`, `why`, `stats`, `links`. Any member answers; nobody joins.
+//! Shows a group without joining it: `members`, `status`, `why`, `stats`, `links`. Any member answers.
 
 use crate::arguments::Common;
 use crate::connection;
@@ -16,14 +16,14 @@ use std::thread::Builder;
 use std::time::Duration;
 use unisono::{Counters, LookError, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
 
-/// How long a member may take to answer.
+/// Time for a member to answer: 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same where another one's word will do.
+/// The same where another member's report can serve instead: 500 ms.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Nobody is told of a look that takes no longer.
+/// A query that takes less than this, 1 s, prints no progress.
 const SHORT_LOOK: Duration = Duration::from_secs(1);
-/// Senders that wait for room so long are worth a word.
+/// Senders that have waited this long for room, 1 s, are reported.
 const STALL: Duration = Duration::from_secs(1);
 
 /// Which group to look at, and how often.
@@ -33,7 +33,7 @@ pub(crate) struct Look {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
-    /// Look again and again at this interval, such as 500ms or 2s, or a number of seconds, until ctrl-c
+    /// Repeat at this interval, such as 500ms or 2s, or a number of seconds, until ctrl-c
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     watch: Option<Duration>,
 
@@ -43,17 +43,17 @@ pub(crate) struct Look {
 
 const MEMBERS_HELP: &str = "\
 What is shown:
-  [ann|2.1f3a90bc] (3) […]  who orders, and in which epoch (counted by resets); how many members; who they are
-  rank                      counted from 0, in the order in which they came in
-  received                  the member holds everything up to this place
-  delivered                 its application has taken everything up to this place
-  orders                    it gives the messages their places
-  suspected                 it does not answer, or holds everybody up
+  [ann|2.1f3a90bc] (3) […]  the sequencer and the epoch; the number of members; the members
+  rank                      position in the order in which the members joined, from 0
+  received                  the member holds everything through this sequence number
+  delivered                 its application has received everything through this sequence number
+  sequencer                 it assigns the sequence numbers
+  suspected                 it does not answer, or holds the other members up
 
 Example:
   unisono members news --watch 1";
 
-/// List the members of a group: who is where, and how far
+/// List the members of a group, their addresses, and how far each is
 #[derive(Args, Debug)]
 #[command(after_help = MEMBERS_HELP)]
 pub(crate) struct Members {
@@ -63,26 +63,27 @@ pub(crate) struct Members {
 
 const STATUS_HELP: &str = "\
 Exit status:
-  0  a member answered, and its group is primary; messages may all the same wait for a slow member, which is told of
+  0  a member answered, and its group is primary (if senders wait for a slow member, the output says so)
   1  no member answered
   3  a member answered, and its group is not primary
 
 What the words mean:
-  [ann|2.1f3a90bc]    who orders, and in which epoch (counted by resets); then how many members, and who they are
-  primary             this part of the group has its quorum and is in no reset: what is sent here gets its place
-  accepted through    up to this place all is safe: no loss of as many members as the resilience says takes it back
-  held by everybody   up to this place nobody lacks anything, as far as the sequencer knows
-  resilience          how many members may crash at once without loss: as the founder chose, but not the last one
-  expects place       what the member that answered delivers next
-  unstable from       the first place that it has not received itself
-  keeps … for others  messages and changes in its history, for whoever may still ask for them
-  under way (window)  messages of its own that are not accepted yet, and how many there may be
-  in this epoch       since the last reset, or since it came in
+  [ann|2.1f3a90bc]    the sequencer and the epoch; then the number of members, and the members
+  primary             this part of the group has its quorum and is in no reset: it orders what is sent here
+  accepted through    everything through this sequence number (seqno) survives the loss of as many members as
+                      the resilience says
+  stable through      every member holds everything through this seqno, as far as the sequencer knows
+  resilience          how many members may crash at once without loss: as the founder chose, but not all
+  expects seqno       the seqno that the answering member delivers next
+  unstable from       the first seqno that it has not received itself
+  keeps … entries     messages and membership changes in its history, for retransmission
+  under way (window)  its own messages that are not accepted yet, and how many there may be
+  in this epoch       time since the last reset, or since the member joined
 
 Example:
-  unisono status news || echo 'news stands still'";
+  unisono status news || echo 'news takes no messages'";
 
-/// Tell whether a group has its quorum: exit status 0 if so, 3 if not
+/// Show whether a group has its quorum: exit status 0 if it has, 3 if not
 #[derive(Args, Debug)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct Status {
@@ -91,17 +92,17 @@ pub(crate) struct Status {
 }
 
 const WHY_HELP: &str = "\
-What members wait for, in words and with --json:
-  room in the history     window  senders wait until this member's application has taken older messages
-  an acknowledgement      ack     the message is accepted once this member says that it holds it
-  missing messages        flush   they were lost on the way, and are asked for again
-  the role to be taken    token   this member has been named to order, and was not heard to do so
-  the end of a reset      reset   the group goes on when enough of its members have agreed who goes on
+What members wait for, as text and with --json:
+  room in the history     window  senders wait until the application of the named member receives older messages
+  an acknowledgement      ack     the message is accepted once the named member acknowledges that it holds it
+  missing messages        flush   they were lost on the way, and their retransmission is requested
+  the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such
+  the end of a reset      reset   the group goes on once a quorum of its members has agreed on a view
 
 Example:
   unisono why news";
 
-/// Name the member and the place that anyone waits for, and since when
+/// Show which member waits for which, for what, at which sequence number, and for how long
 #[derive(Args, Debug)]
 #[command(after_help = WHY_HELP)]
 pub(crate) struct Why {
@@ -110,24 +111,24 @@ pub(crate) struct Why {
 }
 
 const STATS_HELP: &str = "\
-What is counted, since each member began:
-  datagrams sent, received   a multicast counts once, otherwise each copy
-  malformed                  dropped: not ours, or damaged
+What each member has counted since it started:
+  datagrams sent, received   a multicast counts once, otherwise each copy counts
+  malformed                  dropped: not a datagram of this protocol, or damaged
   foreign                    dropped: of a group of this name, but under another key
-  replayed                   dropped: came before
-  stale                      dropped: of another epoch or founding, or from a stranger
-  messages sent, delivered   this member's own with a place; those of all
-  nacks sent                 requests for places that were lost on the way
-  repairs sent               places sent again because somebody asked
-  resends                    own messages sent again because no place came back
-  resets, suspicions         recoveries lived through; members that this one took for dead
+  replayed                   dropped: received before
+  stale                      dropped: of another epoch or founding, or not from a member
+  messages sent, delivered   this member's numbered messages; messages of all members
+  nacks sent                 retransmission requests for missing sequence numbers
+  repairs sent               sequence numbers retransmitted on request
+  resends                    own messages sent again because they got no sequence number
+  resets, suspicions         resets survived; members that this one suspected
 
-A few replayed and stale datagrams are no trouble.
+A few replayed and stale datagrams are normal.
 
 Example:
   unisono stats news --json --watch 10";
 
-/// Show what each member has counted
+/// Show the counters of each member
 #[derive(Args, Debug)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct Stats {
@@ -136,13 +137,13 @@ pub(crate) struct Stats {
 }
 
 const LINKS_HELP: &str = "\
-A line for each member and each other one: by multicast if the other is seen to hear it, by unicast
-if it gets a datagram of its own.
+One line for each pair of members, in each direction: by multicast if the other member is known to
+receive it, otherwise by unicast.
 
 Example:
   unisono links news";
 
-/// Show how each member reaches each other one, and when it last heard it
+/// Show how each member reaches every other, and when it last received from it
 #[derive(Args, Debug)]
 #[command(after_help = LINKS_HELP)]
 pub(crate) struct Links {
@@ -150,7 +151,7 @@ pub(crate) struct Links {
     pub(crate) look: Look,
 }
 
-/// What of a group to show.
+/// What to show of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Members,
@@ -171,7 +172,7 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
         match once(view, &look.group, settings, &options, output) {
             Ok(()) => {}
             Err(unprinted) if unprinted.is::<std::io::Error>() => return Err(unprinted),
-            // The group may come back: a person who watches wants to see that, too.
+            // The group may come back, so keep watching.
             Err(problem) => {
                 problem.report();
             }
@@ -204,7 +205,7 @@ fn once(
             status(group, &with_reason(group, report.clone(), options), stall, &why, output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
-                    "{group} stands still: too few of its members reach each other; `{why}` names who is waited for"
+                    "{group} stands still: too few of its members reach each other; `{why}` names the missing members"
                 )));
             }
         }
@@ -217,18 +218,18 @@ fn once(
     Ok(())
 }
 
-/// The report with the reason of its last reset, if another member knows it: those who began it do.
+/// Adds the reason of the last reset to the report, if another member knows it: the members that began the reset do.
 fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
     if let Some(reset) = report.last_reset.filter(|reset| reset.reason.is_none()) {
         let everyone = everyone(group, &report, options, SHORT_PATIENCE);
-        let told = everyone.reports.iter().filter_map(|report| report.last_reset);
-        let known = told.filter(|told| told.seqno == reset.seqno).find(|told| told.reason.is_some());
+        let resets = everyone.reports.iter().filter_map(|report| report.last_reset);
+        let known = resets.filter(|other| other.seqno == reset.seqno).find(|other| other.reason.is_some());
         report.last_reset = known.or(report.last_reset);
     }
     report
 }
 
-/// For whom senders have been waiting for a while. The sequencer knows.
+/// Returns the wait of senders for room, if it has taken long. Asks the sequencer, which knows.
 fn stall(group: &str, report: &Report, options: &Options) -> Option<Waiting> {
     let asked = match report.reporter == report.sequencer {
         true => None,
@@ -243,14 +244,14 @@ fn stall(group: &str, report: &Report, options: &Options) -> Option<Waiting> {
     waiting.iter().find(long).copied()
 }
 
-/// What every member of a group says, and who did not answer.
+/// The reports of all members of a group, and the members that did not answer.
 struct Everyone {
     reports: Vec<Report>,
     silent: Vec<Member>,
     first: Report,
 }
 
-/// Asks each member that the first report names: all at once, as far as the system grants threads.
+/// Queries each member that the first report names: in parallel, as far as the system grants threads.
 fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) -> Everyone {
     let ask = |Member { uid, address, .. }: &Member| {
         let report = unisono::look_at(group, *address, options, patience).ok();
@@ -271,8 +272,8 @@ fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) 
 }
 
 impl Everyone {
-    /// The first report with what each member says of itself: others know only what it had to tell them.
-    fn in_their_own_words(&self) -> Report {
+    /// Returns the first report with the marks that each member reports of itself: those are the latest.
+    fn with_own_marks(&self) -> Report {
         let mut report = self.first.clone();
         for member in &mut report.members {
             let uid = member.member.uid;
@@ -285,7 +286,7 @@ impl Everyone {
         report
     }
 
-    /// Tells people who did not answer, and how many were not asked.
+    /// Prints which members did not answer, and how many were not asked.
     fn tell_silent(&self, output: &Output) -> std::io::Result<()> {
         for member in &self.silent {
             let words = format!("{} ({}) does not answer", called(&self.first, member.uid), member.address);
@@ -307,7 +308,7 @@ fn name(report: &Report, uid: Uid) -> String {
     }
 }
 
-/// The same for people, who are to know which one of two is meant.
+/// Returns a member's name for people, distinct from that of other members.
 fn called(report: &Report, uid: Uid) -> String {
     roster::distinct(&roster_of(report), uid)
 }
@@ -320,7 +321,7 @@ fn view(report: &Report) -> String {
     roster::view(&report.epoch, report.sequencer, &roster_of(report), report.members_omitted)
 }
 
-/// For people: three digits say enough.
+/// Returns the duration for people, with about three digits.
 fn words(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
     match ms {
@@ -334,7 +335,7 @@ fn milliseconds(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64() * 1000.0)
 }
 
-/// The object that `members` and `status` have in common.
+/// Returns the fields that `members` and `status` have in common.
 fn object(group: &str, report: &Report) -> Value {
     let member = |(rank, member): (usize, &MemberReport)| {
         json!({
@@ -379,17 +380,17 @@ fn object(group: &str, report: &Report) -> Value {
     })
 }
 
-/// What the reporter says of itself, if there was room for it.
+/// Returns what the reporter says of itself; none if the report had no room for that.
 fn own(report: &Report) -> Option<&MemberReport> {
     report.members.iter().find(|member| member.member.uid == report.reporter)
 }
 
-/// The reporter is the only member.
+/// True if the reporter is the only member.
 fn is_of_one(report: &Report) -> bool {
     report.members.len() == 1 && report.members_omitted == 0
 }
 
-/// Tells people how many more members there are than a report has room for.
+/// Prints how many members the report had no room for.
 fn tell_omitted(report: &Report, remark: &str, output: &Output) -> std::io::Result<()> {
     if report.members_omitted > 0 {
         output.say(format_args!("and {} more{remark}", report.members_omitted))?;
@@ -398,7 +399,7 @@ fn tell_omitted(report: &Report, remark: &str, output: &Output) -> std::io::Resu
 }
 
 fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<()> {
-    let report = &everyone.in_their_own_words();
+    let report = &everyone.with_own_marks();
     let mut object = object(group, report);
     object["silent"] = everyone.silent_names().into();
     output.object(&object)?;
@@ -410,7 +411,7 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
     for (rank, member) in report.members.iter().enumerate() {
         let mut remarks = String::new();
         if member.member.uid == report.sequencer {
-            remarks += "  orders";
+            remarks += "  sequencer";
         }
         if member.suspected {
             remarks += &output.tone(Tone::Bad, "  suspected");
@@ -441,20 +442,21 @@ fn status(
     output.say(format_args!("{}  {}", output.tone(tone, standing), view(report)))?;
     if let Some(stall) = stall {
         let slow = stall.member.map_or_else(|| "a member".into(), |uid| called(report, uid));
-        let words = format!("senders wait for room because of {slow}, for {}", words(stall.since));
+        let words =
+            format!("senders have waited {} for room in the history, because of {slow}", words(stall.since));
         output.say(format_args!("{}: see `{why}`", output.tone(Tone::Bad, words)))?;
     }
     output.say(format_args!(
-        "accepted through {}, held by everybody through {}, {}",
+        "accepted through {}, stable through {}, {}",
         report.accepted,
         report.stable,
         resilience(report)
     ))?;
     let next = own(report).map_or_else(String::new, |own| {
-        format!("expects place {}, unstable from {}, ", own.delivered + 1, own.received + 1)
+        format!("expects seqno {}, unstable from {}, ", own.delivered + 1, own.received + 1)
     });
     output.say(format_args!(
-        "{} {next}keeps {} for others, has {} messages of its own under way (window {})",
+        "{} {next}keeps {} entries, has {} messages of its own under way (window {})",
         called(report, report.reporter),
         report.buffered,
         report.under_way,
@@ -462,22 +464,24 @@ fn status(
     ))?;
     let epoch = words(report.in_epoch);
     match report.last_reset {
-        None => output.say(format_args!("in this epoch for {epoch}, no reset since it is in")),
+        None => output.say(format_args!("in this epoch for {epoch}, no reset since it joined")),
         Some(reset) => output.say(format_args!("in this epoch for {epoch}; last reset {reset}")),
     }
 }
 
-/// What the group was founded with, and what its members allow of that.
+/// Describes the resilience that the group was founded with, and the present one if too few members reduce it.
 fn resilience(report: &Report) -> String {
     let (founded, now) = (report.resilience_founded, report.resilience);
     match (founded == now, report.members.len() + report.members_omitted) {
         (true, _) => format!("resilience {founded}"),
-        (false, 1) => format!("resilience {founded}, {now} as long as there is 1 member"),
-        (false, members) => format!("resilience {founded}, {now} as long as there are {members} members"),
+        (false, 1) => format!("resilience {founded}, reduced to {now} while there is 1 member"),
+        (false, members) => {
+            format!("resilience {founded}, reduced to {now} while there are {members} members")
+        }
     }
 }
 
-/// What is waited for, in a word.
+/// Returns the JSON value of a reason to wait.
 fn word(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Ack => "ack",
@@ -489,12 +493,12 @@ fn word(reason: WaitReason) -> &'static str {
     }
 }
 
-/// The same in words.
+/// Returns the reason in words.
 fn phrase(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Ack => "an acknowledgement",
         WaitReason::Window => "room in the history",
-        WaitReason::Token => "the role to be taken",
+        WaitReason::Token => "the sequencer's role",
         WaitReason::Flush => "missing messages",
         WaitReason::State => "state",
         WaitReason::Reset => "the end of a reset",
@@ -522,28 +526,28 @@ fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::
         "members_omitted": first.members_omitted,
     }))?;
     for waiting in &waiting {
-        let whom = waiting.member.map_or_else(String::new, |uid| format!(" from {}", called(first, uid)));
+        let member = waiting.member.map_or_else(String::new, |uid| format!("{}: ", called(first, uid)));
         output.say(format_args!(
-            "{} waits for {}{whom} at {}, for {}",
+            "{} has waited {} for {member}{} (seqno {})",
             called(first, waiting.who),
+            words(waiting.since),
             phrase(waiting.reason),
-            waiting.seqno,
-            words(waiting.since)
+            waiting.seqno
         ))?;
     }
     if omitted > 0 {
         output.say(format_args!("and {omitted} more"))?;
     }
     if waiting.is_empty() {
-        output.say("nobody waits for anybody")?;
+        output.say("no member is waiting")?;
     }
     if is_of_one(first) {
-        output.say(format_args!("{} is alone in the group; {unseen}", called(first, first.reporter)))?;
+        output.say(format_args!("{} is the only member; {unseen}", called(first, first.reporter)))?;
     }
     everyone.tell_silent(output)
 }
 
-/// The counters by name.
+/// Returns the counters with their names.
 fn counted(counters: &Counters) -> [(&'static str, u64); 13] {
     [
         ("datagrams_sent", counters.datagrams_sent),
@@ -594,7 +598,7 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
         for to in report.members.iter().filter(|member| member.member.uid != report.reporter) {
             let by = if to.multicast { "multicast" } else { "unicast" };
             output.say(format_args!(
-                "{} reaches {} ({}) by {by}, heard it {} ago{}",
+                "{} reaches {} ({}) by {by}, last received from it {} ago{}",
                 called(first, report.reporter),
                 called(first, to.member.uid),
                 to.member.address,
@@ -609,7 +613,7 @@ fn links(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
         }
     }
     if is_of_one(first) {
-        output.say(format_args!("{} is alone in the group", name(first, first.reporter)))?;
+        output.say(format_args!("{} is the only member", name(first, first.reporter)))?;
     }
     output.object(&json!({
         "group": group,

@@ -1,11 +1,10 @@
 //! The `unisono` command: try a group out, look at it, measure it, simulate it.
 //!
 //! Each command is a module with its flags beside its code. What they share: [`arguments`] (the tree of commands),
-//! [`settings`] (flags, environment and file brought together), [`output`] (plain text for people, JSON lines for
-//! scripts), [`problem`] (what goes wrong, and the exit status that says so), [`processes`] (members and floors
-//! that run as processes of their own).
+//! [`settings`] (values from flags, environment and file), [`output`] (plain text for people, JSON lines for scripts),
+//! [`problem`] (errors and their exit statuses), [`processes`] (members and floors that run as separate processes).
 
-// It panics where nobody reads; `output::tell` does not.
+// `eprintln!` panics where standard error cannot be written; `output::tell` does not.
 #![warn(clippy::print_stderr)]
 
 mod arguments;

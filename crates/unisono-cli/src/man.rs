@@ -1,4 +1,4 @@
-//! `unisono man`: a manual page for every command, made from the same definitions as `--help`.
+//! `unisono man`: writes a manual page for every command, from the same definitions as `--help`.
 
 use crate::arguments::{self, Common};
 use crate::output::{Output, several};
@@ -9,13 +9,13 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Write the manual pages: one for each command, into a folder
+/// Write manual pages into a folder, one for each command
 ///
-/// A folder that does not exist is made. Pages of the same names that are there already are replaced.
+/// The folder is made if it does not exist. Existing pages of the same names are replaced.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono man ~/.local/share/man/man1\n  man unisono-listen")]
 pub(crate) struct Man {
-    /// The folder
+    /// The folder, such as ~/.local/share/man/man1
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -27,9 +27,11 @@ pub(crate) fn run(command: &Man, output: &Output) -> Result<(), Problem> {
     let folder = command.folder.as_path();
     fs::create_dir_all(folder).map_err(|cause| {
         let folder = folder.display();
-        Problem::usage(format!("cannot make the folder {folder} ({cause}): name one that you may write to"))
+        Problem::usage(format!(
+            "cannot make the folder {folder} ({cause}): name a folder that you may write to"
+        ))
     })?;
-    // The `help` command of each level repeats what `--help` prints, and needs no page.
+    // The `help` command of each level repeats what `--help` prints, so it gets no page.
     let mut tree = arguments::public_tree().disable_help_subcommand(true);
     tree.build();
     let mut pages = Vec::new();
@@ -41,7 +43,7 @@ pub(crate) fn run(command: &Man, output: &Output) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Writes the page of a command, and those of the commands below it. Adds their names to `pages`.
+/// Writes the pages of a command and of its subcommands. Appends their names to `pages`.
 fn write(command: &clap::Command, folder: &Path, pages: &mut Vec<String>) -> anyhow::Result<()> {
     let version = format!("{} {}", arguments::PROGRAM, env!("CARGO_PKG_VERSION"));
     let page = clap_mangen::Man::new(command.clone()).source(version).manual("Unisono");
@@ -54,7 +56,8 @@ fn write(command: &clap::Command, folder: &Path, pages: &mut Vec<String>) -> any
     command.get_subcommands().try_for_each(|command| write(command, folder, pages))
 }
 
-/// Examples and tables stand in a section that clap_mangen calls EXTRA and whose lines it lets run together.
+/// Keeps the line breaks of examples and tables. clap_mangen puts these into a section EXTRA, whose lines man would join;
+/// this function renames the section to NOTES and prints it unfilled.
 fn keep_lines_of_notes(page: &str) -> String {
     let (mut kept, mut in_notes) = (String::new(), false);
     for line in page.lines() {

@@ -1,5 +1,5 @@
-//! What commands print: plain text for people, or one JSON object per line for scripts. Standard output carries
-//! results only; everything else goes to standard error.
+//! Prints for all commands: plain text for people, or one JSON object per line for scripts. Results go to standard
+//! output, everything else to standard error.
 
 use crate::settings::Settings;
 use anstream::stream::RawStream;
@@ -15,44 +15,46 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As much as a pipe holds: who reads at all takes that soon.
+/// Largest piece written at once: 64 KiB, the capacity of a pipe, which a reader that still reads takes soon.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 
-/// What is drawn on standard error where a person looks.
+/// The progress bars, drawn on standard error if that is a terminal.
 pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
+/// Number of pieces written to standard output.
 static PIECES_TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Where results go, and in which shape.
+/// The format in which a command prints its results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     json: bool,
     colour: bool,
 }
 
-/// How a piece of plain text stands out on a terminal.
+/// How a piece of plain text is highlighted on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tone {
-    /// Good news.
+    /// A success: green.
     Good,
-    /// Bad news.
+    /// A failure: red.
     Bad,
-    /// A name or a heading.
+    /// A name or a heading: bold.
     Strong,
 }
 
 impl Output {
-    /// As the settings ask. Colour on terminals that show it, and as `NO_COLOR`, `CLICOLOR` and `CLICOLOR_FORCE` say.
+    /// Follows the settings. Colours are used on terminals that show them; `NO_COLOR`, `CLICOLOR` and `CLICOLOR_FORCE`
+    /// override that.
     pub(crate) fn new(settings: &Settings) -> Output {
         Output { json: settings.json, colour: !settings.json && shows_colour(&io::stdout()) }
     }
 
-    /// Whether scripts read this.
+    /// True if the output is JSON for scripts.
     pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Prints a line for people; nothing if scripts read.
+    /// Prints a line for people. With `--json` prints nothing.
     pub(crate) fn say(&self, line: impl Display) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -60,7 +62,7 @@ impl Output {
         write(&format!("{line}\n"))
     }
 
-    /// Prints an object for scripts; nothing if people read.
+    /// Prints an object for scripts. Without `--json` prints nothing.
     pub(crate) fn object(&self, object: &impl Serialize) -> io::Result<()> {
         if !self.json {
             return Ok(());
@@ -69,12 +71,12 @@ impl Output {
         write(&format!("{}\n", visible_json(&line)))
     }
 
-    /// Prints lines that are in the right shape already.
+    /// Prints lines that are formatted already.
     pub(crate) fn raw(&self, lines: &str) -> io::Result<()> {
         write(lines)
     }
 
-    /// The text, standing out if it may.
+    /// Returns the text, highlighted if colours are used.
     pub(crate) fn tone(&self, tone: Tone, text: impl Display) -> String {
         if !self.colour {
             return text.to_string();
@@ -88,12 +90,12 @@ impl Output {
     }
 }
 
-/// True if what is written there may have colours.
+/// True if text written to this stream may have colours.
 pub(crate) fn shows_colour(stream: &impl RawStream) -> bool {
     AutoStream::choice(stream) != ColorChoice::Never
 }
 
-/// How many pieces of what was printed somebody has taken, or a pipe holds.
+/// Returns the number of pieces written to standard output. Each was read, or is held by the pipe.
 pub(crate) fn pieces_taken() -> u64 {
     PIECES_TAKEN.load(Ordering::Relaxed)
 }
@@ -109,17 +111,17 @@ fn write(text: &str) -> io::Result<()> {
     written.and_then(|()| out.flush()).map_err(unwritten)
 }
 
-/// What the system says of standard output. A pipe that nobody reads any more is still known as one.
+/// Adds to the error that it concerns standard output. Keeps the error's kind, by which a closed pipe is recognized.
 pub(crate) fn unwritten(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
-/// Waits until whoever reads standard output is gone. False if that cannot be known.
+/// Waits until the reader of standard output has closed it. False if the system cannot tell.
 pub(crate) fn wait_until_unread() -> bool {
     let out = io::stdout();
     let gone = PollFlags::ERR | PollFlags::HUP;
     loop {
-        // Whatever is polled for, the end is told of.
+        // `poll` reports errors and hang-ups without being asked for them.
         let mut fds = [PollFd::new(&out, PollFlags::empty())];
         match poll(&mut fds, None) {
             Ok(_) if fds[0].revents().intersects(gone) => return true,
@@ -129,26 +131,25 @@ pub(crate) fn wait_until_unread() -> bool {
     }
 }
 
-/// Tells people something beside the results, and beside the bars that they see. If nobody reads it, that is no reason to
-/// stop.
+/// Prints a message for people on standard error, above the progress bars. A failure to write it is ignored.
 pub(crate) fn tell(words: impl Display) {
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "unisono: {words}");
     });
 }
 
-/// A number of milliseconds or microseconds as people and scripts like to read it: three digits after the point.
+/// Returns the number rounded to three digits after the point.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// So many of them, in words: `1 member`, `2 members`, `3 crashes`.
+/// Returns a count with its noun: `1 member`, `2 members`, `3 crashes`.
 pub(crate) fn several(count: u64, one: &str) -> String {
     let ending = if one.ends_with("sh") { "es" } else { "s" };
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}{ending}") }
 }
 
-/// The text without anything that could steer a terminal: it may come from anybody.
+/// Returns the text with terminal control characters escaped. Use it for every text that another process wrote.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(|c: char| steers(c) && c != '\t') {
         return Cow::Borrowed(text);
@@ -157,7 +158,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape).collect())
 }
 
-/// The same for JSON, where it changes nothing of what is meant: what steers a terminal stands in strings only.
+/// Returns the JSON with terminal control characters escaped. Its meaning stays: these characters occur in strings only.
 pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
     if !json.contains(steers) {
         return Cow::Borrowed(json);
@@ -166,12 +167,13 @@ pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(json.chars().map(escape).collect())
 }
 
-/// Control characters, and those that end a line or turn its direction, so that another text is read than was written.
+/// True for control characters, and for characters that end a line or change its direction, which make a text look like
+/// another.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A word as a shell takes it whole.
+/// Returns the word quoted for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -181,7 +183,7 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns the bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -215,9 +217,9 @@ mod tests {
 
     #[test]
     fn one_of_something_has_no_ending() {
-        let said =
+        let counts =
             [(1, "member"), (0, "member"), (1, "crash"), (2, "crash")].map(|(n, word)| several(n, word));
-        assert_eq!(said, ["1 member", "0 members", "1 crash", "2 crashes"]);
+        assert_eq!(counts, ["1 member", "0 members", "1 crash", "2 crashes"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! UDP payloads out of a packet capture: pcap as `tcpdump -w` writes it, and pcapng as Wireshark does.
+//! Reads UDP payloads from a packet capture: pcap as `tcpdump -w` writes it, and pcapng as Wireshark writes it.
 //!
-//! The files are read by pcap-parser, the headers in a captured frame by etherparse. Frames without a whole UDP datagram, such
-//! as fragments, are passed over; a capture that ends early gives the datagrams before its end. It is read as it goes, a block
-//! at a time, however long it is.
+//! pcap-parser reads the files, etherparse the headers of a captured frame. Frames without a whole UDP datagram, such as
+//! fragments, are skipped. A truncated capture yields the datagrams before its end. A capture is read block by block, so its
+//! length does not matter.
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
@@ -14,21 +14,21 @@ use std::net::{IpAddr, SocketAddr};
 /// A UDP datagram that was captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
-    /// Time since 1970 in nanoseconds.
+    /// Nanoseconds since 1970.
     pub(crate) time_ns: u64,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) payload: Vec<u8>,
-    /// Fewer bytes were captured than were sent.
+    /// True if fewer bytes were captured than were sent.
     pub(crate) cut_short: bool,
 }
 
-/// Why a file is not a capture that can be read.
+/// Why a file cannot be read as a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotPcap {
-    /// Not of any known kind.
+    /// It is of no known format.
     Unknown,
-    /// A kind of network whose frames are not known here.
+    /// It was captured on a kind of network whose frames this module cannot read.
     LinkType(u32),
 }
 
@@ -46,13 +46,13 @@ impl std::fmt::Display for NotPcap {
     }
 }
 
-/// Bytes read ahead at first: more than the blocks of nearly all captures have.
+/// Initial size of the read buffer: 64 KiB, more than the blocks of nearly all captures have.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// Bytes of the largest block that is read: twice the largest frame that tcpdump takes.
+/// Largest block that is read: 512 KiB, twice the largest frame that tcpdump captures.
 const BLOCK_BYTES_MAX: usize = 512 << 10;
-/// Interfaces of a section of which packets are read; captures of all interfaces of a machine have some dozens.
+/// Maximum number of interfaces in a section. Captures of all interfaces of a machine have some dozens.
 const INTERFACES_MAX: usize = 4096;
-/// Bytes of the shortest block of pcapng: its type, and its length twice.
+/// Length of the shortest pcapng block: its type, and its length twice.
 const BLOCK_BYTES_MIN: u32 = 12;
 const UDP_HEADER_BYTES: usize = 8;
 const NANOSECONDS: u128 = 1_000_000_000;
@@ -62,26 +62,26 @@ const NANOSECONDS: u128 = 1_000_000_000;
 struct Interface {
     /// The kind of network, as tcpdump.org/linktypes.html lists them.
     link: u32,
-    /// What the times of its frames are counted in.
+    /// The resolution of the times of its frames.
     ticks_per_second: u128,
     /// Added to the times of its frames.
     offset_seconds: i64,
 }
 
-/// The UDP datagrams of a capture, in the order in which they were captured.
+/// Iterator over the UDP datagrams of a capture, in the order in which they were captured.
 pub(crate) struct Datagrams<'a> {
     reader: Box<dyn PcapReaderIterator + Send + 'a>,
-    /// Those of the section that is read; pcap has one.
+    /// The interfaces of the present section; a pcap file has one.
     interfaces: Vec<Interface>,
     is_pcapng: bool,
     big_endian: bool,
-    /// The first link with unknown frames.
+    /// The link type of the first interface whose frames cannot be read.
     unknown_link: Option<u32>,
 }
 
-/// Begins to read a capture.
+/// Begins to read a capture. Fails if it is none, or if a pcap file has an unknown link type.
 pub(crate) fn datagrams<'a>(mut file: impl Read + Send + 'a) -> Result<Datagrams<'a>, NotPcap> {
-    // The kind of file is told by the first read, however little a pipe gives at a time.
+    // pcap-parser needs the whole head in its first read, but a pipe may give a few bytes at a time.
     let mut head = Vec::new();
     let read = file.by_ref().take(READ_AHEAD_BYTES as u64).read_to_end(&mut head);
     read.map_err(|_| NotPcap::Unknown)?;
@@ -98,12 +98,12 @@ pub(crate) fn datagrams<'a>(mut file: impl Read + Send + 'a) -> Result<Datagrams
 }
 
 impl Datagrams<'_> {
-    /// Why no datagram may have been found so far, if there is a reason.
+    /// Returns the reason why datagrams may have been skipped, if there is one.
     pub(crate) fn unread(&self) -> Option<NotPcap> {
         self.unknown_link.map(NotPcap::LinkType)
     }
 
-    /// Takes one step. Returns what the block had that was read, if one was; nothing at the end.
+    /// Reads the next block. Returns the datagram in it, if it has one. None at the end of the capture.
     fn advance(&mut self) -> Option<Option<Captured>> {
         if self.is_pcapng && self.has_impossible_block() {
             return None;
@@ -141,7 +141,7 @@ impl Datagrams<'_> {
                         interface.and_then(|interface| interface.datagram(ticks, packet.packet_data()))
                     }
                     PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-                        // It has no time, and is of the first interface.
+                        // Such a packet has no time, and belongs to the first interface.
                         let interface = self.interfaces.first();
                         interface.and_then(|interface| interface.datagram(0, packet.packet_data()))
                     }
@@ -152,7 +152,7 @@ impl Datagrams<'_> {
             }
             Err(PcapError::Incomplete(_)) if !exhausted => {
                 self.reader.refill().ok()?;
-                // A block that is whole and yet incomplete is damaged: more bytes would not mend it.
+                // If no more bytes came, the block is damaged: reading on would not complete it.
                 let more = self.reader.data().len() > buffered || self.reader.reader_exhausted();
                 more.then_some(None)
             }
@@ -161,8 +161,8 @@ impl Datagrams<'_> {
         }
     }
 
-    /// True if the next block says that it is shorter than any is: pcap-parser 0.17 takes such lengths of some blocks for
-    /// right, and computes with them.
+    /// True if the length in the next block is below the minimum. For some blocks pcap-parser 0.17 computes with such a
+    /// length without checking it.
     fn has_impossible_block(&self) -> bool {
         let Some(length) = self.reader.data().get(4..8).and_then(|bytes| bytes.try_into().ok()) else {
             return false;
@@ -185,16 +185,16 @@ impl Iterator for Datagrams<'_> {
 }
 
 impl Interface {
-    /// The one interface of a pcap file.
+    /// Returns the one interface of a pcap file.
     fn of_file(header: &PcapHeader) -> Interface {
-        // The upper bits say how long the checksums of frames are.
+        // The upper four bits hold the length of the frame checksums.
         let link = header.network.0 as u32 & 0x0fff_ffff;
         let ticks_per_second = if header.is_nanosecond_precision() { NANOSECONDS } else { 1_000_000 };
         Interface { link, ticks_per_second, offset_seconds: 0 }
     }
 
     fn described(description: &InterfaceDescriptionBlock<'_>) -> Interface {
-        // The highest bit tells powers of 2 from powers of 10.
+        // The highest bit selects powers of 2 instead of powers of 10.
         let base: u128 = if description.if_tsresol & 0x80 == 0 { 10 } else { 2 };
         let ticks_per_second = base.checked_pow((description.if_tsresol & 0x7f).into());
         // pcap-parser 0.17 reads this number as little-endian in every file.
@@ -210,7 +210,7 @@ impl Interface {
         Some(self.link).filter(|link| !matches!(link, 0 | 1 | 12 | 101 | 113 | 276))
     }
 
-    /// The UDP datagram in a frame that was captured at this time, if there is one.
+    /// Returns the UDP datagram in a frame that was captured at this time, if there is one.
     fn datagram(&self, ticks: u128, frame: &[u8]) -> Option<Captured> {
         let packet = self.packet(frame)?;
         let Some(TransportSlice::Udp(udp)) = &packet.transport else { return None };
@@ -234,23 +234,23 @@ impl Interface {
         })
     }
 
-    /// The headers in a frame, as far as they were captured.
+    /// Parses the headers in a frame, as far as they were captured.
     fn packet<'a>(&self, frame: &'a [u8]) -> Option<LaxSlicedPacket<'a>> {
         let kind_at =
             |at: usize| Some(EtherType(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?)));
         match self.link {
-            // The number of the protocol family, in the byte order of the machine that captured it.
+            // BSD loopback: four bytes hold the protocol family, in the byte order of the capturing machine.
             0 => LaxSlicedPacket::from_ip(frame.get(4..)?).ok(),
             1 => LaxSlicedPacket::from_ethernet(frame).ok(),
             12 | 101 => LaxSlicedPacket::from_ip(frame).ok(),
-            // What `tcpdump -i any` writes: an older header and a newer one.
+            // Linux "any" device (`tcpdump -i any`): the older and the newer header.
             113 => Some(LaxSlicedPacket::from_ether_type(kind_at(14)?, frame.get(16..)?)),
             276 => Some(LaxSlicedPacket::from_ether_type(kind_at(0)?, frame.get(20..)?)),
             _ => None,
         }
     }
 
-    /// Nanoseconds since 1970; times outside of what the type holds become its first or last.
+    /// Returns nanoseconds since 1970. Times that do not fit become the first or last that does.
     fn time_ns(&self, ticks: u128) -> u64 {
         let since = ticks * NANOSECONDS / self.ticks_per_second;
         let offset = i128::from(self.offset_seconds) * NANOSECONDS as i128;
@@ -267,7 +267,7 @@ mod tests {
     const ETHERNET: u16 = 1;
     const MICROSECONDS: &[u8] = &[];
 
-    /// A capture of one frame, little-endian as most machines write it.
+    /// Returns a pcap file of one frame, in little-endian order as most machines write it.
     fn capture_on(link: u16, frame: &[u8]) -> Vec<u8> {
         let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0];
         file.extend(u32::from(link).to_le_bytes());
@@ -282,14 +282,14 @@ mod tests {
         capture_on(ETHERNET, frame)
     }
 
-    /// Writes pcapng in one byte order.
+    /// A writer of pcapng files in one byte order.
     struct Pcapng {
         big_endian: bool,
         file: Vec<u8>,
     }
 
     impl Pcapng {
-        /// A file with one interface, whose options are in the byte order already.
+        /// Begins a file with one interface, whose options are in the file's byte order already.
         fn begin(big_endian: bool, link: u16, options: &[u8]) -> Pcapng {
             let mut capture = Pcapng { big_endian, file: Vec::new() };
             let header =
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// A pcapng capture of one frame.
+    /// Returns a pcapng file of one frame.
     fn pcapng(frame: &[u8]) -> Vec<u8> {
         let mut capture = Pcapng::begin(false, ETHERNET, MICROSECONDS);
         capture.packet(0, 7_000_009, frame);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_udp_or_not_whole_is_passed_over() {
+    fn frames_without_a_whole_udp_datagram_are_skipped() {
         for frame in [
             frame(6, 0, b"tcp"),
             frame(UDP, 0x2000, b"first piece"),
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_interfaces_and_times_of_pcapng_are_told_apart() {
+    fn sections_interfaces_and_times_of_pcapng_are_distinguished() {
         let (packet, frame) = (ip(UDP, 0, b"hello"), frame(UDP, 0, b"hello"));
         for big_endian in [false, true] {
             // Ticks of 2^-10 seconds, and an offset of 100 seconds.
@@ -449,8 +449,8 @@ mod tests {
             capture.interface(101, MICROSECONDS);
             capture.interface(105, MICROSECONDS);
             capture.packet(0, 512, &frame);
-            // A block of an unknown kind, and packets of interfaces that were not described or have unknown links.
-            capture.block(0x7fff_0001, b"whatever");
+            // A block of an unknown kind, and packets of interfaces that are not described or have an unknown link type.
+            capture.block(0x7fff_0001, b"unknown");
             capture.packet(3, 0, &frame);
             capture.packet(2, 0, &frame);
             capture.packet(1, 1 << 40, &packet);
@@ -530,19 +530,19 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_read_a_block_at_a_time_and_no_block_is_taken_for_larger_than_any_is() {
+    fn a_capture_is_read_block_by_block_and_too_long_blocks_end_it() {
         let frame = frame(UDP, 0, b"hello");
         for whole in [capture(&frame), pcapng(&frame)] {
             let endless = (&whole[..]).chain(std::io::repeat(0xff));
             assert_eq!(datagrams(endless).unwrap().count(), 1);
         }
-        // Larger than what is read ahead at first.
+        // A frame larger than the initial read buffer.
         let mut long = capture(&vec![0; 200_000]);
         long.extend(&capture(&frame)[24..]);
         assert_eq!(all(&long), [hello()]);
     }
 
-    /// Input that comes a byte at a time, as it may from a pipe.
+    /// Input that yields one byte per read, as a pipe may do.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {

@@ -1,4 +1,4 @@
-//! Events as lines, in words or as objects, each message with the view in which it was delivered.
+//! Prints events as lines of text or as JSON objects, each message with the view in which it was delivered.
 
 use crate::output::{Output, hex, visible, visible_json};
 use crate::roster::Roster;
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use unisono::{Event, Member};
 
-/// Events as lines.
+/// Formats the events of a group as lines.
 pub(crate) struct Printer {
     json: bool,
     roster: Roster,
-    /// The present view, and the same as a JSON string.
+    /// The present view, as it is printed.
     view: String,
     min_members: usize,
     silent: bool,
 }
 
 impl Printer {
-    /// Prints nothing until the group has so many members.
+    /// Makes a printer that prints nothing until the group has `min_members` members.
     pub(crate) fn new(output: &Output, min_members: usize) -> Printer {
         Printer {
             json: output.json(),
@@ -28,9 +28,9 @@ impl Printer {
         }
     }
 
-    /// Appends the event's line to `text`; false if there is nothing to print yet.
+    /// Appends the event's line to `text`. False, with nothing appended, until the group has had `min_members` members.
     pub(crate) fn print(&mut self, event: &Event, text: &mut String) -> bool {
-        // A leaver is named by the view it leaves.
+        // The name of a leaver is in the view before its leave.
         let before = matches!(event, Event::Left { .. }).then(|| self.roster.clone());
         if self.roster.follow(event) {
             self.view = self.roster.view();
@@ -66,7 +66,7 @@ impl Printer {
         (object, format!("{seqno:>8}  view {}", self.view))
     }
 
-    /// The event as an object and in words.
+    /// Returns the event as an object and as text; none for events that are not printed.
     fn describe(&self, event: &Event, names: &Roster) -> Option<(Value, String)> {
         let view = &self.view;
         let name = |member: &Member| names.name(member.uid);
@@ -97,18 +97,18 @@ impl Printer {
             ),
             Event::HandedOver { seqno, sequencer } => (
                 json!({"event": "orderer", "seq": seqno, "member": names.name(*sequencer), "view": view}),
-                format!("{seqno:>8}  {} orders from here on", names.name(*sequencer)),
+                format!("{seqno:>8}  {} is the sequencer from here on", names.name(*sequencer)),
             ),
             Event::Reset { seqno, excluded, degraded, .. } => {
-                let gone: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
+                let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
                 let mut words =
-                    format!("{seqno:>8}  reset, now {view}; without [{}]", visible(&gone.join(", ")));
+                    format!("{seqno:>8}  reset, now {view}; excluded [{}]", visible(&names.join(", ")));
                 if *degraded {
                     words +=
                         "; more members are lost than the group's resilience covers: messages may be lost";
                 }
                 let object = json!({
-                    "event": "reset", "seq": seqno, "view": view, "members": self.roster.len(), "excluded": gone,
+                    "event": "reset", "seq": seqno, "view": view, "members": self.roster.len(), "excluded": names,
                     "degraded": degraded,
                 });
                 (object, words)
@@ -119,17 +119,17 @@ impl Printer {
             ),
             Event::Excluded { epoch } => (
                 json!({"event": "excluded", "epoch": epoch.map(|epoch| epoch.to_string()), "view": view}),
-                format!("{:>8}  excluded: the group goes on without this member", ""),
+                format!("{:>8}  excluded: the other members went on and removed this one from the group", ""),
             ),
             Event::Conflict { address, gives_way } => {
-                let rule =
-                    if *gives_way { "this one: its members may leave and join again" } else { "that one" };
+                let rule = if *gives_way {
+                    "this group is to give way: its members may leave and join again"
+                } else {
+                    "that group is to give way"
+                };
                 (
                     json!({"event": "conflict", "address": address.to_string(), "gives_way": gives_way}),
-                    format!(
-                        "{:>8}  another group of this name has a member at {address}; if one is to give way, it is {rule}",
-                        ""
-                    ),
+                    format!("{:>8}  another group of this name has a member at {address}; {rule}", ""),
                 )
             }
             Event::Gone | Event::JoinFailed { .. } => return None,

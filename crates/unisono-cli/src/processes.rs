@@ -1,10 +1,10 @@
-//! Members and floors as processes of their own.
+//! Runs members and floors as separate worker processes.
 //!
 //! A command that needs several processes starts its own program again with a hidden subcommand. Parent and worker
-//! talk in lines of JSON: the first line down the worker's standard input is its role, later lines are orders;
-//! lines up its standard output are reports. A worker never outlives its parent: the kernel kills it when the
-//! parent dies, however that dies, and where the kernel cannot, the end of its standard input ends it. The parent
-//! strikes only processes it started and has not yet waited for.
+//! exchange lines of JSON. The first line on the worker's standard input is its assignment, each later line an
+//! instruction. Each line on its standard output is an answer. A worker never outlives its parent: the kernel kills it
+//! when the parent dies; where the kernel cannot, the worker ends at the end of its standard input. The parent signals
+//! only processes that it started and has not waited for yet.
 
 use crate::cut::cut_off;
 use crate::log;
@@ -25,57 +25,58 @@ use std::time::{Duration, Instant};
 /// The hidden subcommand under which workers run.
 pub(crate) const WORKER: &str = "worker";
 
-/// The processes that one command started: `O` are its orders to them, `R` their reports.
-pub(crate) struct Crew<O, R> {
+/// The worker processes of one command: it sends instructions `I` and receives answers `A`.
+pub(crate) struct Crew<I, A> {
     workers: Vec<Worker>,
-    said: Receiver<(usize, Said<R>)>,
-    sayer: Sender<(usize, Said<R>)>,
-    orders: PhantomData<O>,
+    received: Receiver<(usize, Received<A>)>,
+    sender: Sender<(usize, Received<A>)>,
+    instructions: PhantomData<I>,
 }
 
 struct Worker {
     process: Child,
-    orders: Option<ChildStdin>,
-    /// Passes on what it writes to standard error, until it ends.
+    instructions: Option<ChildStdin>,
+    /// The thread that copies the worker's standard error to ours, if there is one.
     logged: Option<JoinHandle<()>>,
     ended: bool,
 }
 
-/// What comes from a worker.
+/// What the parent receives from a worker.
 #[derive(Debug)]
-pub(crate) enum Said<R> {
-    /// A report.
-    Answer(R),
-    /// A line that is no report.
+pub(crate) enum Received<A> {
+    /// An answer.
+    Answer(A),
+    /// A line that is no answer.
     Nonsense(String),
-    /// It ended.
+    /// The end of its standard output: the worker has ended.
     Ended,
 }
 
-/// What the parent may do to a worker.
+/// A fault that the parent can inflict on a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blow {
-    /// It dies at once, without a word.
+    /// It is killed (SIGKILL).
     Kill,
-    /// It stands still.
+    /// It is stopped (SIGSTOP).
     Stop,
-    /// It is cut off from the network.
+    /// It is cut off from the network and keeps running.
     Cut,
 }
 
-impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
-    /// Nobody yet.
-    pub(crate) fn new() -> Crew<O, R> {
-        let (sayer, said) = mpsc::channel();
-        Crew { workers: Vec::new(), said, sayer, orders: PhantomData }
+impl<I: Serialize, A: DeserializeOwned + Send + 'static> Crew<I, A> {
+    /// Makes a crew without workers.
+    pub(crate) fn new() -> Crew<I, A> {
+        let (sender, received) = mpsc::channel();
+        Crew { workers: Vec::new(), received, sender, instructions: PhantomData }
     }
 
-    /// Starts a worker in a role; returns its place in the crew. To be called from the main thread: the kernel ties
-    /// the worker's life to the thread that started it.
-    pub(crate) fn start(&mut self, role: &impl Serialize) -> anyhow::Result<usize> {
+    /// Starts a worker and sends it its assignment. Returns its index in the crew. Must be called from the main thread:
+    /// the kernel kills the worker when the thread that started it ends.
+    pub(crate) fn start(&mut self, assignment: &impl Serialize) -> anyhow::Result<usize> {
         let program =
             std::env::current_exe().context("cannot find this program's own file to start it again")?;
-        // What a worker logs while a person sees progress bars goes through this process, which keeps the bars whole.
+        // While progress bars are shown, the log lines of workers pass through this process, which prints them between
+        // redraws of the bars.
         let passes_log_on = log::is_on() && !BARS.is_hidden();
         let mut process = Command::new(program)
             .arg(WORKER)
@@ -86,67 +87,71 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
             .stderr(if passes_log_on { Stdio::piped() } else { Stdio::inherit() })
             .spawn()
             .context("cannot start a member process")?;
-        let (orders, reports) = (process.stdin.take(), process.stdout.take());
+        let (instructions, answers) = (process.stdin.take(), process.stdout.take());
         let logged = process.stderr.take().map(pass_on).transpose()?;
         let index = self.workers.len();
-        self.workers.push(Worker { process, orders, logged, ended: false });
-        if let Some(reports) = reports {
-            let sayer = self.sayer.clone();
-            threads::start(format!("reports {index}"), move || {
-                for line in BufReader::new(reports).lines().map_while(Result::ok) {
-                    let said = serde_json::from_str(&line).map_or(Said::Nonsense(line), Said::Answer);
-                    if sayer.send((index, said)).is_err() {
+        self.workers.push(Worker { process, instructions, logged, ended: false });
+        if let Some(answers) = answers {
+            let sender = self.sender.clone();
+            threads::start(format!("answers {index}"), move || {
+                for line in BufReader::new(answers).lines().map_while(Result::ok) {
+                    let received =
+                        serde_json::from_str(&line).map_or(Received::Nonsense(line), Received::Answer);
+                    if sender.send((index, received)).is_err() {
                         return;
                     }
                 }
-                // Nobody listening any more is no trouble: the crew is being dismissed.
-                let _ = sayer.send((index, Said::Ended));
+                // If the receiver is dropped, the crew is being dismissed.
+                let _ = sender.send((index, Received::Ended));
             })?;
         }
-        self.write(index, role)?;
+        self.write(index, assignment)?;
         Ok(index)
     }
 
-    /// How many were started.
+    /// Returns the number of workers started.
     pub(crate) fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Gives an order.
-    pub(crate) fn order(&mut self, index: usize, order: &O) -> anyhow::Result<()> {
-        self.write(index, order)
+    /// Sends a worker an instruction.
+    pub(crate) fn instruct(&mut self, index: usize, instruction: &I) -> anyhow::Result<()> {
+        self.write(index, instruction)
     }
 
     fn write(&mut self, index: usize, line: &impl Serialize) -> anyhow::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
-        let orders =
-            self.workers[index].orders.as_mut().context("this member process takes no more orders")?;
-        orders.write_all(&bytes).with_context(|| format!("member process {index} ended unexpectedly"))
+        let instructions = self.workers[index]
+            .instructions
+            .as_mut()
+            .context("this member process takes no more instructions")?;
+        instructions.write_all(&bytes).with_context(|| format!("member process {index} ended unexpectedly"))
     }
 
-    /// The next thing said by anyone; nothing if the deadline passes first.
-    pub(crate) fn hear(&mut self, deadline: Instant) -> Option<(usize, Said<R>)> {
-        self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+    /// Waits for the next line or end of any worker. None if the deadline passes first.
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Option<(usize, Received<A>)> {
+        self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// The next report by anyone who is not `dead`; anything else is a failure, and so is silence past the deadline.
-    pub(crate) fn report(
+    /// Waits for the next answer of any worker. Fails at the deadline, and if a worker that is not in `dead` ends or writes
+    /// a line that is no answer. `what` names what is waited for.
+    pub(crate) fn answer(
         &mut self,
         deadline: Instant,
         dead: &[usize],
         what: &str,
-    ) -> Result<(usize, R), Problem> {
+    ) -> Result<(usize, A), Problem> {
         loop {
-            match self.hear(deadline) {
-                Some((index, Said::Answer(report))) => return Ok((index, report)),
+            match self.receive(deadline) {
+                Some((index, Received::Answer(answer))) => return Ok((index, answer)),
                 Some((index, _)) if dead.contains(&index) => {}
-                Some((index, Said::Nonsense(line))) => {
+                Some((index, Received::Nonsense(line))) => {
                     return Err(Problem::failed(format!(
-                        "member process {index} said something strange: {line}"
+                        "member process {index} wrote a line that is no answer: {line}"
                     )));
                 }
-                Some((index, Said::Ended)) => {
+                Some((index, Received::Ended)) => {
                     let how =
                         self.wait(index).map_or_else(|error| error.to_string(), |status| status.to_string());
                     return Err(Problem::failed(format!(
@@ -158,7 +163,7 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
         }
     }
 
-    /// Strikes a worker, unless it has ended.
+    /// Inflicts a fault on a worker, unless it has ended.
     pub(crate) fn strike(&mut self, index: usize, blow: Blow) -> anyhow::Result<()> {
         let worker = &mut self.workers[index];
         if worker.ended || worker.process.try_wait()?.is_some() {
@@ -174,20 +179,20 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
         Ok(())
     }
 
-    /// Waits for a worker's end.
+    /// Waits until a worker has ended.
     pub(crate) fn wait(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
         self.workers[index].wait()
     }
 
-    /// Lets the workers end by themselves (the end of their orders tells them) and waits for that, at most `patience`.
+    /// Closes the standard input of all workers, which makes them end, and waits for that for at most `patience`.
     pub(crate) fn dismiss(&mut self, patience: Duration) {
         for worker in &mut self.workers {
-            worker.orders = None;
+            worker.instructions = None;
         }
         let deadline = Instant::now() + patience;
         while self.workers.iter().any(|worker| !worker.ended) {
-            match self.hear(deadline) {
-                Some((index, Said::Ended)) => self.workers[index].ended = self.wait(index).is_ok(),
+            match self.receive(deadline) {
+                Some((index, Received::Ended)) => self.workers[index].ended = self.wait(index).is_ok(),
                 Some(_) => {}
                 None => return,
             }
@@ -195,10 +200,10 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
     }
 }
 
-impl<O, R> Drop for Crew<O, R> {
+impl<I, A> Drop for Crew<I, A> {
     fn drop(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| !worker.ended) {
-            // It may have ended in the meantime, which is as good.
+            // Fails if the worker has just ended, which is harmless.
             let _ = worker.process.kill();
             let _ = worker.wait();
         }
@@ -206,17 +211,17 @@ impl<O, R> Drop for Crew<O, R> {
 }
 
 impl Worker {
-    /// Waits until it has ended, and all that it wrote to standard error is passed on.
+    /// Waits until it has ended and its whole standard error is copied to ours.
     fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         let status = self.process.wait()?;
         self.ended = true;
-        // A panic of that thread is on standard error already.
+        // If that thread panicked, the panic is on standard error already.
         let _ = self.logged.take().map(JoinHandle::join);
         Ok(status)
     }
 }
 
-/// Passes on to standard error what a worker writes there, line by line and beside the progress bars.
+/// Copies a worker's standard error to ours, line by line, between redraws of the progress bars.
 fn pass_on(stderr: ChildStderr) -> anyhow::Result<JoinHandle<()>> {
     let passing = std::thread::Builder::new().name("log of a member".into()).spawn(move || {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
@@ -226,25 +231,25 @@ fn pass_on(stderr: ChildStderr) -> anyhow::Result<JoinHandle<()>> {
     passing.context("cannot start a thread")
 }
 
-/// A worker's side: its orders.
-pub(crate) struct Orders {
+/// The worker's side: the assignment and the instructions that it receives.
+pub(crate) struct Instructions {
     lines: std::io::Lines<BufReader<std::io::Stdin>>,
 }
 
-impl Orders {
-    /// Begins a worker's life: ties it to its parent's.
-    pub(crate) fn begin(parent: u32) -> anyhow::Result<Orders> {
+impl Instructions {
+    /// Makes this process end with its parent. To be called first.
+    pub(crate) fn begin(parent: u32) -> anyhow::Result<Instructions> {
         #[cfg(target_os = "linux")]
         {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             let now = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-            anyhow::ensure!(u32::try_from(now) == Ok(parent), "the parent process is gone");
+            anyhow::ensure!(u32::try_from(now) == Ok(parent), "the parent process has ended");
         }
-        Ok(Orders { lines: BufReader::new(std::io::stdin()).lines() })
+        Ok(Instructions { lines: BufReader::new(std::io::stdin()).lines() })
     }
 
-    /// The next order (the role, if it is the first); nothing once there will be no more.
-    pub(crate) fn next<O: DeserializeOwned>(&mut self) -> anyhow::Result<Option<O>> {
+    /// Waits for the next instruction; the first is the assignment. None at the end of the input.
+    pub(crate) fn next<I: DeserializeOwned>(&mut self) -> anyhow::Result<Option<I>> {
         match self.lines.next() {
             Some(line) => Ok(Some(serde_json::from_str(&line?)?)),
             None => Ok(None),
@@ -252,21 +257,21 @@ impl Orders {
     }
 }
 
-/// Reports to the parent.
-pub(crate) fn report(report: &impl Serialize) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(report)?;
+/// Sends the parent an answer.
+pub(crate) fn answer(answer: &impl Serialize) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     out.write_all(&line)?;
     Ok(out.flush()?)
 }
 
-/// Nanoseconds on the clock that all processes of this machine share.
+/// Returns nanoseconds of the monotonic clock, which all processes of this machine share.
 pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(rustix::time::ClockId::Monotonic)
 }
 
-/// Nanoseconds of processor time this process has used, all its threads together.
+/// Returns the processor time that all threads of this process have used, in nanoseconds.
 pub(crate) fn processor_ns() -> u64 {
     clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }

@@ -1,4 +1,4 @@
-//! What people are told while something takes long, on standard error: progress bars only where a person looks.
+//! Reports progress of long work on standard error: progress bars on a terminal, and messages.
 
 use crate::output::{BARS, tell};
 use crate::threads;
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// A bar for `length` steps of what `what` names.
+/// Shows a progress bar of `length` steps. `what` names what the steps count.
 pub(crate) fn bar(length: u64, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:24} [{bar:40}] {pos}/{len} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -14,15 +14,15 @@ pub(crate) fn bar(length: u64, what: &'static str) -> ProgressBar {
     BARS.add(ProgressBar::new(length).with_style(style).with_message(what))
 }
 
-/// How many of what `what` names there are so far, where nobody knows how many there will be.
+/// Shows a count of what `what` names, for work whose total is not known.
 pub(crate) fn count(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:24} {human_pos} {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
     BARS.add(ProgressBar::no_length().with_style(style).with_message(what))
 }
 
-/// Tells these words if what follows takes longer than this, and if there is a thread to wait for that. It is over when what
-/// is returned is dropped.
+/// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value. Prints nothing if
+/// the system refuses a thread for that.
 pub(crate) fn tell_if_long(patience: Duration, words: String) -> Sender<()> {
     let (under_way, over) = mpsc::channel();
     let _ = threads::start("progress", move || {

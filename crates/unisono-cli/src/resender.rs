@@ -1,15 +1,15 @@
-//! A sender's queue: many messages under way at once, in order all the same.
+//! A sender's queue: keeps many messages under way at once and their order through resets.
 //!
-//! When a reset falls upon messages under way, those that failed will never be delivered by anybody, and neither
-//! will any later one that was under way with them. So the resender waits until something is known of each, and sends
-//! the failed ones again, in their order, before anything that came later.
+//! A reset fails some of the messages under way: no member will deliver a failed message, nor any later message that was
+//! under way with it. So after a failure the resender waits for the outcome of every message under way, and then sends the
+//! failed ones again, in their order, before any later message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 use thiserror::Error;
 use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
 
-/// Between two tries while the group is being reset.
+/// Interval between two attempts to send while the group is being reset: 2 ms.
 pub(crate) const PULSE: Duration = Duration::from_millis(2);
 
 /// Messages on their way into the group.
@@ -22,21 +22,21 @@ pub(crate) struct Resender {
     last: Seqno,
 }
 
-/// A message could not be sent, or nobody knows what became of it. Those after it were not sent.
+/// A message was refused, or its outcome is unknown. The messages that still waited behind it were not sent.
 #[derive(Clone, Copy, Debug, Error)]
 pub(crate) enum Stuck {
-    /// The group does not take it, or not from here any more.
+    /// The group refused the message.
     #[error("message {number} was not sent: {reason}")]
     Refused { number: u64, reason: SendError },
-    /// This member was cut off.
+    /// This member was cut off from the group.
     #[error(
-        "message {number} and {others} after it may have been delivered or not: this member was cut off from the group"
+        "message {number} and {others} after it may or may not have been delivered: this member was cut off from the group"
     )]
     Unknown { number: u64, others: u64 },
 }
 
 impl Resender {
-    /// An empty one.
+    /// Makes an empty queue.
     pub(crate) fn new(group: Group) -> Resender {
         Resender {
             group,
@@ -48,37 +48,37 @@ impl Resender {
         }
     }
 
-    /// Puts a message at the end of the queue.
+    /// Appends a message to the queue.
     pub(crate) fn push(&mut self, payload: Bytes) {
         self.waiting.push_back(payload);
     }
 
-    /// Messages that the group has not taken yet.
+    /// Returns the number of messages that the group has not taken yet.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Messages of which nothing is known yet.
+    /// Returns the number of messages under way, whose outcome is not known yet.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Messages that have their place.
+    /// Returns the number of accepted messages.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Messages that a reset failed and that were sent again.
+    /// Returns the number of messages that a reset failed and that were sent again.
     pub(crate) fn sent_again(&self) -> u64 {
         self.sent_again
     }
 
-    /// The place of the last message accepted; 0 before the first.
+    /// Returns the seqno of the last accepted message; 0 before the first.
     pub(crate) fn last(&self) -> Seqno {
         self.last
     }
 
-    /// Learns what became of messages and sends what the group takes now, without waiting.
+    /// Collects the outcomes that are known and sends what the group takes now, without waiting.
     pub(crate) fn advance(&mut self) -> Result<(), Stuck> {
         while let Some((payload, mut ticket)) = self.under_way.pop_front() {
             match ticket.try_wait() {
@@ -91,7 +91,7 @@ impl Resender {
         }
         while let Some(payload) = self.waiting.front() {
             let submitted = match self.under_way.back() {
-                // A reset in this very moment must not let it overtake what it failed.
+                // A reset at this moment must not let this message overtake one that the reset fails.
                 Some((_, before)) => self.group.try_submit_after(before, payload.clone()),
                 None => self.group.try_submit(payload.clone()),
             };
@@ -116,7 +116,7 @@ impl Resender {
         Ok(())
     }
 
-    /// Waits until something is known of the oldest message under way, if there is one.
+    /// Waits for the outcome of the oldest message under way, if there is one.
     pub(crate) fn wait(&mut self) -> Result<(), Stuck> {
         match self.under_way.pop_front() {
             Some((payload, ticket)) => self.settle(payload, ticket.wait()),
@@ -124,7 +124,7 @@ impl Resender {
         }
     }
 
-    /// Waits until something is known of every message under way; what waits is not sent.
+    /// Waits for the outcome of every message under way. Messages that wait in the queue are not sent.
     pub(crate) fn settle_all(&mut self) -> Result<(), Stuck> {
         while self.under_way() > 0 {
             self.wait()?;
@@ -132,7 +132,7 @@ impl Resender {
         Ok(())
     }
 
-    /// Waits until every message has its place.
+    /// Sends all messages and waits until every one is accepted.
     pub(crate) fn flush(&mut self) -> Result<(), Stuck> {
         loop {
             self.advance()?;
@@ -146,12 +146,12 @@ impl Resender {
         }
     }
 
-    /// Files the outcome of the message that was the oldest under way.
+    /// Records the outcome of the oldest message under way.
     fn settle(&mut self, payload: Bytes, outcome: Result<Seqno, SendFailure>) -> Result<(), Stuck> {
         match outcome {
-            Ok(place) => {
+            Ok(seqno) => {
                 self.accepted += 1;
-                self.last = place;
+                self.last = seqno;
                 Ok(())
             }
             Err(SendFailure::Failed) => self.fail(payload),
@@ -162,14 +162,14 @@ impl Resender {
         }
     }
 
-    /// The oldest message under way has failed: puts it and the failed ones behind it back at the head of the queue.
+    /// Handles the failure of the oldest message under way: puts it and the later failed ones back at the head of the queue.
     fn fail(&mut self, first: Bytes) -> Result<(), Stuck> {
         let mut failed = vec![first];
         while let Some((payload, ticket)) = self.under_way.pop_front() {
             match ticket.wait() {
-                Ok(place) => {
+                Ok(seqno) => {
                     self.accepted += 1;
-                    self.last = place;
+                    self.last = seqno;
                 }
                 Err(SendFailure::Failed) => failed.push(payload),
                 Err(_) => {

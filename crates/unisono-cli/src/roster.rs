@@ -1,4 +1,4 @@
-//! Who is in the group at the present place in its order, and how that is written: `[sequencer|epoch] (n) [a, b, c]`.
+//! The members of the group at the present seqno, and how a view is printed: `[sequencer|epoch] (n) [a, b, c]`.
 
 use crate::output::visible;
 use unisono::{EpochId, Event, Member, Uid, View};
@@ -6,12 +6,12 @@ use unisono::{EpochId, Event, Member, Uid, View};
 /// The view, kept up to date by the events of the group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
-    /// Nothing before this member has entered.
+    /// None until this member has entered the group.
     view: Option<View>,
 }
 
 impl Roster {
-    /// Takes an event's changes over. True if there were any.
+    /// Applies an event to the view. True if the event changed it.
     pub(crate) fn follow(&mut self, event: &Event) -> bool {
         if let (None, Event::Entered { view, .. }) = (&self.view, event) {
             self.view = Some(view.clone());
@@ -23,33 +23,33 @@ impl Roster {
         self.view.as_ref().map_or(&[], |view| &view.members)
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub(crate) fn len(&self) -> usize {
         self.members().len()
     }
 
-    /// Who orders.
+    /// Returns the uid of the sequencer.
     pub(crate) fn sequencer(&self) -> Uid {
         self.view.as_ref().map_or(Uid::default(), |view| view.sequencer)
     }
 
-    /// What people call a member.
+    /// Returns a member's name; its uid if it has no name.
     pub(crate) fn name(&self, uid: Uid) -> String {
         label(self.members(), uid)
     }
 
-    /// The view as people write it.
+    /// Returns the view as people read it.
     pub(crate) fn view(&self) -> String {
         let epoch = self.view.as_ref().map_or(EpochId::default(), |view| view.epoch);
         view(&epoch, self.sequencer(), self.members(), 0)
     }
 }
 
-/// `[sequencer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` with so many that are not among `members`. A group whose
-/// last member has left has nobody who orders.
+/// Returns `[sequencer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` if `omitted` members are not among `members`. A group
+/// whose last member has left has no sequencer: `none`.
 pub(crate) fn view(epoch: &EpochId, sequencer: Uid, members: &[Member], omitted: usize) -> String {
     if members.is_empty() {
-        return format!("[nobody|{epoch}] (0) []");
+        return format!("[none|{epoch}] (0) []");
     }
     let names: Vec<String> = members.iter().map(|member| distinct(members, member.uid)).collect();
     let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
@@ -57,7 +57,7 @@ pub(crate) fn view(epoch: &EpochId, sequencer: Uid, members: &[Member], omitted:
     format!("[{}|{epoch}] ({count}) [{}{more}]", distinct(members, sequencer), names.join(", "))
 }
 
-/// The name of a member; its uid if it has none.
+/// Returns a member's name; its uid if it has no name.
 fn label(members: &[Member], uid: Uid) -> String {
     match members.iter().find(|member| member.uid == uid) {
         Some(member) if !member.name.as_str().is_empty() => visible(member.name.as_str()).into_owned(),
@@ -65,10 +65,10 @@ fn label(members: &[Member], uid: Uid) -> String {
     }
 }
 
-/// How many digits of a uid tell members of one name apart.
+/// Number of digits of the uid that are printed to distinguish members of the same name.
 const DIGITS: usize = 4;
 
-/// The name of a member for people: `ann·3f2a`, with the first digits of its uid, if there is another ann.
+/// Returns a member's name for people: `ann·3f2a`, with the first digits of its uid, if another member has the same name.
 pub(crate) fn distinct(members: &[Member], uid: Uid) -> String {
     let label = label(members, uid);
     let name = members.iter().find(|member| member.uid == uid).map(|member| &member.name);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_is_written_as_people_write_it_and_follows_the_events() {
+    fn a_view_is_printed_for_people_and_follows_the_events() {
         let mut roster = Roster::default();
         let view = View {
             epoch: EpochId { counter: 3, coordinator: Uid(1), nonce: 1 },
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_one_name_are_told_apart() {
+    fn members_of_the_same_name_are_printed_with_digits() {
         let (first, second) = (0x1111_0000_0000_0000, 0x2222_0000_0000_0000);
         let members =
             [member(first, "ann"), member(second, "ann"), member(3, "bob"), member(4, ""), member(5, "")];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_everybody_left_has_nobody_who_orders() {
+    fn a_group_without_members_has_no_sequencer() {
         let view = View {
             epoch: EpochId::default(),
             members: vec![member(1, "ann"), member(2, "bob")],
@@ -140,12 +140,12 @@ mod tests {
             resilience_founded: 1,
         };
         let mut roster = Roster::default();
-        assert_eq!(roster.view(), "[nobody|0.00000000] (0) []");
+        assert_eq!(roster.view(), "[none|0.00000000] (0) []");
         roster.follow(&Event::Entered { seqno: 0, view });
         roster.follow(&left(1, member(1, ""), Some(Uid(2))));
         assert_eq!(roster.view(), "[bob|0.00000000] (1) [bob]");
         roster.follow(&left(2, member(2, ""), None));
-        assert!(roster.view().starts_with("[nobody|"), "{}", roster.view());
+        assert!(roster.view().starts_with("[none|"), "{}", roster.view());
     }
 
     fn left(seqno: u64, member: Member, successor: Option<Uid>) -> Event {

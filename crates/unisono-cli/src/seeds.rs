@@ -1,16 +1,16 @@
-//! The members to ask, as people name them: which of them have addresses.
+//! Checks which of the seeds that the user named have addresses.
 
 use crate::output::{tell, visible};
 use std::io;
 use unisono::OpenError;
 
-/// What to type about a seed that has no address.
+/// Returns what to type about a seed that has no address.
 pub(crate) fn advice(seed: &str) -> String {
     let host = seed.rsplit_once(':').map_or(seed, |(host, _)| host);
     format!("type `getent hosts {host}`, and check the spelling")
 }
 
-/// Why a name has no address.
+/// Returns the reason why a seed has no address; none if it has one.
 fn trouble(seed: &str) -> Option<io::Error> {
     match unisono::seed_addresses(seed) {
         Err(OpenError::Seeds { source, .. }) => Some(source),
@@ -18,8 +18,8 @@ fn trouble(seed: &str) -> Option<io::Error> {
     }
 }
 
-/// Tells people which of several seeds will not be asked. If it is all of them, nothing can be: that is an error, and
-/// not told here.
+/// Warns about the seeds that have no address and will not be asked. Prints nothing if no seed has one: that is an error,
+/// which is reported elsewhere.
 pub(crate) fn warn_of_unresolved(seeds: &[String]) {
     let without: Vec<(&String, io::Error)> =
         seeds.iter().filter_map(|seed| Some((seed, trouble(seed)?))).collect();

@@ -1,4 +1,4 @@
-//! `unisono send`: texts into a group, in their order, each exactly once.
+//! `unisono send`: sends texts to a group, in order, each exactly once.
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
@@ -21,38 +21,38 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use unisono::{LookError, Options, SendError};
 
-/// How long a member may take to answer whether the group is large enough yet.
+/// Time for a member to answer how many members the group has: 300 ms.
 const LOOK: Duration = Duration::from_millis(300);
-/// The same before its silence is taken for that of somebody with another key.
+/// The same for a second query, 2 s, before datagrams under another key are reported as an error.
 const LONG_LOOK: Duration = Duration::from_secs(2);
 
-/// Send texts to a group: each argument, or each line of standard input, is one message
+/// Send messages to a group: each argument, or each line of standard input, is one message
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Exit status 1 if a message could not be sent or nobody knows what became of it; 128 and the signal's number\nif ctrl-c or a signal ended it."
+                        Exit status 1 if a message could not be sent or its outcome is unknown; 128 + N if signal N ended the\ncommand (130 for ctrl-c)."
 )]
 pub(crate) struct Send {
     /// Name of the group
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
-    /// What to send; without any, the lines of standard input as they come
+    /// Messages to send [default: the lines of standard input as they come]
     text: Vec<String>,
 
-    /// How many crashes at once the group is to survive without loss, if this founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
     #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// Who gives the messages their places, if this founds the group
+    /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
-    /// Wait until the group has so many members, this one not counted
+    /// Wait until the group has N members, this one not counted
     #[arg(long, value_name = "N", value_parser = gathering::members)]
     min_members: Option<usize>,
 
-    /// What the others call this member [default: the host and the process number]
+    /// Name of this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
@@ -64,11 +64,11 @@ pub(crate) struct Send {
 }
 
 pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    // The group that was waited for is there: no other is founded beside it.
+    // A command that waited for the members of a group must not found another one.
     let founds = command.min_members.is_none_or(|members| members == 0);
     if !founds && command.form.is_given() {
         return Err(Problem::usage(
-            "--min-members waits for a group that is there, and --form founds one: give one of them",
+            "--min-members waits for an existing group, and --form founds one: give only one of them",
         ));
     }
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
@@ -82,7 +82,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
         connection::warn_of_other_resilience(&entered, command.resilience);
     }
     if group.info().members.len() == 1 {
-        tell("nobody else is there to hear it; --min-members 1 would wait for a listener");
+        tell("no other member receives this; --min-members 1 waits for one");
     }
     group.ignore_events();
     let typed = command.text.is_empty() && std::io::stdin().is_terminal();
@@ -92,12 +92,12 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     let lines = lines::read(command.text)?;
     signals::leave_on_interrupt(&group, lines.ender())?;
     let mut resender = Resender::new(group.clone());
-    // Who types sees how far it is.
+    // A user who types needs no count.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
     let sent = send_all(&mut resender, &lines, &bar);
     bar.finish_and_clear();
     leave(&group);
-    // What the group has taken it has given a place before the leave.
+    // The group numbers the messages that it has taken before the leave.
     let settled = resender.settle_all();
     let (accepted, sent_again) = (resender.accepted(), resender.sent_again());
     output.say(format_args!("{} accepted", several(accepted, "message")))?;
@@ -113,7 +113,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
 }
 
-/// Waits until any member says that the group is so large.
+/// Waits until a member reports that the group has `members` members.
 fn wait_for_members(
     group: &str,
     members: usize,
@@ -124,7 +124,7 @@ fn wait_for_members(
     let mut gathering = Gathering::of(members);
     loop {
         let asked = Instant::now();
-        // What a busy member of this very group says meanwhile cannot be told from a stranger's words.
+        // A stranger with another key may have interfered while the members were busy, so ask again, with more time.
         let there = count_members(group, &options, LOOK);
         let there = there.or_else(|_| count_members(group, &options, LONG_LOOK))?;
         if gathering.is_complete(there) {
@@ -134,7 +134,7 @@ fn wait_for_members(
     }
 }
 
-/// How many members a group has; none if nobody answers.
+/// Returns the number of members of a group; 0 if no member answers.
 fn count_members(group: &str, options: &Options, patience: Duration) -> Result<usize, LookError> {
     match unisono::look(group, options, patience) {
         Ok(report) => Ok(report.members.len() + report.members_omitted),
@@ -143,7 +143,7 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
     }
 }
 
-/// Sends lines until there are no more, and sees each to its place. Returns how they ended.
+/// Sends all lines and waits until each is accepted. Returns how the input ended.
 fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result<std::io::Result<()>, Stuck> {
     let end = loop {
         resender.advance()?;
@@ -154,7 +154,7 @@ fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result
                 break end;
             }
         } else if resender.under_way() > 0 {
-            // The group takes no more at present: lines can wait where they are.
+            // The group takes no more at present, so no more lines are read.
             resender.wait()?;
         } else {
             std::thread::sleep(PULSE);

@@ -1,5 +1,5 @@
-//! Flags, environment and file brought together: a flag beats the environment (clap sees to that), the environment
-//! beats the file named by `--config`, and a setting that the file misspells is an error rather than a surprise.
+//! Combines flags, environment and settings file. A flag overrides the environment (clap does that), and the environment
+//! overrides the file named by `--config`. An unknown setting in the file is an error.
 
 use crate::arguments::{Common, Transport};
 use crate::log::{self, Log};
@@ -11,33 +11,33 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longer files are none of settings.
+/// Maximum length of a settings file: 64 KiB.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// What a command goes by.
+/// The settings of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// File of the group key.
     pub(crate) key: Option<PathBuf>,
-    /// Seed members, as given: resolved when the group is looked for.
+    /// Seed members, as given; resolved when the command looks for the group.
     pub(crate) seeds: Vec<String>,
-    /// Where to receive; port 0 lets the system choose.
+    /// Address to receive on; with port 0 the system chooses a port.
     pub(crate) bind: Option<SocketAddr>,
-    /// How the group is reached.
+    /// How datagrams for the whole group are sent.
     pub(crate) transport: Transport,
-    /// Other machines without a key.
+    /// True if addresses beyond this machine are allowed without a key.
     pub(crate) insecure: bool,
-    /// How long a silent member may leave questions unanswered.
+    /// How long a silent member may leave queries unanswered.
     pub(crate) patience: Option<Duration>,
     /// How long to look for a group before founding it.
     pub(crate) locate: Option<Duration>,
-    /// Objects for scripts.
+    /// True for JSON output.
     pub(crate) json: bool,
-    /// What is logged.
+    /// Level and format of the log.
     pub(crate) log: Log,
 }
 
-/// What a file may say: the names of the flags.
+/// The content of a settings file, under the names of the flags.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -55,7 +55,7 @@ struct File {
 }
 
 impl Settings {
-    /// Reads the file, if one is named, and lays the flags over it.
+    /// Reads the file, if one is named, and overrides it with the flags.
     pub(crate) fn resolve(flags: &Common) -> Result<Settings, Problem> {
         let file = match &flags.config {
             Some(path) => File::read(path)?,
@@ -65,7 +65,7 @@ impl Settings {
             Some(text) => Some(address(text)?),
             None => None,
         };
-        // An empty variable of the environment names nobody.
+        // An empty environment variable yields one empty seed, which is ignored.
         let named = |seeds: &[String]| -> Vec<String> {
             seeds.iter().filter(|seed| !seed.is_empty()).cloned().collect()
         };
@@ -90,7 +90,7 @@ impl Settings {
 impl File {
     fn read(path: &Path) -> Result<File, Problem> {
         let text = text_file::read(path, BYTES_MAX).map_err(|error| {
-            Problem::usage(format!("cannot read the settings in {}: {error}", path.display()))
+            Problem::usage(format!("cannot read the settings file {}: {error}", path.display()))
         })?;
         let file: File = toml::from_str(&text).map_err(|error| {
             Problem::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
@@ -103,7 +103,7 @@ impl File {
     }
 }
 
-/// `192.0.2.7`, `192.0.2.7:7195`, `::1` or `[::1]:7195`.
+/// Parses `192.0.2.7`, `192.0.2.7:7195`, `::1` or `[::1]:7195`.
 fn address(text: &str) -> Result<SocketAddr, Problem> {
     let alone = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     alone.or_else(|_| text.parse()).map_err(|_| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_beats_the_file() {
+    fn a_flag_overrides_the_file() {
         let (_folder, path) = file(
             "bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = '600ms'\n",
         );
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_a_name_is_refused_and_a_seed_without_one_is_nobody() {
+    fn an_empty_key_is_refused_and_an_empty_seed_is_ignored() {
         let (_folder, path) = file("key = ''");
         let refused = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap_err();
         assert!(format!("{refused:?}").contains("`key` names no file"), "{refused:?}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_is_logged_and_flags_beat_it() {
+    fn a_file_sets_the_log_and_flags_override_it() {
         let (_folder, path) = file("log = 'info'\nlog-format = 'json'");
         let mut flags = Common { config: Some(path), ..Common::default() };
         let settings = Settings::resolve(&flags).unwrap();

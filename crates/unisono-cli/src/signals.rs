@@ -1,6 +1,7 @@
-//! Ctrl-c, SIGTERM, and a terminal that is closed: leave the group in good order. A second one ends the process at once.
+//! Handles ctrl-c, SIGTERM and the end of the terminal (SIGHUP): the member leaves its group. A second signal ends the
+//! process at once.
 //!
-//! Whoever dies instead of leaving is missed only after a while, and the group is reset for it.
+//! Without a leave the other members would suspect this one only after some time, and reset the group.
 
 use crate::output;
 use crate::threads;
@@ -12,21 +13,21 @@ use std::sync::mpsc;
 use std::time::Duration;
 use unisono::Group;
 
-/// Whoever has left and prints waits so long for somebody to read on.
+/// Time without progress on standard output, 5 s, after which a process that has left ends without printing the rest.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// And so long for somebody to read that nobody did.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// Time to print the message about that on standard error, 1 s: standard error may not be read either.
+const REPORT_WITHIN: Duration = Duration::from_secs(1);
 
-/// The first interrupt that came; 0 before.
+/// The number of the first signal received; 0 before.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
-/// The interrupt for which a group was left, if one was.
+/// Returns the signal that made this process leave its group, if one did.
 pub(crate) fn interrupt() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
 }
 
-/// Lets the group be left on the first interrupt, and does this then; whoever receives the group's events sees them end. The
-/// process ends, too, if it prints something and nobody reads.
+/// Leaves the group on the first signal, then calls `then`. A thread that receives the group's events sees them end. Ends
+/// the process if it prints and standard output is not read.
 pub(crate) fn leave_on_interrupt(group: &Group, then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let group = group.clone();
     on_interrupt(move |signal| {
@@ -36,7 +37,7 @@ pub(crate) fn leave_on_interrupt(group: &Group, then: impl FnOnce() + Send + 'st
     })
 }
 
-/// Ends the process, which would have ended by itself if what it prints were read.
+/// Ends the process once its output makes no progress. A process whose output is read ends before that.
 fn end_when_nobody_reads(signal: i32) {
     loop {
         let taken = output::pieces_taken();
@@ -45,17 +46,17 @@ fn end_when_nobody_reads(signal: i32) {
             break;
         }
     }
-    // Nobody may read standard error either.
-    let (say, said) = mpsc::channel();
+    // This write may block too, so another thread does it.
+    let (done, written) = mpsc::channel();
     let _ = threads::start("farewell", move || {
-        output::tell("nobody reads standard output; what it does not hold yet is lost");
-        let _ = say.send(());
+        output::tell("standard output is not read: the rest of the output is lost");
+        let _ = done.send(());
     });
-    let _ = said.recv_timeout(TOLD_WITHIN);
+    let _ = written.recv_timeout(REPORT_WITHIN);
     std::process::exit(128 + signal);
 }
 
-/// What asks a process to end.
+/// Returns the signals that ask this process to end.
 pub(crate) fn interrupts() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     if !ignores_hangup() {
@@ -64,7 +65,7 @@ pub(crate) fn interrupts() -> Vec<i32> {
     signals
 }
 
-/// Whoever is started by nohup is to outlive its terminal.
+/// True if SIGHUP is ignored: nohup started this process, which is to outlive its terminal.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -72,7 +73,7 @@ fn ignores_hangup() -> bool {
     ignored & 1 << (SIGHUP - 1) != 0
 }
 
-/// Does this on the first interrupt, in a thread that waits for it: the system may grant none then.
+/// Calls `first` on the first signal. The thread for that starts now, because the system may refuse one later.
 pub(crate) fn on_interrupt(first: impl FnOnce(i32) + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new(interrupts()).context("cannot wait for signals")?;
     let (interrupt, interrupted) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
+//! `unisono sim`: runs the protocols in a simulated world, in which a seed determines everything.
 
 use crate::arguments::{self, Common};
 use crate::log;
@@ -21,10 +21,10 @@ use unisono_sim::growth::{self, Cost, Growth, GrowthOptions};
 use unisono_sim::run::{Progress, Summary};
 use unisono_sim::{Planted, Profile, RunOptions, Scenario};
 
-/// More would only get into each other's way.
+/// Maximum number of threads, a sanity limit.
 const THREADS_MAX: usize = 1024;
 
-/// Try to break the protocols in a simulated world
+/// Test the protocols in a simulated world that tries to break them
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim run --seeds 1..1000 --profile swarm")]
 pub(crate) struct Sim {
@@ -35,11 +35,11 @@ pub(crate) struct Sim {
     manner: Manner,
 }
 
-/// Flags of every command here; nothing is sent, so there are no others.
+/// The common flags of these commands. They send nothing, so the flags of the network are missing.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
 struct Manner {
-    /// File of settings, in TOML
+    /// Settings file in TOML
     #[arg(long, global = true, value_name = "FILE", env = "UNISONO_CONFIG")]
     config: Option<PathBuf>,
 
@@ -61,65 +61,65 @@ enum What {
 }
 
 const RUN_HELP: &str = "\
-A seed is 30 simulated seconds. What kind of world it is says the profile:
+A seed is 30 simulated seconds. The profile selects the kind of world:
   swarm      any faults, in any combination
-  lossy      a network that loses, delays, repeats and damages; members that live
-  partition  a network that falls apart, again and again
+  lossy      a network that loses, delays, repeats and damages datagrams; no crashes
+  partition  a network that is partitioned again and again
   crash      members that crash, at every step of the protocol
-  reset      resets without need, several at a time, whose votes and proposals get lost or late
+  reset      unnecessary resets, several at a time, whose votes and proposals are lost or late
   perf       no faults: five members, 500 messages a second
   calls      clients and servers instead of a group, any faults
-  reach      any faults, and members that can never send multicast, or never hear it
+  reach      any faults, and members that can never send multicasts, or never receive them
   crowd      any faults, and groups of 12 to 40 members
 
 Example:
   unisono sim run --seeds 1..1000 --profile swarm";
 
-/// Run many seeds, with faults on and every checker awake: exit status 1 if one fails
+/// Run many seeds, with faults and all checkers: exit status 1 if a seed fails
 #[derive(Args, Debug)]
 #[command(after_help = RUN_HELP)]
 struct Run {
-    /// Which seeds, from the first to the last
+    /// The seeds, from the first to the last
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// What kind of worlds: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
-    /// Begin no further seed after this time, such as 90m or 2h, or a number of minutes
+    /// Start no further seed after this time, such as 90m or 2h, or a number of minutes
     #[arg(long, value_name = "TIME", value_parser = units::whole_minutes(1..=100_000))]
     minutes: Option<u64>,
 
-    /// On so many threads [default: one for each processor]
+    /// Number of threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=THREADS_MAX))]
     threads: Option<usize>,
 }
 
-/// Tell what happens under one seed, line by line: the same lines every time
+/// Print what happens under one seed, line by line: the same lines every time
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim replay 17 --profile swarm")]
 struct Replay {
-    /// Which seed
+    /// The seed
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// What kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
-    /// Write the lines to a file, and only their number here
+    /// Write the lines to a file, and print only their number
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// With this bug planted: one of those that `unisono sim mutants` names
+    /// Switch on this planted bug, one of those that `unisono sim mutants` names
     #[arg(long, value_name = "NAME", value_parser = planted)]
     planted: Option<Planted>,
 }
 
 const SCENARIO_HELP: &str = "\
-A script says what the group is, what happens to it when, and what its processes must have been told
-in the end:
+A script describes a group, what happens to it and when, and the events that its processes must have
+received at the end:
 
   members 3
   resilience 1
@@ -128,12 +128,12 @@ in the end:
   expect 1 2:
     3 reset [1 2] sequencer 1 without [0]
 
-All that a script may say is in crates/unisono-sim/scenarios/README.md.
+crates/unisono-sim/scenarios/README.md describes the language of scripts.
 
 Example:
   unisono sim scenario crates/unisono-sim/scenarios/*.scenario";
 
-/// Run scripts with an expected course: exit status 1 if one differs
+/// Run scripts and compare their events with the expected ones: exit status 1 if a script differs
 #[derive(Args, Debug)]
 #[command(after_help = SCENARIO_HELP)]
 struct Scenarios {
@@ -141,16 +141,16 @@ struct Scenarios {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print what every process was told, also where all is well
+    /// Print the events of every process even if they are as expected
     #[arg(long)]
     told: bool,
 }
 
-/// Plant bugs and see that the checkers catch them: exit status 1 if one survives
+/// Plant bugs and check that the checkers catch them: exit status 1 if a bug is not caught
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim mutants")]
 struct Mutants {
-    /// On so many threads [default: one for each processor]
+    /// Number of threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=THREADS_MAX))]
     threads: Option<usize>,
 }
@@ -159,20 +159,20 @@ struct Mutants {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono sim growth --members 10,30,100")]
 struct Sizes {
-    /// How large the groups are
+    /// Sizes of the groups
     #[arg(
         long, value_name = "N,...", value_delimiter = ',', default_value = "10,30,100,300,1000",
         value_parser = arguments::within::<u16>(growth::MEMBERS)
     )]
     members: Vec<u16>,
 
-    /// Send a copy to each member instead of multicasts
+    /// Send a copy to each member instead of a multicast
     #[arg(long)]
     copies: bool,
 }
 
 impl Sim {
-    /// The flags that all commands have.
+    /// Returns the common flags.
     pub(crate) fn common(&self) -> Common {
         Common {
             config: self.manner.config.clone(),
@@ -193,7 +193,7 @@ pub(crate) fn run(command: Sim, output: &Output) -> Result<(), Problem> {
     }
 }
 
-/// `A..B`, both included; `A` alone is one seed.
+/// Parses `A..B`, both included; `A` alone is one seed.
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let range = from.parse().and_then(|from| Ok(from..=to.trim_start_matches('=').parse()?));
@@ -205,7 +205,7 @@ fn planted(text: &str) -> Result<Planted, String> {
     let found = Planted::ALL.iter().copied().find(|bug| format!("{bug:?}") == text);
     found.ok_or_else(|| {
         let names: Vec<String> = Planted::ALL.iter().map(|bug| format!("{bug:?}")).collect();
-        format!("there are {}", names.join(", "))
+        format!("the planted bugs are {}", names.join(", "))
     })
 }
 
@@ -224,7 +224,9 @@ fn run_seeds(command: Run, output: &Output) -> Result<(), Problem> {
     output.object(&summary)?;
     match summary.failed.len() {
         0 => Ok(()),
-        failed => Err(Problem::failed(format!("{failed} of {} seeds failed", summary.seeds))),
+        failed => {
+            Err(Problem::failed(format!("{failed} of {} seeds failed: replay them as shown", summary.seeds)))
+        }
     }
 }
 
@@ -263,16 +265,16 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where a replay is told: passes on what is written and counts it.
+/// The output of a replay: passes on the text, and counts its lines.
 struct Telling {
     to: Box<dyn Write>,
     lines: u64,
     checksum: u32,
-    /// The first thing that went wrong: a simulation does not stop for it.
+    /// The first error of writing. The simulation does not stop for it.
     written: std::io::Result<()>,
 }
 
-/// The same while the simulation has it.
+/// The handle by which the simulation writes to it.
 struct Shared(Rc<RefCell<Telling>>);
 
 impl Write for Shared {
@@ -341,14 +343,14 @@ fn scenarios(command: &Scenarios, output: &Output) -> Result<(), Problem> {
         .object(&json!({"command": "scenario", "scenarios": command.files.len(), "different": different}))?;
     match different {
         0 => Ok(()),
-        _ => Err(Problem::failed(format!("{different} of {} took another course", command.files.len()))),
+        _ => Err(Problem::failed(format!("{different} of {} scripts differ", command.files.len()))),
     }
 }
 
-/// Longer files are no scripts.
+/// Maximum length of a script: 1 MiB.
 const SCENARIO_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a script's course differs from what it expects, and what its processes were told.
+/// Runs a script. Returns the differences from what it expects, and the events of its processes.
 fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
     let text = text_file::read(path, SCENARIO_BYTES_MAX)
         .map_err(|error| Problem::usage(format!("cannot read {}: {error}", path.display())))?;
@@ -399,7 +401,7 @@ fn growth(command: &Sizes, output: &Output) -> Result<(), Problem> {
     Ok(())
 }
 
-/// As wide as what [`tell_growth`] says of a cost.
+/// Column heads of a cost, as wide as [`tell_growth`] prints it.
 const COST_HEAD: &str = "    sent     bytes  received";
 
 fn tell_growth(growth: &Growth, output: &Output) -> std::io::Result<()> {

@@ -1,12 +1,13 @@
-//! Text files that people name. Whatever else they name, a device or a pipe or the wrong file, is not read without end.
+//! Reads text files that the user names. A device, a pipe or a file that is too long is refused, so that reading always
+//! ends.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The text of a file of at most so many bytes.
+/// Returns the text of a regular file of at most `bytes_max` bytes.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
-    // Opening a pipe may wait for ever.
+    // Checked first, because opening a pipe may wait for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

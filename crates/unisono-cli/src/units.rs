@@ -1,12 +1,11 @@
-//! Durations and sizes as people type them: `150ms`, `2s`, `4MiB`. A number without a unit has the unit that its option
-//! names.
+//! Parses durations and sizes such as `150ms`, `2s` and `4MiB`. A number without a unit has the default unit of its option.
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The shortest and the longest duration that options in seconds take: 1 ms and 1 day.
+/// Range of options in seconds: 1 ms to 1 day.
 const SECONDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 /// Units of sizes, in bytes. Those with an `i` are powers of 1024, as in IEC 80000; the others are powers of 1000.
 const SIZES: [(&str, u64); 7] = [
@@ -19,16 +18,16 @@ const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
 ];
 
-/// What an option in milliseconds takes.
+/// What an option in milliseconds takes, for error messages.
 const MILLISECONDS: &str = "a duration such as 150ms or 2s, or a whole number of milliseconds, 0 or more";
 
-/// Returns a duration of which a number without a unit counts milliseconds.
+/// Parses a duration. A number without a unit counts milliseconds.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     let number = text.parse().map(Duration::from_millis).ok();
     number.or_else(|| with_unit(text)).ok_or_else(|| MILLISECONDS.into())
 }
 
-/// Returns a duration from 1 ms to 1 day, of which a number without a unit counts seconds.
+/// Parses a duration from 1 ms to 1 day. A number without a unit counts seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let duration = number.or_else(|| with_unit(text)).filter(|duration| SECONDS.contains(duration));
@@ -36,14 +35,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a duration such as 150ms or 2s, or a number of seconds, from 0.001 to 86400".into())
 }
 
-/// Reads a whole number of seconds in this range, as a number or as a duration.
+/// Returns a parser of whole numbers of seconds in this range, written as a number or as a duration.
 pub(crate) fn whole_seconds(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
     whole("seconds", "5s", Duration::from_secs(1), range)
 }
 
-/// Reads a whole number of minutes in this range, as a number or as a duration.
+/// Returns a parser of whole numbers of minutes in this range, written as a number or as a duration.
 pub(crate) fn whole_minutes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -69,7 +68,7 @@ fn whole(
     }
 }
 
-/// Reads a number of bytes in this range, with a unit or without.
+/// Returns a parser of sizes in this range, written with or without a unit.
 pub(crate) fn bytes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -81,12 +80,12 @@ pub(crate) fn bytes(
     }
 }
 
-/// A duration in which every number has a unit. A sign, or a number alone, is none.
+/// Parses a duration in which every number has a unit. Refuses signs and numbers without a unit.
 fn with_unit(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok().filter(|_| text.ends_with(char::is_alphabetic))
 }
 
-/// A whole number of bytes, or of a unit. Units may be written in any case: none differs from another in case alone.
+/// Parses a whole number of bytes or of a unit. Case does not matter: no two units differ in case only.
 fn size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -97,7 +96,7 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A duration in the file of settings: a whole number of milliseconds, or a text with units.
+/// A duration in the settings file: a whole number of milliseconds, or a text with units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milliseconds(pub(crate) Duration);
 
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn units_count_wherever_they_are_written() {
+    fn durations_and_sizes_have_units() {
         for read in [milliseconds, seconds] {
             assert_eq!(read("150ms"), Ok(Duration::from_millis(150)));
             assert_eq!(read("2s"), Ok(Duration::from_secs(2)));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_or_size_or_out_of_range_is_refused() {
+    fn invalid_durations_and_sizes_are_refused() {
         for text in ["", "-1", "-1s", "soon", "1.5", "3 parsecs", "1s2", "s", "99999999999999999999"] {
             assert!(milliseconds(text).is_err(), "{text}");
         }
@@ -190,8 +189,8 @@ mod tests {
         assert_eq!(read("150").unwrap(), Duration::from_millis(150));
         assert_eq!(read("'2s'").unwrap(), Duration::from_secs(2));
         for value in ["-1", "'soon'", "1.5", "true"] {
-            let said = read(value).unwrap_err().to_string();
-            assert!(said.contains("a duration such as 150ms or 2s"), "{value}: {said}");
+            let error = read(value).unwrap_err().to_string();
+            assert!(error.contains("a duration such as 150ms or 2s"), "{value}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tells people what no event does: that their group stands still, or takes nothing from this member, and goes on, and
-//! that somebody speaks of it under another key.
+//! Warns of conditions for which the library has no event: the group stands still, the group takes no messages from this
+//! member, or another process uses another key for it. Also reports when the group goes on.
 
 use crate::connection;
 use crate::output::{tell, visible};
@@ -9,12 +9,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use unisono::{Group, Info, Phase, Seqno};
 
-/// Between two looks.
+/// Interval at which the group is checked: 1 s.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A reset that is seen so often in a row finds no quorum, or is slow enough to be told of; so is a message that waits.
+/// Number of consecutive checks that must see a reset, or a message that waits, before it is reported. A reset that takes
+/// this long finds no quorum, or is slow.
 const LOOKS: u32 = 2;
 
-/// Watches the group as long as this process is in it.
+/// Watches the group in a thread, as long as this process is a member.
 pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> anyhow::Result<()> {
     let (sealed, why) = (settings.key.is_some(), connection::typed("why", name, settings));
     let (name, group) = (visible(name).into_owned(), group.clone());
@@ -30,22 +31,22 @@ pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> anyhow::R
 
 struct Watcher {
     name: String,
-    /// What to type to learn more.
+    /// The command that shows more.
     why: String,
-    /// This process has a key.
+    /// True if this process has a key.
     sealed: bool,
-    /// How often in a row the group was being reset.
+    /// Number of consecutive checks that saw a reset.
     seen_still: u32,
-    /// What was accepted when it was looked at last.
+    /// Highest accepted seqno at the last check.
     accepted: Seqno,
-    /// How often in a row nothing more was, though this member had sent something.
+    /// Number of consecutive checks at which this member had messages under way and none was accepted since the last check.
     seen_waiting: u32,
-    /// The stranger that was told of.
+    /// Address of the process with another key that was reported.
     told_of: Option<SocketAddr>,
 }
 
 impl Watcher {
-    /// Looks once. False when there is nothing more to see.
+    /// Checks the group once. False if this process is no member any more.
     fn look(&mut self, info: &Info) -> bool {
         self.look_for_strangers(info);
         let name = &self.name;
@@ -54,7 +55,7 @@ impl Watcher {
                 self.seen_still += 1;
                 if self.seen_still == LOOKS {
                     tell(format_args!(
-                        "{name} stands still: too few of its members answer; `{}` names those who do not",
+                        "{name} stands still: too few of its members answer; `{}` names those that do not",
                         self.why
                     ));
                 }
@@ -71,14 +72,14 @@ impl Watcher {
         true
     }
 
-    /// What this member has sent waits for a place, or to be accepted, while everybody is there: somebody is slow.
+    /// Warns if messages of this member wait though no reset is under way: a member is slow.
     fn look_for_waits(&mut self, info: &Info) {
         let name = &self.name;
         if info.under_way > 0 && info.accepted == self.accepted {
             self.seen_waiting += 1;
             if self.seen_waiting == LOOKS {
                 tell(format_args!(
-                    "{name} takes nothing at present; `{}` names the member that is waited for",
+                    "{name} takes no messages at present; `{}` names the member that it waits for",
                     self.why
                 ));
             }
@@ -91,7 +92,7 @@ impl Watcher {
         self.accepted = info.accepted;
     }
 
-    /// Once is enough: whoever has another key may try again and again, from other addresses.
+    /// Warns of a process with another key. Once only: such a process may try repeatedly, from several addresses.
     fn look_for_strangers(&mut self, info: &Info) {
         let Some(address) = info.foreign.filter(|_| self.told_of.is_none()) else { return };
         self.told_of = Some(address);
@@ -101,7 +102,7 @@ impl Watcher {
             "with a key, and this process has none"
         };
         tell(format_args!(
-            "{address} speaks of a group {} {how}: neither hears the other; members need the same key file \
+            "{address} sends datagrams of a group {} {how}: neither can read the other's; give all members the same key file \
              (--key)",
             self.name
         ));

@@ -7,7 +7,7 @@
 use crate::lab::quality::Rate;
 use crate::location::Location;
 use crate::problem::Problem;
-use crate::processes::{self, Crew, Orders};
+use crate::processes::{self, Crew, Instructions};
 use crate::worker;
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -69,15 +69,15 @@ impl Fanout {
         let pace = rate.map_or(Pace::FREE, Pace::at);
         for location in locations {
             crew.start(&worker::Assignment::Fanout(Assignment { location: location.clone(), pace }))?;
-            match crew.report(Instant::now() + PATIENCE, &[], "the fan-out's processes to start")? {
+            match crew.answer(Instant::now() + PATIENCE, &[], "the fan-out's processes to start")? {
                 (_, Answer::At(address)) => addresses.push(address),
                 (_, other) => return Err(Problem::failed(format!("the fan-out answered {other:?}"))),
             }
         }
         let receivers = addresses.len() - 1;
         for index in 1..addresses.len() {
-            crew.order(index, &Instruction::Receive { source: addresses[SOURCE], multicast })?;
-            crew.report(Instant::now() + PATIENCE, &[], "the fan-out's receivers")?;
+            crew.instruct(index, &Instruction::Receive { source: addresses[SOURCE], multicast })?;
+            crew.answer(Instant::now() + PATIENCE, &[], "the fan-out's receivers")?;
         }
         let to = multicast.map_or_else(|| addresses[1..].to_vec(), |group| vec![SocketAddr::V4(group)]);
         Ok(Fanout { crew, to, receivers, packing: Packing::of(message_bytes) })
@@ -86,15 +86,15 @@ impl Fanout {
     /// Messages a second that the slowest receiver got.
     pub(crate) fn measure(&mut self, untimed: Duration, timed: Duration) -> Result<f64, Problem> {
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let order = Instruction::Send {
+        let instruction = Instruction::Send {
             to: self.to.clone(),
             receivers: self.receivers,
             bytes: self.packing.datagram_bytes,
             untimed_ms: milliseconds(untimed),
             timed_ms: milliseconds(timed),
         };
-        self.crew.order(SOURCE, &order)?;
-        match self.crew.report(
+        self.crew.instruct(SOURCE, &instruction)?;
+        match self.crew.answer(
             Instant::now() + PATIENCE + untimed + timed,
             &[],
             "the fan-out to be measured",
@@ -158,20 +158,20 @@ impl Packing {
 }
 
 /// The life of a fan-out process.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let (address, pace) = (role.location.address, role.pace);
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let (address, pace) = (assignment.location.address, assignment.pace);
     let mut socket = Some(Socket::bind((address, 0).into())?);
     if let Some(socket) = &socket {
-        processes::report(&Answer::At(socket.address()))?;
+        processes::answer(&Answer::At(socket.address()))?;
     }
     let mut source = None;
-    while let Some(order) = orders.next()? {
-        match (order, socket.take()) {
+    while let Some(instruction) = instructions.next()? {
+        match (instruction, socket.take()) {
             (Instruction::Receive { source, multicast }, Some(own)) => {
                 let group = multicast.map(|group| Socket::listen(group, address, None, None)).transpose()?;
                 std::thread::spawn(move || receive(&own, group.as_ref().unwrap_or(&own), source, pace));
-                processes::report(&Answer::Ready)?;
+                processes::answer(&Answer::Ready)?;
             }
             (Instruction::Send { to, receivers, bytes, untimed_ms, timed_ms }, own) => {
                 if let Some(own) = own {
@@ -180,7 +180,7 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
                 }
                 let source = source.as_mut().ok_or_else(|| anyhow::anyhow!("a receiver does not send"))?;
                 let (untimed, timed) = (Duration::from_millis(untimed_ms), Duration::from_millis(timed_ms));
-                processes::report(&Answer::Rate(source.run(&to, receivers, bytes, untimed, timed)?))?;
+                processes::answer(&Answer::Rate(source.run(&to, receivers, bytes, untimed, timed)?))?;
             }
             (Instruction::Receive { .. }, None) => anyhow::bail!("a receiver has one source"),
         }

@@ -7,7 +7,7 @@
 
 use crate::location::Location;
 use crate::problem::Problem;
-use crate::processes::{self, Crew, Orders};
+use crate::processes::{self, Crew, Instructions};
 use crate::trial::lot;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -86,13 +86,14 @@ impl Floor {
     ) -> Result<Floor, Problem> {
         let mut crew = Crew::new();
         for location in locations {
-            let role = crate::worker::Assignment::Floor(Assignment { location: location.clone(), bytes });
-            crew.start(&role)?;
+            let assignment =
+                crate::worker::Assignment::Floor(Assignment { location: location.clone(), bytes });
+            crew.start(&assignment)?;
         }
         let mut floor = Floor { crew, addresses: Vec::new(), multicast };
         let mut addresses = vec![None; locations.len()];
         for _ in locations {
-            if let (index, Answer::At(address)) = floor.report("the floor's processes to start")? {
+            if let (index, Answer::At(address)) = floor.answer("the floor's processes to start")? {
                 addresses[index] = Some(address);
             }
         }
@@ -101,29 +102,29 @@ impl Floor {
             Some(group) => vec![SocketAddr::V4(group)],
             None => floor.addresses[SENDER..].to_vec(),
         };
-        floor.crew.order(RELAY, &Instruction::Relay { to })?;
-        floor.report("the floor's relay")?;
+        floor.crew.instruct(RELAY, &Instruction::Relay { to })?;
+        floor.answer("the floor's relay")?;
         // The kernel wakes the listeners of a multicast in an order that depends on which came first: the sender is to
         // stand among them where it does among the members.
         floor.measure(Path::Relay, 0, 0)?;
         for receiver in SENDER + 1..floor.crew.len() {
-            floor.crew.order(receiver, &Instruction::Receive { multicast })?;
-            floor.report("the floor's receivers")?;
+            floor.crew.instruct(receiver, &Instruction::Receive { multicast })?;
+            floor.answer("the floor's receivers")?;
         }
         Ok(floor)
     }
 
     /// Sends by a path; how long each took, in nanoseconds.
     pub(crate) fn measure(&mut self, path: Path, untimed: usize, timed: usize) -> Result<Vec<u64>, Problem> {
-        let order = Instruction::Send {
+        let instruction = Instruction::Send {
             relay: self.addresses[RELAY],
             multicast: self.multicast,
             path,
             untimed,
             timed,
         };
-        self.crew.order(SENDER, &order)?;
-        match self.report("the bare path to be measured")? {
+        self.crew.instruct(SENDER, &instruction)?;
+        match self.answer("the bare path to be measured")? {
             (_, Answer::Took(took)) => Ok(took),
             (_, other) => Err(Problem::failed(format!("the floor answered {other:?}"))),
         }
@@ -133,16 +134,16 @@ impl Floor {
     pub(crate) fn processor_ns(&mut self) -> Result<u64, Problem> {
         let mut sum = 0;
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Instruction::Usage)?;
-            if let (_, Answer::Used(ns)) = self.report("the floor's processor time")? {
+            self.crew.instruct(index, &Instruction::Usage)?;
+            if let (_, Answer::Used(ns)) = self.answer("the floor's processor time")? {
                 sum += ns;
             }
         }
         Ok(sum)
     }
 
-    fn report(&mut self, what: &str) -> Result<(usize, Answer), Problem> {
-        self.crew.report(Instant::now() + PATIENCE, &[], what)
+    fn answer(&mut self, what: &str) -> Result<(usize, Answer), Problem> {
+        self.crew.answer(Instant::now() + PATIENCE, &[], what)
     }
 }
 
@@ -154,34 +155,34 @@ pub(crate) fn multicast_address() -> Result<SocketAddrV4, Problem> {
 }
 
 /// The life of a floor process.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let address = role.location.address;
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let address = assignment.location.address;
     let socket = UdpSocket::bind((address, 0))?;
-    processes::report(&Answer::At(socket.local_addr()?))?;
+    processes::answer(&Answer::At(socket.local_addr()?))?;
     let mut sender = None;
-    while let Some(order) = orders.next()? {
-        match order {
+    while let Some(instruction) = instructions.next()? {
+        match instruction {
             Instruction::Relay { to } => {
                 let socket = socket.try_clone()?;
                 multicast_by(&socket, address)?;
                 std::thread::spawn(move || relay(&socket, &to));
-                processes::report(&Answer::Ready)?;
+                processes::answer(&Answer::Ready)?;
             }
             Instruction::Receive { multicast } => {
                 let socket = hearing(&socket, multicast, address)?;
                 std::thread::spawn(move || receive(&socket));
-                processes::report(&Answer::Ready)?;
+                processes::answer(&Answer::Ready)?;
             }
             Instruction::Send { relay, multicast, path, untimed, timed } => {
                 let sender = match &mut sender {
                     Some(sender) => sender,
-                    none => none.insert(Sender::new(&socket, relay, multicast, &role)?),
+                    none => none.insert(Sender::new(&socket, relay, multicast, &assignment)?),
                 };
                 sender.exchange(path, untimed)?;
-                processes::report(&Answer::Took(sender.exchange(path, timed)?))?;
+                processes::answer(&Answer::Took(sender.exchange(path, timed)?))?;
             }
-            Instruction::Usage => processes::report(&Answer::Used(processes::processor_ns()))?,
+            Instruction::Usage => processes::answer(&Answer::Used(processes::processor_ns()))?,
         }
     }
     Ok(())
@@ -224,9 +225,9 @@ impl Sender {
         own: &UdpSocket,
         relay: SocketAddr,
         multicast: Option<SocketAddrV4>,
-        role: &Assignment,
+        assignment: &Assignment,
     ) -> anyhow::Result<Sender> {
-        let passed_on = hearing(own, multicast, role.location.address)?;
+        let passed_on = hearing(own, multicast, assignment.location.address)?;
         let own = own.try_clone()?;
         own.set_read_timeout(Some(LOST_AFTER))?;
         passed_on.set_read_timeout(Some(LOST_AFTER))?;
@@ -234,7 +235,7 @@ impl Sender {
             own,
             passed_on,
             relay,
-            datagram: vec![0; role.bytes.clamp(HEADER_BYTES, BYTES_MAX)],
+            datagram: vec![0; assignment.bytes.clamp(HEADER_BYTES, BYTES_MAX)],
             number: 0,
         })
     }

@@ -1,7 +1,7 @@
-//! `unisono lab`: hosts on one machine, to play with and to measure between.
+//! `unisono lab`: virtual hosts on one machine, for experiments and measurements.
 //!
-//! Each host is a network namespace of the kernel's, joined to the others by a bridge that stands in a namespace of
-//! its own. So a lab touches nothing of the machine's own network, and no traffic leaves it.
+//! Each host is a network namespace of the kernel. A bridge in a namespace of its own joins the hosts. So a lab changes
+//! nothing in the machine's own network, and no traffic leaves the lab.
 
 pub(crate) mod network;
 pub(crate) mod quality;
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
-/// The lab of a command that names none.
+/// Default name of a lab.
 const NAME: &str = "lab";
 
-/// Hosts on this machine, joined by a network that can be slow and lose datagrams (Linux, root)
+/// Set up hosts on this machine, joined by a network that can be slow and lose datagrams (Linux, root)
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     unisono lab up --hosts 3 --rate 10mbit --loss 1%\n  \
@@ -43,19 +43,19 @@ enum What {
     Down(Down),
 }
 
-/// Set hosts up; they stay until `lab down`, or until the machine is started anew
+/// Set up hosts. They stay until `lab down` or until the machine restarts
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab up --hosts 3 --rate 10mbit --loss 1%")]
 struct Up {
-    /// How many hosts
+    /// Number of hosts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     hosts: u16,
 
-    /// Let them share one segment of this speed, as hosts on a hub do: 10mbit, 512kbit
+    /// Let the hosts share one segment of this speed, as on a hub: 10mbit, 512kbit
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
 
-    /// Let each host lose this part of what it receives, at random: 1%
+    /// Let each host lose this part of the datagrams that it receives, at random: 1%
     #[arg(long, value_name = "PERCENT")]
     loss: Option<Loss>,
 
@@ -63,11 +63,11 @@ struct Up {
     common: CommonOfLab,
 }
 
-/// Run a command on one of the hosts
+/// Run a command on a host
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab exec 1 -- unisono listen news --insecure")]
 struct Exec {
-    /// The host, counted from 1
+    /// Number of the host, from 1
     #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     host: u16,
 
@@ -79,15 +79,15 @@ struct Exec {
     common: CommonOfLab,
 }
 
-/// Let nothing from one host reach another any more; the other way stays open
+/// Drop all datagrams from one host to another; the other direction stays open
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab cut 1 3")]
 struct Cut {
-    /// The host that is not heard
+    /// The host whose datagrams are dropped
     #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     from: u16,
 
-    /// The host that does not hear it
+    /// The host that no longer receives them
     #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     to: u16,
 
@@ -99,11 +99,11 @@ struct Cut {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab mend 1 3")]
 struct Mend {
-    /// The host that was not heard
+    /// The host whose datagrams were dropped
     #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     from: u16,
 
-    /// The host that did not hear it
+    /// The host that did not receive them
     #[arg(value_parser = arguments::within::<u16>(1..=HOSTS_MAX))]
     to: u16,
 
@@ -111,7 +111,7 @@ struct Mend {
     common: CommonOfLab,
 }
 
-/// Say which labs there are, and which hosts
+/// List the labs and their hosts
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab status --json")]
 struct Status {
@@ -119,7 +119,7 @@ struct Status {
     common: Common,
 }
 
-/// Take the hosts away
+/// Remove the hosts
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono lab down")]
 struct Down {
@@ -127,10 +127,10 @@ struct Down {
     common: CommonOfLab,
 }
 
-/// Which lab, and the flags that all commands have.
+/// The name of the lab, and the common flags.
 #[derive(Args, Debug)]
 struct CommonOfLab {
-    /// The lab, where there are several
+    /// Name of the lab, if there are several
     #[arg(long, value_name = "NAME", default_value = NAME)]
     name: String,
 
@@ -139,7 +139,7 @@ struct CommonOfLab {
 }
 
 impl Command {
-    /// The flags that all commands have.
+    /// Returns the common flags.
     pub(crate) fn common(&self) -> &Common {
         match &self.what {
             What::Up(command) => &command.common.common,
@@ -173,7 +173,7 @@ fn up(command: &Up, output: &Output) -> Result<(), Problem> {
         NAME => String::new(),
         name => format!("--name {name} "),
     };
-    output.say(format_args!("type for example: unisono lab exec {exec}1 -- ping {}", Host::address(2)))?;
+    output.say(format_args!("type for example `unisono lab exec {exec}1 -- ping {}`", Host::address(2)))?;
     output.object(&told("lab up", &lab))?;
     Ok(())
 }
@@ -214,7 +214,7 @@ fn status(output: &Output) -> Result<(), Problem> {
         }
     }
     if labs.is_empty() {
-        output.say("no lab is up: unisono lab up --hosts 3")?;
+        output.say("no lab is up: type `unisono lab up --hosts 3`")?;
     }
     let labs: Vec<Value> = labs.iter().map(|lab| told("lab", lab)).collect();
     output.object(&json!({"command": "lab status", "labs": labs}))?;
@@ -225,9 +225,9 @@ fn down(command: &Down, output: &Output) -> Result<(), Problem> {
     let lab = Lab::find(&command.common.name)?;
     let running = lab.processes()?;
     lab.remove()?;
-    output.say(format_args!("{}: gone", lab.name()))?;
+    output.say(format_args!("{}: removed", lab.name()))?;
     if !running.is_empty() {
-        tell(format_args!("still running, without a network: processes {}", running.join(", ")));
+        tell(format_args!("these processes still run, without a network: {}", running.join(", ")));
     }
     output.object(&json!({"command": "lab down", "lab": lab.name(), "still_running": running}))?;
     Ok(())

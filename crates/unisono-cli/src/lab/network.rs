@@ -1,10 +1,9 @@
-//! The namespaces of a lab: set up, found again, and taken away.
+//! Sets up, finds and removes the network namespaces of labs.
 //!
-//! The kernel's list of named namespaces is all there is to know of a lab; what its network is like stands in the
-//! bridge's alias. A lab that belongs to one run of a command is temporary: it goes when the run ends in any way the
-//! run can see (a guard, and a thread that waits for signals), and whoever sets up the next lab takes away those
-//! whose owner died without a word. The owner holds a lock on the namespace of the bridge, which the kernel lets go
-//! when it dies.
+//! The only record of a lab is the kernel's list of named namespaces; the alias of the bridge holds the plan of its network.
+//! A lab that belongs to one run of a command is temporary. That run removes it when it ends, also on a signal (by a guard,
+//! and by a thread that waits for signals). If the run is killed, the next process that sets up a lab removes it. The owner
+//! of a lab holds a lock on the namespace of the bridge; the kernel releases the lock when the owner dies.
 
 use super::quality::{Loss, Rate};
 use super::tools;
@@ -23,47 +22,48 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// The most hosts of a lab.
+/// Maximum number of hosts in a lab.
 pub(crate) const HOSTS_MAX: u16 = 250;
-/// Where the kernel's named namespaces are.
+/// Folder of the kernel's named namespaces.
 const NAMESPACES: &str = "/run/netns";
-/// Locked while a lab is claimed. (The folder above is not for that: `ip` locks it.)
+/// Locked while a lab is claimed. (`ip` locks the folder above itself.)
 const CLAIMING: &str = "/run/unisono-labs.lock";
-/// What the names of all namespaces of labs begin with.
+/// Prefix of the names of all namespaces of labs.
 const PREFIX: &str = "unisono-";
-/// What the name of the bridge's namespace ends with.
+/// Suffix of the name of the bridge's namespace.
 const SWITCH: &str = "-switch";
-/// What the names of temporary labs begin with.
+/// Prefix of the names of temporary labs.
 pub(super) const TEMPORARY: &str = "bench-";
 const NAME_BYTES_MAX: usize = 40;
 
-/// Bytes that a frame takes on an Ethernet beside what the kernel counts: preamble, checksum, gap.
+/// Bytes of an Ethernet frame that the kernel does not count: preamble, checksum, gap.
 const FRAME_EXTRA_BYTES: u64 = 24;
-/// The shortest frame, with all that.
+/// Length of the shortest frame, these bytes included.
 const FRAME_BYTES_MIN: u64 = 84;
-/// The longest frame, with all that.
+/// Length of the longest frame, these bytes included.
 const FRAME_BYTES_MAX: u64 = 1538;
-/// What a host may have waiting for the segment, in time: longer queues only make everything late.
+/// Queue of a host for the segment, as transmission time: 100 ms. Longer queues would only add delay.
 const QUEUE_MS: u64 = 100;
-/// The same in frames, at least.
+/// Minimum length of that queue, in frames.
 const QUEUE_FRAMES_MIN: u64 = 16;
 
-/// Temporary labs that stand. Whoever holds it builds or removes; the end of the process takes it for good.
+/// The labs that this process must remove before it ends. The lock is held while a lab is set up or removed; a signal that
+/// ends the process takes the lock for good.
 static STANDING: Mutex<Vec<Lab>> = Mutex::new(Vec::new());
 
-/// What a lab is to be like.
+/// The plan of a lab.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) hosts: u16,
-    /// The speed of the one segment that all hosts share; each has all that the machine gives if there is none.
+    /// Speed of the segment that all hosts share; unlimited if none.
     pub(crate) rate: Option<Rate>,
     pub(crate) loss: Option<Loss>,
-    /// Hosts do not say that a port is closed: the death of a process is nothing but silence.
+    /// True if hosts do not report closed ports, so that the death of a process causes only silence.
     pub(crate) silent: bool,
 }
 
 impl Plan {
-    /// For people.
+    /// Returns the plan as text for people.
     pub(crate) fn words(&self) -> String {
         let mut words = format!("{} hosts", self.hosts);
         if let Some(rate) = self.rate {
@@ -75,7 +75,7 @@ impl Plan {
         words
     }
 
-    /// For the bridge's alias.
+    /// Returns the plan as the bridge's alias.
     fn alias(&self) -> String {
         let rate = self.rate.map(|rate| rate.to_string()).unwrap_or_default();
         let loss = self.loss.map(|loss| loss.to_string()).unwrap_or_default();
@@ -103,39 +103,39 @@ impl Plan {
     }
 }
 
-/// Hosts that are up.
+/// A lab that is up.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lab {
     name: String,
     plan: Plan,
 }
 
-/// One of them.
+/// A host of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Counts from 1.
+    /// The host's number, from 1.
     pub(crate) number: u16,
     pub(crate) namespace: String,
 }
 
 impl Host {
-    /// Its address on the bridge.
+    /// Returns the address of the host with this number.
     pub(crate) fn address(number: u16) -> Ipv4Addr {
         Ipv4Addr::from_bits(Ipv4Addr::new(10, 195, 0, 0).to_bits() + u32::from(number))
     }
 
-    /// The file that stands for its namespace.
+    /// Returns the file of its namespace.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new(NAMESPACES).join(&self.namespace)
     }
 
-    /// Moves this thread, and those it starts from now on, into the host.
+    /// Moves this thread into the host, and all threads that it starts from now on.
     pub(crate) fn enter(&self) -> anyhow::Result<()> {
         enter(&self.path())
     }
 }
 
-/// Moves this thread, and those it starts from now on, into a network namespace.
+/// Moves this thread into a network namespace, and all threads that it starts from now on.
 pub(crate) fn enter(namespace: &Path) -> anyhow::Result<()> {
     let words = || format!("cannot enter {}: that needs root", namespace.display());
     let file = File::open(namespace).with_context(words)?;
@@ -143,7 +143,7 @@ pub(crate) fn enter(namespace: &Path) -> anyhow::Result<()> {
 }
 
 impl Lab {
-    /// One that is not up.
+    /// Makes the description of a lab that is not up yet.
     pub(super) fn new(name: String, plan: &Plan) -> Lab {
         Lab { name, plan: *plan }
     }
@@ -152,10 +152,14 @@ impl Lab {
     pub(crate) fn named(name: &str, plan: &Plan) -> Result<Lab, Problem> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(fits) {
-            return Err(Problem::usage("the name of a lab has up to 40 small letters, digits and hyphens"));
+            return Err(Problem::usage(
+                "the name of a lab has 1 to 40 lower-case letters, digits and hyphens",
+            ));
         }
         if name.starts_with(TEMPORARY) {
-            return Err(Problem::usage(format!("names that begin with {TEMPORARY} are for benchmarks")));
+            return Err(Problem::usage(format!(
+                "names that begin with {TEMPORARY} are reserved for benchmarks"
+            )));
         }
         let lab = Lab::new(name.into(), plan);
         let (mut standing, _lock) = lab.set_up()?;
@@ -163,16 +167,16 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The lab of this name.
+    /// Returns the lab of this name.
     pub(crate) fn find(name: &str) -> Result<Lab, Problem> {
         permitted(&["ip"])?;
         Lab::all()?.into_iter().find(|lab| lab.name == name).ok_or_else(|| {
             let other = if name == super::NAME { String::new() } else { format!(" --name {name}") };
-            Problem::failed(format!("there is no such lab: unisono lab up{other}"))
+            Problem::failed(format!("there is no lab {name}: type `unisono lab up{other}`"))
         })
     }
 
-    /// All that are up.
+    /// Returns all labs that are up.
     pub(crate) fn all() -> Result<Vec<Lab>, Problem> {
         let names = namespaces()?;
         let switches = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.strip_suffix(SWITCH));
@@ -197,7 +201,7 @@ impl Lab {
         &self.plan
     }
 
-    /// It belongs to one run of a command.
+    /// True if it belongs to one run of a command.
     pub(crate) fn is_temporary(&self) -> bool {
         self.name.starts_with(TEMPORARY)
     }
@@ -206,7 +210,7 @@ impl Lab {
         (1..=self.plan.hosts).map(|number| self.numbered(number))
     }
 
-    /// One of the hosts, counted from 1.
+    /// Returns the host with this number, from 1.
     pub(crate) fn host(&self, number: u16) -> Result<Host, Problem> {
         match (1..=self.plan.hosts).contains(&number) {
             true => Ok(self.numbered(number)),
@@ -225,7 +229,7 @@ impl Lab {
         format!("{PREFIX}{}{SWITCH}", self.name)
     }
 
-    /// Processes that run on its hosts.
+    /// Returns the numbers of the processes that run on its hosts.
     pub(crate) fn processes(&self) -> Result<Vec<String>, Problem> {
         let mut processes = Vec::new();
         for host in self.hosts() {
@@ -235,7 +239,7 @@ impl Lab {
         Ok(processes)
     }
 
-    /// Lets nothing that one host sends reach another.
+    /// Drops all packets from one host to another.
     pub(crate) fn cut(&self, from: u16, to: u16) -> Result<(), Problem> {
         match self.filter_from("-C", from, to) {
             Ok(()) => Ok(()),
@@ -255,8 +259,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Sets everything up, or nothing. Meanwhile nobody else in this process builds or removes; the lock is that of
-    /// the owner.
+    /// Sets up the lab, or nothing if that fails. Returns the lock under which no other thread of this process sets up or
+    /// removes labs, and the lock of the lab's owner.
     pub(super) fn set_up(&self) -> Result<(MutexGuard<'static, Vec<Lab>>, File), Problem> {
         permitted(&self.plan.tools())?;
         remove_on_signals()?;
@@ -270,10 +274,9 @@ impl Lab {
         Ok((standing, lock))
     }
 
-    /// Makes the namespace of the bridge, which is the lab's claim to its name, and locks it. Takes away what dead
-    /// owners left.
+    /// Makes the namespace of the bridge, which claims the lab's name, and locks it. Removes labs of dead owners.
     fn claim(&self) -> Result<File, Problem> {
-        // Between the making of a lab and its locking nobody may think that it has no owner.
+        // Between making and locking a lab, another process must not find it without an owner.
         let claiming = File::create(CLAIMING).with_context(|| format!("cannot write {CLAIMING}"))?;
         flock(&claiming, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {CLAIMING}"))?;
         for lab in Lab::all()?.into_iter().filter(Lab::is_temporary) {
@@ -287,7 +290,7 @@ impl Lab {
         if namespaces()?.contains(&switch) {
             let name = &self.name;
             return Err(Problem::failed(format!(
-                "lab {name} is up already: `unisono lab down --name {name}` takes it away, another --name leaves it"
+                "lab {name} is up already: remove it with `unisono lab down --name {name}`, or choose another --name"
             )));
         }
         tools::run("ip", &["netns", "add", &switch], "")?;
@@ -296,7 +299,7 @@ impl Lab {
         Ok(lock)
     }
 
-    /// Puts the bridge and the hosts there.
+    /// Makes the hosts and connects them to the bridge.
     fn furnish(&self) -> anyhow::Result<()> {
         let hosts: String = self.hosts().map(|host| format!("netns add {}\n", host.namespace)).collect();
         tools::run("ip", &["-batch", "-"], &hosts)?;
@@ -316,12 +319,12 @@ impl Lab {
         }
         if let Some(rate) = self.plan.rate {
             tools::run("tc", &["-n", &self.switch(), "-batch", "-"], &self.segment(rate))
-                .context("this kernel cannot limit the rate (it takes the modules ifb and sch_htb)")?;
+                .context("this kernel cannot limit the rate: it needs the modules ifb and sch_htb")?;
         }
         Ok(())
     }
 
-    /// The bridge, with a port for each host.
+    /// Returns the commands for the bridge, with a port for each host.
     fn links(&self) -> String {
         let mut links = format!(
             "link add bridge type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
@@ -338,7 +341,7 @@ impl Lab {
         links
     }
 
-    /// A host's own side. On a segment each frame counts, so none may stand for many.
+    /// Returns the commands for a host's interfaces. On a segment each frame counts, so segmentation offload is switched off.
     fn links_of(&self, host: &Host) -> String {
         let frames = if self.plan.rate.is_some() { "gso_max_segs 1" } else { "" };
         format!(
@@ -350,8 +353,8 @@ impl Lab {
         )
     }
 
-    /// The segment: each frame that enters the bridge, to one host or to many, first passes a bottleneck common to
-    /// all, in which the hosts take turns, as they do on a wire.
+    /// Returns the commands for the segment. Each frame that enters the bridge, for one host or for several, first passes a
+    /// common bottleneck, in which the hosts take turns as on a wire.
     fn segment(&self, rate: Rate) -> String {
         let bits = rate.bits();
         let share = (bits / u64::from(self.plan.hosts.max(1))).max(8);
@@ -377,12 +380,12 @@ impl Lab {
         rules
     }
 
-    /// Takes it all away.
+    /// Removes the lab.
     pub(crate) fn remove(&self) -> Result<(), Problem> {
         self.take_away(&mut standing())
     }
 
-    /// The bridge's namespace goes last: while it is there, the rest can be found.
+    /// Removes all namespaces of the lab, that of the bridge last: as long as it exists, the lab can be found.
     fn take_away(&self, standing: &mut Vec<Lab>) -> Result<(), Problem> {
         let own = format!("{PREFIX}{}-", self.name);
         let is_host = |name: &&String| {
@@ -390,12 +393,12 @@ impl Lab {
             number.is_some_and(|number| number.parse::<u16>().is_ok())
         };
         let present = namespaces()?;
-        let mut doomed: Vec<&str> = present.iter().filter(is_host).map(String::as_str).collect();
+        let mut names: Vec<&str> = present.iter().filter(is_host).map(String::as_str).collect();
         let switch = self.switch();
         if present.contains(&switch) {
-            doomed.push(&switch);
+            names.push(&switch);
         }
-        let lines: String = doomed.iter().map(|name| format!("netns delete {name}\n")).collect();
+        let lines: String = names.iter().map(|name| format!("netns delete {name}\n")).collect();
         tools::run("ip", &["-batch", "-"], &lines)?;
         standing.retain(|lab| lab.name != self.name);
         Ok(())
@@ -406,7 +409,7 @@ fn standing() -> MutexGuard<'static, Vec<Lab>> {
     STANDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who is told to end takes away first what stands; who is told twice ends at once.
+/// Removes all labs of this process on the first signal, then ends it. A second signal ends it at once.
 fn remove_on_signals() -> Result<(), Problem> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
@@ -426,24 +429,24 @@ fn remove_on_signals() -> Result<(), Problem> {
     Ok(result?)
 }
 
-/// Keeps the list until the end of the process, so that nothing new is set up.
+/// Removes the labs and ends the process. Holds the lock until the end, so that no lab is set up meanwhile.
 fn remove_and_end(signal: i32) {
     let mut standing = standing();
     for lab in standing.clone() {
         if let Err(problem) = lab.take_away(&mut standing) {
-            tell(format_args!("a lab stays behind: {:#}", problem.into_error()));
+            tell(format_args!("cannot remove a lab: {:#}", problem.into_error()));
         }
     }
     std::process::exit(128 + signal);
 }
 
-/// Whether labs can be set up here, and with these tools.
+/// Checks that this process may set up labs and has these tools. The error says what to do.
 fn permitted(tools: &[&str]) -> Result<(), Problem> {
     if !cfg!(target_os = "linux") {
         return Err(Problem::failed("a lab needs Linux: its hosts are network namespaces of that kernel"));
     }
     if !rustix::process::geteuid().is_root() {
-        return Err(Problem::failed("a lab needs root, to make network namespaces: type sudo in front"));
+        return Err(Problem::failed("a lab needs root, to make network namespaces: use sudo"));
     }
     match tools::missing(tools) {
         Some(words) => Err(Problem::failed(words)),
@@ -456,7 +459,7 @@ fn filter(host: &Host, rule: &[&str]) -> anyhow::Result<()> {
     tools::run("ip", &[&command, rule].concat(), "").map(drop)
 }
 
-/// All named namespaces of the machine.
+/// Returns the names of all named namespaces of the machine.
 fn namespaces() -> Result<Vec<String>, Problem> {
     let entries = match std::fs::read_dir(NAMESPACES) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,24 +1,24 @@
-//! How good a lab's network is: its rate, and what part of the datagrams it loses.
+//! The quality of a lab's network: its rate, and the part of the datagrams that it loses.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bits a second.
+/// A rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate(u64);
 
 impl Rate {
-    /// Slower than this not even a join gets through in time.
+    /// Minimum rate: below 64 kbit/s a join does not get through in time.
     const BITS_MIN: u64 = 64_000;
     const UNITS: [(&str, u64); 4] =
         [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
 
-    /// Bits a second.
+    /// Returns bits per second.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    /// Bytes that pass in a millisecond.
+    /// Returns bytes per millisecond.
     pub(crate) fn bytes_per_ms(self) -> u64 {
         self.0 / 8000
     }
@@ -34,7 +34,7 @@ impl FromStr for Rate {
         });
         match bits {
             Some(bits) if bits >= Rate::BITS_MIN => Ok(Rate(bits)),
-            Some(_) => Err("a network needs 64kbit at least".into()),
+            Some(_) => Err("the rate must be at least 64kbit".into()),
             None => Err("a rate is a whole number with a unit, as in 10mbit or 512kbit".into()),
         }
     }
@@ -48,12 +48,12 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The part of all datagrams that is lost, at random.
+/// The part of the datagrams that is lost at random, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Loss(f64);
 
 impl Loss {
-    /// Between 0 and 1.
+    /// Returns the loss as a probability from 0 to 1.
     pub(crate) fn probability(self) -> f64 {
         self.0 / 100.0
     }
@@ -67,7 +67,7 @@ impl FromStr for Loss {
         percent
             .filter(|percent| (0.0..=100.0).contains(percent))
             .map(Loss)
-            .ok_or_else(|| "a loss is a part of hundred, as in 1% or 0.5%".into())
+            .ok_or_else(|| "a loss is a percentage, as in 1% or 0.5%".into())
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_and_said_alike() {
+    fn rates_are_parsed_and_printed_alike() {
         for (text, bits) in [("10mbit", 10_000_000), ("512kbit", 512_000), ("1gbit", 1_000_000_000)] {
             let rate: Rate = text.parse().unwrap();
             assert_eq!((rate.bits(), rate.to_string().as_str()), (bits, text));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_a_part_of_hundred() {
+    fn a_loss_is_a_percentage() {
         let loss: Loss = "0.5%".parse().unwrap();
         assert_eq!((loss.probability(), loss.to_string().as_str()), (0.005, "0.5%"));
         for bad in ["1", "%", "101%", "-1%", "NaN%"] {

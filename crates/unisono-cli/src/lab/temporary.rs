@@ -1,4 +1,4 @@
-//! A lab that belongs to one run of a command, and goes with it.
+//! A lab that belongs to one run of a command and is removed at its end.
 
 use super::network::{Lab, Plan, TEMPORARY};
 use crate::output::tell;
@@ -6,18 +6,19 @@ use crate::problem::Problem;
 use crate::trial::lot;
 use std::fs::File;
 
-/// A lab that goes with the run that needs it.
+/// A lab that is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     pub(crate) lab: Lab,
-    /// Says to others that its owner lives.
+    /// Held to show other processes that the owner is alive.
     _lock: File,
 }
 
 impl Temporary {
-    /// Sets one up.
+    /// Sets up a temporary lab.
     pub(crate) fn set_up(plan: &Plan) -> Result<Temporary, Problem> {
-        // The number of the process tells people whose it is; the lot tells apart two processes in two namespaces.
+        // The process number identifies the owner for people. The random number avoids a clash of two processes that have the
+        // same number in different process namespaces.
         let name = format!("{TEMPORARY}{}-{:04x}", std::process::id(), lot(1 << 16)?);
         let lab = Lab::new(name, plan);
         let (standing, lock) = lab.set_up()?;
@@ -29,7 +30,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(problem) = self.lab.remove() {
-            tell(format_args!("a lab stays behind: {:#}", problem.into_error()));
+            tell(format_args!("cannot remove a lab: {:#}", problem.into_error()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The system's own commands for namespaces, links and packet filters.
+//! Runs the system's commands for namespaces, links and packet filters.
 
 use anyhow::Context;
 use std::env;
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Where these commands are found if the shell does not look there.
+/// Folders of these commands, which the PATH of a user may lack.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// The package that brings a command, in the words of Debian and those who follow it.
+/// Returns the Debian package that contains a command.
 fn package(tool: &str) -> &'static str {
     match tool {
         "iptables" => "iptables",
@@ -17,7 +17,7 @@ fn package(tool: &str) -> &'static str {
     }
 }
 
-/// Which of these commands are missing, with what to type; nothing if none is.
+/// Returns a message about missing commands, with what to type; none if all are installed.
 pub(super) fn missing(tools: &[&str]) -> Option<String> {
     let folders: Vec<_> = env::split_paths(&path()).collect();
     let lacks = |tool: &&&str| !folders.iter().any(|folder| folder.join(tool).is_file());
@@ -30,7 +30,7 @@ pub(super) fn missing(tools: &[&str]) -> Option<String> {
     Some(format!("a lab needs {}; on Debian: apt install {}", missing.join(" and "), packages.join(" ")))
 }
 
-/// Runs a command, with lines for its standard input; what it printed.
+/// Runs a command with this standard input. Returns its standard output.
 pub(super) fn run(tool: &str, arguments: &[&str], input: &str) -> anyhow::Result<String> {
     let mut child = Command::new(tool)
         .args(arguments)
@@ -41,7 +41,7 @@ pub(super) fn run(tool: &str, arguments: &[&str], input: &str) -> anyhow::Result
         .spawn()
         .with_context(|| format!("cannot run {tool}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that fails early reads no further, and says why on standard error.
+        // A command that fails early closes its input; its standard error says why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! `unisono rpc call`: one call, its answer on standard output.
+//! `unisono rpc call`: makes one call and prints the reply.
 
 use super::{MESSAGE_BYTES_MAX, called};
 use crate::arguments::Common;
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::{CallFailure, Client, Port};
 
-/// Nobody is told of a call that takes no longer.
+/// A call that takes less than this, 1 s, prints no progress.
 const SHORT_CALL: Duration = Duration::from_secs(1);
 
-/// Call a service: the answer goes to standard output
+/// Call a service and print the reply
 ///
-/// The exit status is 1 if the call came to nothing, and the message says why, and whether it may have happened: not found, failed,
-/// busy (it did not), refused (by the service), unknown (perhaps, but once at most).
+/// The exit status is 1 if the call failed. The message says why, and whether the call may have been executed: not found,
+/// failed, busy (it was not), refused (by the service), unknown (perhaps, at most once).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono rpc call upper hello\n  unisono rpc call upper < letter.txt")]
 pub(crate) struct Call {
@@ -29,10 +29,10 @@ pub(crate) struct Call {
     #[arg(value_parser = called)]
     port: Port,
 
-    /// What to ask [default: standard input]
+    /// The request [default: standard input]
     text: Option<String>,
 
-    /// How long to wait for the answer, such as 500ms or 2m, or a number of seconds
+    /// How long to wait for the reply, such as 500ms or 2m, or a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
     deadline: Duration,
 
@@ -48,7 +48,7 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
     let client = Client::new(&connection::options(settings, None)?)?;
     let calling = progress::tell_if_long(
         SHORT_CALL,
-        format!("waiting for the answer, at most {:?} …", command.deadline),
+        format!("waiting for the reply, at most {:?} …", command.deadline),
     );
     let begin = Instant::now();
     let answer = client.call_within(command.port, request, command.deadline);
@@ -76,7 +76,7 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
     }
 }
 
-/// What is too long is refused before all of it is read.
+/// Reads the request from standard input. Refuses one that is too long without reading all of it.
 fn read_request() -> Result<Bytes, Problem> {
     let mut request = Vec::new();
     io::stdin().lock().take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut request)?;
@@ -86,7 +86,7 @@ fn read_request() -> Result<Bytes, Problem> {
     Ok(request.into())
 }
 
-/// Adds the bytes to an object, as text if they are.
+/// Adds the bytes to an object, as `text` if they are UTF-8, otherwise as `hex`.
 fn tell(object: &mut serde_json::Value, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object["text"] = text.into(),
@@ -94,7 +94,7 @@ fn tell(object: &mut serde_json::Value, bytes: &[u8]) {
     }
 }
 
-/// The bytes as they are; before a person, on a line of their own.
+/// Prints the bytes unchanged; on a terminal, with a line end.
 fn print(reply: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(reply)?;

@@ -1,4 +1,4 @@
-//! `unisono rpc counter`: a number served by the group of all who run this.
+//! `unisono rpc counter`: a counter that is served by the group of all processes that run this command.
 
 use super::Served;
 use crate::arguments::{self, Common};
@@ -16,28 +16,28 @@ use std::time::Duration;
 use unisono::rpc::{Asked, Notice, OpenGroup, Outcome, Service};
 use unisono::{Bytes, Ended, Group, GroupConfig, Member, Options};
 
-/// How long what was taken may still be answered after an interrupt.
+/// Time to answer accepted requests after a signal: 3 s.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Serve a counter together with all others who run this: each call counts once, whoever dies
+/// Serve a counter together with all other processes that run this: each call counts once, even if members crash
 ///
-/// It takes three calls: `add` adds one, or what follows it (`add 5`), and answers the sum, `get` answers the sum, and `where` is passed on
-/// to another member, and answers which ones it met.
+/// It takes three calls. `add` adds one, or the number after it (`add 5`), and answers the sum. `get` answers the sum.
+/// `where` is forwarded to another member, and answers which member received it and which answered.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono rpc counter votes --name a      in three terminals, as a, b and c\n  \
-                  unisono rpc call votes add              in another; kill one of the three, and go on"
+                  unisono rpc call votes add              in another; kill one of the three and call again"
 )]
 pub(crate) struct Counter {
     /// Name of the service, or its private port; the group is named after it
     #[arg(value_name = "PORT")]
     port: Served,
 
-    /// What the others and `where` call this member [default: the host and the process number]
+    /// Name of this member, which `where` answers [default: the host and the process number]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How many crashes at once the group is to survive without loss, if this founds it
+    /// Number of simultaneous crashes that the group survives without losing a call, if this command founds it
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = arguments::resilience)]
     resilience: u8,
 
@@ -48,7 +48,7 @@ pub(crate) struct Counter {
     pub(crate) common: Common,
 }
 
-/// The member there is now, for whoever interrupts it.
+/// The present member, shared with the thread that handles signals.
 type Current = Arc<Mutex<Option<Arc<OpenGroup<Sum>>>>>;
 
 pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
@@ -73,10 +73,10 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
         match serve(&member, &command.port.name, output) {
             Ok(Ended::Left) => return Ok(()),
-            // It may have stood still for long: the others know what it missed.
+            // A new member gets the present sum from the others.
             Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
             Err(problem) => {
-                // The others are not to miss it.
+                // Leave, so that the others need not suspect this member.
                 member.close(FAREWELL);
                 return Err(problem);
             }
@@ -85,8 +85,8 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     }
 }
 
-/// Enters the group. A process that was in it and takes part in formations only joins it again: a second formation could
-/// bring about a second group.
+/// Enters the group. A process with `--form` that was a member before only joins: a second formation could create a second
+/// group.
 fn enter(
     name: &str,
     founding: &Founding,
@@ -101,7 +101,7 @@ fn enter(
     }
 }
 
-/// Serves for as long as the member is in.
+/// Serves until this process is no member any more.
 fn serve(member: &Arc<OpenGroup<Sum>>, name: &str, output: &Output) -> Result<Ended, Problem> {
     introduce(member, name, output)?;
     let noticing = member.clone();
@@ -113,7 +113,7 @@ fn serve(member: &Arc<OpenGroup<Sum>>, name: &str, output: &Output) -> Result<En
     Ok(member.wait())
 }
 
-/// From now on there are answers.
+/// Prints that the service is ready.
 fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
     let (port, members) = (member.port().to_string(), member.group().members().len());
     let sum = member.look(|sum| sum.0);
@@ -134,18 +134,18 @@ fn words(notice: &Notice) -> String {
             )
         }
         Notice::OtherGroup { address, gives_way } => format!(
-            "another group serves this port, with a sum of its own, and has a member at {address}: they did not hear each \
+            "another group with its own sum serves this port, and has a member at {address}: the groups did not reach each \
              other when the second was founded; {}",
             if *gives_way {
-                "this one gives way: end its members, and start them again"
+                "this group gives way: end its members and start them again"
             } else {
-                "that one gives way: its members are told to end and to start again"
+                "that group gives way: end its members and start them again"
             }
         ),
     }
 }
 
-/// The number.
+/// The counter's state.
 struct Sum(i128);
 
 impl Service for Sum {
@@ -160,7 +160,9 @@ impl Service for Sum {
             },
             ["get"] => {}
             ["where"] => {
-                let by = asked.received_by.map_or("a member that has died", |member| member.name.as_str());
+                let by = asked
+                    .received_by
+                    .map_or("a member that is no longer in the group", |member| member.name.as_str());
                 return Outcome::Pass(format!("received by {by}").into());
             }
             _ => return refuse(),

@@ -1,6 +1,7 @@
-//! A shell command that answers a request: the request on its standard input, the reply from its standard output.
+//! Runs a shell command that answers a request: the request goes to its standard input, the reply comes from its standard
+//! output.
 //!
-//! The command is the leader of a process group, so that what it started ends with it when its time is over.
+//! The command leads a process group, so that a timeout ends all processes that it started.
 
 use super::MESSAGE_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,12 +16,12 @@ use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::Answer;
 
-/// So much of what a command says on standard error becomes the reason of a refusal.
+/// Maximum length of the reason of a refusal, taken from the beginning of standard error: 4 KiB.
 const REASON_BYTES_MAX: usize = 4096;
-/// Bytes that are read or written at a time.
+/// Bytes read at a time: 64 KiB, the capacity of a pipe.
 const GULP_BYTES: usize = 1 << 16;
 
-/// The command of a service, and where it runs just now.
+/// The command of a service, and its running processes.
 pub(super) struct Commands {
     command: String,
     limit: Duration,
@@ -28,20 +29,20 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Each run of the command is killed when it has not ended after `limit`.
+    /// Makes a service of this command. Each run is killed after `limit`.
     pub(super) fn new(command: String, limit: Duration) -> Commands {
         Commands { command, limit, running: Mutex::default() }
     }
 
-    /// Runs the command with this request. It refuses by ending with another status than 0.
+    /// Runs the command with this request. An exit status other than 0 refuses the request.
     pub(super) fn answer(&self, request: &[u8]) -> Answer {
         self.run(request).unwrap_or_else(|error| refuse(format!("cannot run the command: {error}")))
     }
 
-    /// Kills what runs.
+    /// Kills all running commands.
     pub(super) fn kill_all(&self) {
         for group in self.running().iter() {
-            // It may have ended just now.
+            // Fails if the command has just ended.
             let _ = kill_process_group(*group, Signal::KILL);
         }
     }
@@ -49,27 +50,27 @@ impl Commands {
     fn run(&self, request: &[u8]) -> io::Result<Answer> {
         let until = Instant::now() + self.limit;
         let (mut child, group) = self.start()?;
-        let heard = converse(&mut child, request, until);
-        if !matches!(heard, Ok(Heard::All { .. })) {
+        let outcome = exchange(&mut child, request, until);
+        if !matches!(outcome, Ok(Outcome::Ended { .. })) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        // Until it is waited for, nobody else gets its number.
+        // The process number is not reused before `wait`, so `kill_all` cannot hit another process.
         self.running().retain(|running| *running != group);
         let status = child.wait()?;
-        Ok(match heard? {
-            Heard::All { reply, .. } if status.success() => Answer::Reply(reply.into()),
-            Heard::All { reason, .. } => match reason.trim_ascii() {
+        Ok(match outcome? {
+            Outcome::Ended { reply, .. } if status.success() => Answer::Reply(reply.into()),
+            Outcome::Ended { reason, .. } => match reason.trim_ascii() {
                 b"" => refuse(format!("the command ended with {status}")),
                 said => Answer::Refuse(Bytes::copy_from_slice(said)),
             },
-            Heard::TooMuch => refuse(format!("the command says more than {MESSAGE_BYTES_MAX} bytes")),
-            Heard::TooLong => {
+            Outcome::TooMuch => refuse(format!("the command wrote more than {MESSAGE_BYTES_MAX} bytes")),
+            Outcome::TooLong => {
                 refuse(format!("the command took longer than {} s, and was killed", self.limit.as_secs_f64()))
             }
         })
     }
 
-    /// Starts the command. Whoever kills all that runs finds it as soon as it does.
+    /// Starts the command. The lock is held meanwhile, so that `kill_all` misses no running command.
     fn start(&self) -> io::Result<(Child, Pid)> {
         let mut running = self.running();
         let child = Command::new("sh")
@@ -89,29 +90,29 @@ impl Commands {
     }
 }
 
-/// What came of a command.
-enum Heard {
-    /// It has ended, and nobody has its standard output and error any more.
-    All { reply: Vec<u8>, reason: Vec<u8> },
-    /// It says more than can be replied.
+/// The outcome of a command.
+enum Outcome {
+    /// It has ended, and its standard output and error are closed.
+    Ended { reply: Vec<u8>, reason: Vec<u8> },
+    /// It wrote more than the longest reply.
     TooMuch,
-    /// Its time was over before that.
+    /// It exceeded its time.
     TooLong,
 }
 
-/// Tells the command the request and hears what it says, until it has ended. All at once: a pipe that is full stops it,
-/// whichever it is.
-fn converse(child: &mut Child, request: &[u8], until: Instant) -> io::Result<Heard> {
+/// Writes the request and reads the output until the command has ended. All pipes are served at once, because a full pipe
+/// would block the command.
+fn exchange(child: &mut Child, request: &[u8], until: Instant) -> io::Result<Outcome> {
     let mut process = Some(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?);
     let (mut stdin, mut stdout, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     for pipe in [fd(&stdin), fd(&stdout), fd(&stderr)].into_iter().flatten() {
         ioctl_fionbio(pipe, true)?;
     }
-    let (mut untold, mut reply, mut reason) = (request, Vec::new(), Vec::new());
+    let (mut unsent, mut reply, mut reason) = (request, Vec::new(), Vec::new());
     while process.is_some() || stdout.is_some() || stderr.is_some() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Heard::TooLong);
+            return Ok(Outcome::TooLong);
         }
         let input = [fd(&process), fd(&stdout), fd(&stderr)].map(|fd| (fd, PollFlags::IN));
         let output = [(fd(&stdin), PollFlags::OUT)];
@@ -122,40 +123,40 @@ fn converse(child: &mut Child, request: &[u8], until: Instant) -> io::Result<Hea
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Its own comes first.
+        // The first descriptor is that of the process.
         if process.is_some() && !polled[0].revents().is_empty() {
             process = None;
         }
-        tell(&mut stdin, &mut untold);
-        hear(&mut stdout, &mut reply, MESSAGE_BYTES_MAX as usize + 1)?;
-        hear(&mut stderr, &mut reason, REASON_BYTES_MAX)?;
+        write_some(&mut stdin, &mut unsent);
+        read_some(&mut stdout, &mut reply, MESSAGE_BYTES_MAX as usize + 1)?;
+        read_some(&mut stderr, &mut reason, REASON_BYTES_MAX)?;
         if reply.len() as u64 > MESSAGE_BYTES_MAX {
-            return Ok(Heard::TooMuch);
+            return Ok(Outcome::TooMuch);
         }
     }
-    Ok(Heard::All { reply, reason })
+    Ok(Outcome::Ended { reply, reason })
 }
 
 fn fd<T: AsFd>(pipe: &Option<T>) -> Option<BorrowedFd<'_>> {
     pipe.as_ref().map(AsFd::as_fd)
 }
 
-/// Writes as much as is taken now. Closes the pipe when that is all, or when nobody reads: the command need not read what
-/// it does not want to know.
-fn tell(pipe: &mut Option<impl Write>, untold: &mut &[u8]) {
+/// Writes as much as the pipe takes now. Closes the pipe when everything is written, or when the command has closed its end:
+/// it need not read the whole request.
+fn write_some(pipe: &mut Option<impl Write>, unsent: &mut &[u8]) {
     let Some(open) = pipe else { return };
-    match open.write(untold) {
-        Ok(bytes) => *untold = &untold[bytes..],
+    match open.write(unsent) {
+        Ok(bytes) => *unsent = &unsent[bytes..],
         Err(error) if waits(&error) => return,
-        Err(_) => *untold = &[],
+        Err(_) => *unsent = &[],
     }
-    if untold.is_empty() {
+    if unsent.is_empty() {
         *pipe = None;
     }
 }
 
-/// Reads what is there now, of which `max` bytes in all are kept. Closes the pipe at its end.
-fn hear(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, max: usize) -> io::Result<()> {
+/// Reads what the pipe holds now, and keeps `max` bytes in all. Closes the pipe at its end.
+fn read_some(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, max: usize) -> io::Result<()> {
     let Some(open) = pipe else { return Ok(()) };
     let mut gulp = [0; GULP_BYTES];
     match open.read(&mut gulp) {
@@ -194,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_is_what_the_command_says() {
+    fn the_reply_is_the_output_of_the_command() {
         assert_eq!(text(answer("tr a-z A-Z", b"hello")), (true, "HELLO".into()));
         assert_eq!(text(answer("exit 0", &[b'x'; 1 << 20])), (true, String::new()));
-        assert_eq!(text(answer("echo to nobody >&2", b"")), (true, String::new()));
+        assert_eq!(text(answer("echo unused >&2", b"")), (true, String::new()));
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pipe_stands_still_whatever_goes_through_it() {
+    fn no_full_pipe_blocks_the_command() {
         let request = vec![b'a'; 3 << 20];
         let (replied, reply) = text(answer("tee /dev/stderr | tr a b", &request));
         assert!(replied && reply.len() == request.len() && reply.bytes().all(|byte| byte == b'b'));
@@ -219,7 +220,7 @@ mod tests {
         assert!(!replied && reason.contains("more than"), "{reason}");
     }
 
-    /// A pipe that is at its end when nobody has the other side any more, and the path of the other side.
+    /// Returns a pipe and the path of its writing end. Reading reaches the end when all processes have closed that.
     fn pipe() -> (std::io::PipeReader, String, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_killed_with_all_that_it_started_and_its_client_is_told() {
+    fn a_command_that_takes_too_long_is_killed_with_all_its_processes_and_the_client_learns_it() {
         for command in ["sleep 1000 | cat", "sleep 1000 & echo gone", "exec >&- 2>&-; sleep 1000"] {
             let (mut reader, path, writer) = pipe();
             let commands = Commands::new(format!("exec 3>{path}; {command}"), Duration::from_millis(200));
@@ -235,14 +236,14 @@ mod tests {
             assert!(!replied && reason.contains("longer than 0.2 s"), "{command}: {reason}");
             assert!(commands.running().is_empty());
             drop(writer);
-            // Comes to an end when all who could write are dead.
+            // Returns when all processes that could write are dead.
             assert_eq!(reader.read(&mut [0]).unwrap(), 0, "{command}");
         }
     }
 
     #[test]
-    fn what_has_left_its_group_holds_nobody_up() {
-        // The survivor says who it is, if it is there by then.
+    fn a_process_that_left_its_process_group_does_not_delay_the_answer() {
+        // The survivor writes its process number, if it has started by then.
         let survivor = [1, 10, 100].into_iter().find_map(|limit_seconds| {
             let (mut reader, path, writer) = pipe();
             let command = format!("setsid sh -c 'echo $$ >{path}; sleep 1000' & sleep 1000");
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_runs_can_be_ended() {
+    fn all_running_commands_can_be_killed() {
         let (mut reader, path, writer) = pipe();
         let commands = Commands::new(format!("echo x >{path}; sleep 1000"), Duration::from_secs(60));
         let answer = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! `unisono rpc`: services, and calls to them.
+//! `unisono rpc`: serves ports and calls them.
 
 mod call;
 mod counter;
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use std::str::FromStr;
 use unisono::rpc::{OpenGroupError, Port, PrivatePort, ServiceError};
 
-/// The longest request or reply there is.
+/// Maximum length of a request or reply: 16 MiB.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// Serve a port, or call one
@@ -35,7 +35,7 @@ enum What {
 }
 
 impl Rpc {
-    /// The flags that all commands have.
+    /// Returns the common flags.
     pub(crate) fn common(&self) -> &Common {
         match &self.what {
             What::Serve(command) => &command.common,
@@ -55,7 +55,7 @@ pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<
     }
 }
 
-/// What a server is told to serve: a private port, or a name.
+/// The argument of a server: a private port, or a name.
 #[derive(Clone, Debug)]
 struct Served {
     port: PrivatePort,
@@ -73,7 +73,7 @@ impl FromStr for Served {
     }
 }
 
-/// What a client is told to call: a public port, or a name.
+/// Parses the argument of a client: a public port, or a name.
 fn called(text: &str) -> Result<Port, String> {
     match text.parse() {
         Ok(port) => Ok(port),

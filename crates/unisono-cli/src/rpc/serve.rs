@@ -1,4 +1,4 @@
-//! `unisono rpc serve`: a shell command as a service.
+//! `unisono rpc serve`: serves a port by a shell command.
 
 use super::Served;
 use super::execute::Commands;
@@ -16,33 +16,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono::rpc::{ServeOptions, Server};
 
-/// How long requests that were taken may still be answered after an interrupt.
+/// Time to answer accepted requests after a signal: 5 s.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serve a port by a shell command, which runs once for each request
 ///
-/// The request is on the command's standard input, the reply comes from its standard output. A command that ends with another
-/// status than 0 refuses, for the reason it gives on standard error.
+/// The command reads the request from standard input and writes the reply to standard output. If it ends with a status other
+/// than 0, the request is refused, for the reason that it writes to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono rpc serve upper --exec 'tr a-z A-Z'\n  unisono rpc serve disk --exec 'df -h'\n\n\
-                  Ends on ctrl-c, once what was taken is answered."
+                  Ends on ctrl-c, after answering the requests that it has accepted."
 )]
 pub(crate) struct Serve {
     /// Name of the service, or its private port
     #[arg(value_name = "PORT")]
     port: Served,
 
-    /// What to run, by `sh -c`, for each request
+    /// Command that `sh -c` runs for each request
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     exec: String,
 
-    /// How many requests may be worked on at a time
+    /// Maximum number of requests that run at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = arguments::within::<u16>(1..=1024))]
     concurrency: u16,
 
-    /// How long the command may take, such as 500ms or 2m, or a number of seconds. Then it is killed, with all that it
-    /// started, and the request is refused
+    /// How long the command may take, such as 500ms or 2m, or a number of seconds. After that it is killed with all
+    /// processes that it started, and the request is refused
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::seconds)]
     exec_timeout: Duration,
 
@@ -65,11 +65,11 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
     })?;
     say_what_is_served(&server, &command.port.name, output)?;
     server.serve(command.concurrency.into(), |request| commands.answer(request.payload()));
-    // What was taken last is to be received too.
+    // Wait until the last replies have arrived.
     server.drain(FAREWELL).map_err(Problem::failed)
 }
 
-/// The first line: from now on there are answers.
+/// Prints the first line: the service is ready.
 pub(super) fn say_what_is_served(server: &Server, name: &str, output: &Output) -> std::io::Result<()> {
     let (port, address) = (server.port().to_string(), server.address().to_string());
     output.say(format_args!("serving {}, port {port}, at {address}", visible(name)))?;

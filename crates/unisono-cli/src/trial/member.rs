@@ -4,7 +4,7 @@ use super::verdict::{Content, Place};
 use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Orders, monotonic_ns};
+use crate::processes::{self, Instructions, monotonic_ns};
 use crate::resender::Resender;
 use crate::roster::Roster;
 use crate::settings::Settings;
@@ -88,16 +88,16 @@ pub(crate) fn name(index: usize) -> String {
 }
 
 /// The life of a member process.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let options = connection::options(&role.settings, Some(&name(role.index)))
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let options = connection::options(&assignment.settings, Some(&name(assignment.index)))
         .map_err(|problem| problem.into_error())?;
-    let config = connection::config(role.resilience, role.order);
-    let group = match role.index {
-        0 => Group::create(&role.group, config, &options)?,
-        _ => connection::patiently(|| Group::join(&role.group, "", &options))?,
+    let config = connection::config(assignment.resilience, assignment.order);
+    let group = match assignment.index {
+        0 => Group::create(&assignment.group, config, &options)?,
+        _ => connection::patiently(|| Group::join(&assignment.group, "", &options))?,
     };
-    processes::report(&Answer::Entered { uid: group.info().me.0 })?;
+    processes::answer(&Answer::Entered { uid: group.info().me.0 })?;
 
     let (reset, resets) = mpsc::channel();
     let receiving = group.clone();
@@ -110,14 +110,14 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     let mut sender = Some(Sender {
         group: group.clone(),
         resender: Resender::new(group.clone()),
-        index: role.index,
+        index: assignment.index,
         resets,
         stop: stop.clone(),
         resets_before: group.info().resets,
         noticed: false,
     });
-    while let Some(order) = orders.next()? {
-        match order {
+    while let Some(instruction) = instructions.next()? {
+        match instruction {
             Instruction::Send(share) => {
                 if let Some(mut sender) = sender.take() {
                     threads::start("sender", move || or_trouble(sender.send(share)))?;
@@ -135,7 +135,7 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
 /// Tells the parent of an error; it is gone if it cannot be told.
 fn or_trouble(result: anyhow::Result<()>) {
     if let Err(error) = result {
-        let _ = processes::report(&Answer::Trouble(format!("{error:#}")));
+        let _ = processes::answer(&Answer::Trouble(format!("{error:#}")));
     }
 }
 
@@ -171,10 +171,10 @@ impl Sender {
             self.resender.advance()?;
             if self.resender.accepted() > reported {
                 reported = self.resender.accepted();
-                processes::report(&Answer::Accepted { sent, accepted: reported })?;
+                processes::answer(&Answer::Accepted { sent, accepted: reported })?;
             }
             if reported >= rest.messages {
-                return processes::report(&Answer::Done { sent_again: self.resender.sent_again() });
+                return processes::answer(&Answer::Done { sent_again: self.resender.sent_again() });
             }
             if share.interval_us > 0 {
                 self.look_up()?;
@@ -198,7 +198,7 @@ impl Sender {
         let info = self.group.info();
         if info.phase == Phase::Resetting || info.resets > self.resets_before {
             self.noticed = true;
-            processes::report(&Answer::Noticed { at_ns: monotonic_ns() })?;
+            processes::answer(&Answer::Noticed { at_ns: monotonic_ns() })?;
         }
         Ok(())
     }
@@ -238,27 +238,27 @@ impl Witness {
         match event {
             Event::Message { payload, .. } if payload.as_ref() == CLOSING => {
                 self.tell()?;
-                return processes::report(&Answer::Closed);
+                return processes::answer(&Answer::Closed);
             }
             Event::Message { seqno, payload, .. } => {
                 let content = parse(payload)
                     .ok_or_else(|| anyhow::anyhow!("delivered a text that nobody sent: {payload:?}"))?;
                 if std::mem::take(&mut self.reset_just_now) {
-                    processes::report(&Answer::Resumed { at_ns: monotonic_ns() })?;
+                    processes::answer(&Answer::Resumed { at_ns: monotonic_ns() })?;
                 }
                 self.begun = true;
                 self.places.push(Place(*seqno, content));
             }
             Event::Excluded { .. } => {
                 self.tell()?;
-                return processes::report(&Answer::Excluded);
+                return processes::answer(&Answer::Excluded);
             }
             _ => {}
         }
         if self.roster.follow(event) {
             let view = self.roster.view();
             self.tell()?;
-            processes::report(&Answer::View {
+            processes::answer(&Answer::View {
                 members: self.roster.len(),
                 sequencer: self.roster.sequencer().0,
                 view: view.clone(),
@@ -279,7 +279,7 @@ impl Witness {
         if self.places.is_empty() {
             return Ok(());
         }
-        processes::report(&Answer::Delivered(std::mem::take(&mut self.places)))
+        processes::answer(&Answer::Delivered(std::mem::take(&mut self.places)))
     }
 }
 

@@ -7,7 +7,7 @@ mod verdict;
 use crate::arguments::OrderChoice;
 use crate::location::Location;
 use crate::problem::Problem;
-use crate::processes::{Blow, Crew, Said, monotonic_ns};
+use crate::processes::{Blow, Crew, Received, monotonic_ns};
 use crate::settings::Settings;
 use crate::worker;
 use member::{Answer, Instruction};
@@ -64,7 +64,7 @@ impl Trial {
             victim: None,
         };
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Assignment {
+            let assignment = member::Assignment {
                 group: trial.group.clone(),
                 index,
                 resilience,
@@ -73,7 +73,7 @@ impl Trial {
                 settings: settings.clone(),
             };
             trial.members.push(Seen::default());
-            trial.crew.start(&worker::Assignment::Trial(role))?;
+            trial.crew.start(&worker::Assignment::Trial(assignment))?;
             if index == 0 {
                 trial.until("the first member to found the group", |trial| trial.members[0].uid.is_some())?;
             }
@@ -86,14 +86,14 @@ impl Trial {
 
     /// Lets a member send.
     pub(crate) fn send(&mut self, index: usize, share: Share) -> Result<(), Problem> {
-        Ok(self.crew.order(index, &Instruction::Send(share))?)
+        Ok(self.crew.instruct(index, &Instruction::Send(share))?)
     }
 
     /// Lets the survivors send no more than they have begun to.
     pub(crate) fn stop(&mut self) -> Result<(), Problem> {
         let survivors: Vec<usize> = self.survivors().map(|(index, _)| index).collect();
         for index in survivors {
-            self.crew.order(index, &Instruction::Stop)?;
+            self.crew.instruct(index, &Instruction::Stop)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Trial {
             trial.survivors().all(|(_, member)| member.done)
         })?;
         let first = self.survivors().next().map_or(0, |(index, _)| index);
-        self.crew.order(first, &Instruction::Close)?;
+        self.crew.instruct(first, &Instruction::Close)?;
         self.until("the last message to be delivered", |trial| {
             progress(trial);
             trial.survivors().all(|(_, member)| member.closed)
@@ -142,13 +142,13 @@ impl Trial {
     /// Takes reports until something is so.
     pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Trial) -> bool) -> Result<(), Problem> {
         while !so(self) {
-            match self.crew.hear(Instant::now() + PATIENCE) {
-                Some((index, Said::Answer(report))) => self.take(index, report)?,
+            match self.crew.receive(Instant::now() + PATIENCE) {
+                Some((index, Received::Answer(answer))) => self.take(index, answer)?,
                 Some((index, _)) if self.victim == Some(index) => {}
-                Some((index, Said::Nonsense(line))) => {
+                Some((index, Received::Nonsense(line))) => {
                     return Err(Problem::failed(format!("{} said something strange: {line}", name(index))));
                 }
-                Some((index, Said::Ended)) => {
+                Some((index, Received::Ended)) => {
                     return Err(Problem::failed(format!("{} ended unexpectedly", name(index))));
                 }
                 None => return Err(Problem::failed(format!("waited too long for {what}"))),
@@ -157,9 +157,9 @@ impl Trial {
         Ok(())
     }
 
-    fn take(&mut self, index: usize, report: Answer) -> Result<(), Problem> {
+    fn take(&mut self, index: usize, answer: Answer) -> Result<(), Problem> {
         let member = &mut self.members[index];
-        match report {
+        match answer {
             Answer::Entered { uid } => member.uid = Some(uid),
             Answer::View { view, members, sequencer } => {
                 (member.view, member.view_members, member.sequencer) = (view, members, sequencer);

@@ -39,7 +39,7 @@ impl Measured {
         let mut measured = Measured { crew: Crew::new() };
         // One after the other, so that the sender has the lowest rank but one.
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Assignment {
+            let assignment = member::Assignment {
                 group: group.clone(),
                 founder: index == 0,
                 sender: index == SENDER,
@@ -48,16 +48,16 @@ impl Measured {
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            measured.crew.start(&worker::Assignment::Latency(role))?;
-            measured.report("a member to join")?;
+            measured.crew.start(&worker::Assignment::Latency(assignment))?;
+            measured.answer("a member to join")?;
         }
         Ok(measured)
     }
 
     /// Sends so many; how long each took to its own delivery, in nanoseconds.
     pub(in crate::bench) fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
-        self.crew.order(SENDER, &Instruction::Send { untimed: UNTIMED, timed })?;
-        match self.report("messages to be delivered")? {
+        self.crew.instruct(SENDER, &Instruction::Send { untimed: UNTIMED, timed })?;
+        match self.answer("messages to be delivered")? {
             Answer::Took(took) => Ok(took),
             other => Err(Problem::failed(format!("a member answered {other:?}"))),
         }
@@ -67,8 +67,8 @@ impl Measured {
     pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Instruction::Usage)?;
-            if let Answer::Usage(usage) = self.report("a member's counters")? {
+            self.crew.instruct(index, &Instruction::Usage)?;
+            if let Answer::Usage(usage) = self.answer("a member's counters")? {
                 sum.processor_ns += usage.processor_ns;
                 sum.datagrams += usage.datagrams;
                 sum.by_multicast |= usage.by_multicast;
@@ -78,11 +78,11 @@ impl Measured {
         Ok(sum)
     }
 
-    fn report(&mut self, what: &str) -> Result<Answer, Problem> {
-        match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+    fn answer(&mut self, what: &str) -> Result<Answer, Problem> {
+        match self.crew.answer(Instant::now() + PATIENCE, &[], what)? {
             (_, Answer::WasReset) => Err(anyhow::Error::new(WasReset).into()),
             (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
-            (_, report) => Ok(report),
+            (_, answer) => Ok(answer),
         }
     }
 }

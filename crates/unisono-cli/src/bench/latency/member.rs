@@ -4,7 +4,7 @@ use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Orders};
+use crate::processes::{self, Instructions};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -63,39 +63,39 @@ pub(crate) struct Usage {
 }
 
 /// The life of a measured member.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let group = enter(&role)?;
-    processes::report(&Answer::Entered)?;
-    if !role.sender {
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let group = enter(&assignment)?;
+    processes::answer(&Answer::Entered)?;
+    if !assignment.sender {
         let receiving = group.clone();
         crate::threads::start("events", move || receive(&receiving))?;
     }
-    let message = Bytes::from(vec![b'x'; role.bytes]);
+    let message = Bytes::from(vec![b'x'; assignment.bytes]);
     let mut hand_overs = 0;
-    while let Some(order) = orders.next()? {
-        match order {
+    while let Some(instruction) = instructions.next()? {
+        match instruction {
             Instruction::Send { untimed, timed } => {
                 let mut exchange = |count| exchange(&group, &message, count, &mut hand_overs);
                 let took = exchange(untimed).and_then(|_| exchange(timed));
-                processes::report(&match took {
+                processes::answer(&match took {
                     Ok(took) => Answer::Took(took),
                     Err(_) if reset::happened_to(&group) => Answer::WasReset,
                     Err(error) => Answer::Trouble(format!("{error:#}")),
                 })?;
             }
-            Instruction::Usage => processes::report(&Answer::Usage(Usage { hand_overs, ..usage(&group) }))?,
+            Instruction::Usage => processes::answer(&Answer::Usage(Usage { hand_overs, ..usage(&group) }))?,
         }
     }
     Ok(())
 }
 
-fn enter(role: &Assignment) -> anyhow::Result<Group> {
-    let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    Ok(if role.founder {
-        Group::create(&role.group, role.protocol.config(), &options)?
+fn enter(assignment: &Assignment) -> anyhow::Result<Group> {
+    let options = connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
+    Ok(if assignment.founder {
+        Group::create(&assignment.group, assignment.protocol.config(), &options)?
     } else {
-        connection::patiently(|| Group::join(&role.group, "", &options))?
+        connection::patiently(|| Group::join(&assignment.group, "", &options))?
     })
 }
 

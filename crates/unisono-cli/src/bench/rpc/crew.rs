@@ -33,23 +33,23 @@ impl Calling {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
         let mut calling = Calling { crew: Crew::new(), servers };
         for (index, location) in locations.iter().enumerate() {
-            let role = Assignment {
+            let assignment = Assignment {
                 service: service.clone(),
                 serves: index < servers,
                 bytes,
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            calling.crew.start(&worker::Assignment::Rpc(role))?;
-            calling.report("a process to be ready", PATIENCE)?;
+            calling.crew.start(&worker::Assignment::Rpc(assignment))?;
+            calling.answer("a process to be ready", PATIENCE)?;
         }
         Ok(calling)
     }
 
     /// So many calls of the first client, one at a time; how long each took, in nanoseconds.
     pub(super) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
-        self.crew.order(self.servers, &Instruction::Call { untimed: UNTIMED, timed })?;
-        match self.report("calls to be answered", PATIENCE)? {
+        self.crew.instruct(self.servers, &Instruction::Call { untimed: UNTIMED, timed })?;
+        match self.answer("calls to be answered", PATIENCE)? {
             Answer::Took(took) => Ok(took),
             other => Err(strange(&other)),
         }
@@ -59,11 +59,11 @@ impl Calling {
     fn load(&mut self, in_flight: usize, untimed: Duration, timed: Duration) -> Result<Vec<Loaded>, Problem> {
         let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
         for client in self.servers..self.crew.len() {
-            self.crew.order(client, &Instruction::Load { in_flight, untimed_ms, timed_ms })?;
+            self.crew.instruct(client, &Instruction::Load { in_flight, untimed_ms, timed_ms })?;
         }
         let mut loaded = Vec::new();
         for _ in self.servers..self.crew.len() {
-            match self.report("calls to be answered", PATIENCE + untimed + timed)? {
+            match self.answer("calls to be answered", PATIENCE + untimed + timed)? {
                 Answer::Loaded(load) => loaded.push(load),
                 other => return Err(strange(&other)),
             }
@@ -84,8 +84,8 @@ impl Calling {
     fn usages(&mut self) -> Result<Vec<super::worker::Usage>, Problem> {
         let mut usages = Vec::new();
         for index in 0..self.crew.len() {
-            self.crew.order(index, &Instruction::Usage)?;
-            match self.report("a process's counters", PATIENCE)? {
+            self.crew.instruct(index, &Instruction::Usage)?;
+            match self.answer("a process's counters", PATIENCE)? {
                 Answer::Usage(usage) => usages.push(usage),
                 other => return Err(strange(&other)),
             }
@@ -101,16 +101,16 @@ impl Calling {
         Ok(served.iter().map(|served| rounded(*served as f64 / all)).collect())
     }
 
-    fn report(&mut self, what: &str, patience: Duration) -> Result<Answer, Problem> {
-        match self.crew.report(Instant::now() + patience, &[], what)? {
+    fn answer(&mut self, what: &str, patience: Duration) -> Result<Answer, Problem> {
+        match self.crew.answer(Instant::now() + patience, &[], what)? {
             (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("process {index}: {trouble}"))),
-            (_, report) => Ok(report),
+            (_, answer) => Ok(answer),
         }
     }
 }
 
-fn strange(report: &Answer) -> Problem {
-    Problem::failed(format!("a process answered {report:?}"))
+fn strange(answer: &Answer) -> Problem {
+    Problem::failed(format!("a process answered {answer:?}"))
 }
 
 /// What was counted under load, all rounds together.

@@ -2,7 +2,7 @@
 
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Orders};
+use crate::processes::{self, Instructions};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -74,11 +74,11 @@ pub(crate) struct Usage {
 }
 
 /// The life of a measured process.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    let port = PrivatePort::from_name(&role.service);
-    let server = match role.serves {
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let options = connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
+    let port = PrivatePort::from_name(&assignment.service);
+    let server = match assignment.serves {
         true => Some(Server::new(&port, ServeOptions::default(), &options)?),
         false => None,
     };
@@ -90,10 +90,10 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
         let serve = move || server.serve(1, |request| request.payload().clone().into());
         crate::threads::start("requests", serve)?;
     }
-    let caller = Caller { client, port: port.public(), request: vec![b'x'; role.bytes].into() };
-    processes::report(&Answer::Ready)?;
-    while let Some(order) = orders.next()? {
-        let report = match order {
+    let caller = Caller { client, port: port.public(), request: vec![b'x'; assignment.bytes].into() };
+    processes::answer(&Answer::Ready)?;
+    while let Some(instruction) = instructions.next()? {
+        let answer = match instruction {
             Instruction::Call { untimed, timed } => {
                 caller.call(untimed).and_then(|_| caller.call(timed)).map(Answer::Took)
             }
@@ -103,7 +103,7 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
             }
             Instruction::Usage => Ok(Answer::Usage(caller.usage())),
         };
-        processes::report(&report.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
+        processes::answer(&answer.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
     }
     Ok(())
 }

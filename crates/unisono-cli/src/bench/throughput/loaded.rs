@@ -39,7 +39,7 @@ impl Loaded {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut loaded = Loaded { crew: Crew::new() };
         for (index, location) in locations.iter().enumerate() {
-            let role = member::Assignment {
+            let assignment = member::Assignment {
                 group: group.clone(),
                 founder: index == 0,
                 // The sequencer is the last to send: a group's work is to order what others send.
@@ -51,8 +51,8 @@ impl Loaded {
                 location: location.clone(),
                 settings: settings.clone(),
             };
-            loaded.crew.start(&worker::Assignment::Throughput(role))?;
-            loaded.report("a member to join")?;
+            loaded.crew.start(&worker::Assignment::Throughput(assignment))?;
+            loaded.answer("a member to join")?;
         }
         Ok(loaded)
     }
@@ -73,7 +73,7 @@ impl Loaded {
         let to_ns = from_ns + nanoseconds(timed);
         for group in &mut *groups {
             for index in 0..group.crew.len() {
-                group.crew.order(index, &Instruction::Load { from_ns, to_ns })?;
+                group.crew.instruct(index, &Instruction::Load { from_ns, to_ns })?;
             }
         }
         groups.iter_mut().map(Loaded::tallies).collect()
@@ -82,7 +82,7 @@ impl Loaded {
     fn tallies(&mut self) -> Result<Vec<Tally>, Problem> {
         let mut tallies = Vec::new();
         while tallies.len() < self.crew.len() {
-            match self.report("a block to end")? {
+            match self.answer("a block to end")? {
                 Answer::Tally(tally) => tallies.push(tally),
                 other => return Err(Problem::failed(format!("a member answered {other:?}"))),
             }
@@ -92,18 +92,18 @@ impl Loaded {
 
     /// Whether the sequencer reaches the others by multicast.
     pub(crate) fn by_multicast(&mut self) -> Result<bool, Problem> {
-        self.crew.order(0, &Instruction::Transport)?;
-        match self.report("the transport")? {
+        self.crew.instruct(0, &Instruction::Transport)?;
+        match self.answer("the transport")? {
             Answer::ByMulticast(is_so) => Ok(is_so),
             other => Err(Problem::failed(format!("a member answered {other:?}"))),
         }
     }
 
-    fn report(&mut self, what: &str) -> Result<Answer, Problem> {
-        match self.crew.report(Instant::now() + PATIENCE, &[], what)? {
+    fn answer(&mut self, what: &str) -> Result<Answer, Problem> {
+        match self.crew.answer(Instant::now() + PATIENCE, &[], what)? {
             (_, Answer::WasReset) => Err(anyhow::Error::new(WasReset).into()),
             (index, Answer::Trouble(trouble)) => Err(Problem::failed(format!("member {index}: {trouble}"))),
-            (_, report) => Ok(report),
+            (_, answer) => Ok(answer),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Orders, monotonic_ns, processor_ns};
+use crate::processes::{self, Instructions, monotonic_ns, processor_ns};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -82,13 +82,13 @@ pub(crate) struct Tally {
 }
 
 /// The life of a loaded member.
-pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
-    role.location.enter()?;
-    let group = enter(&role)?;
-    processes::report(&Answer::Entered)?;
-    let mut member = Member::new(group, &role)?;
-    while let Some(order) = orders.next()? {
-        processes::report(&match order {
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let group = enter(&assignment)?;
+    processes::answer(&Answer::Entered)?;
+    let mut member = Member::new(group, &assignment)?;
+    while let Some(instruction) = instructions.next()? {
+        processes::answer(&match instruction {
             Instruction::Load { from_ns, to_ns } => match member.load(from_ns, to_ns) {
                 Ok(tally) => Answer::Tally(tally),
                 Err(_) if reset::happened_to(&member.group) => Answer::WasReset,
@@ -111,13 +111,13 @@ impl Assignment {
     }
 }
 
-fn enter(role: &Assignment) -> anyhow::Result<Group> {
-    let options = connection::options(&role.settings, None).map_err(|problem| problem.into_error())?;
-    let config = GroupConfig { window: role.windows().1, ..role.protocol.config() };
-    Ok(if role.founder {
-        Group::create(&role.group, config, &options)?
+fn enter(assignment: &Assignment) -> anyhow::Result<Group> {
+    let options = connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
+    let config = GroupConfig { window: assignment.windows().1, ..assignment.protocol.config() };
+    Ok(if assignment.founder {
+        Group::create(&assignment.group, config, &options)?
     } else {
-        connection::patiently(|| Group::join(&role.group, "", &options))?
+        connection::patiently(|| Group::join(&assignment.group, "", &options))?
     })
 }
 
@@ -134,10 +134,10 @@ struct Member {
 }
 
 impl Member {
-    fn new(group: Group, role: &Assignment) -> anyhow::Result<Member> {
+    fn new(group: Group, assignment: &Assignment) -> anyhow::Result<Member> {
         let me = group.info().me;
-        let message = Bytes::from(vec![b'x'; role.bytes]);
-        let (sender, senders, (window, _)) = (role.sender, role.senders, role.windows());
+        let message = Bytes::from(vec![b'x'; assignment.bytes]);
+        let (sender, senders, (window, _)) = (assignment.sender, assignment.senders, assignment.windows());
         Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0, hand_overs: 0 })
     }
 
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_group_has_room_for_the_pieces_of_all_that_is_under_way() {
-        let role = |bytes, window| Assignment {
+        let assignment = |bytes, window| Assignment {
             group: String::new(),
             founder: true,
             sender: true,
@@ -295,9 +295,9 @@ mod tests {
             location: Location::here(None),
             settings: Settings::default(),
         };
-        assert_eq!(role(64, 1024).windows(), (1024, 1025));
-        assert_eq!(role(8000, 64).windows(), (64, 449));
-        let (messages, room) = role(1 << 20, 65_536).windows();
+        assert_eq!(assignment(64, 1024).windows(), (1024, 1025));
+        assert_eq!(assignment(8000, 64).windows(), (64, 449));
+        let (messages, room) = assignment(1 << 20, 65_536).windows();
         assert!((1..100).contains(&messages) && room <= 65_536, "{messages} {room}");
     }
 
