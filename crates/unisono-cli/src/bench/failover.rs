@@ -1,4 +1,4 @@
-//! `unisono bench failover`: from the loss of the sequencer to the next ordered message.
+//! `unisono bench failover`: times the recovery from the loss of the sequencer to the next ordered message.
 
 use super::ground::{self, Ground};
 use super::placement::Placement;
@@ -13,17 +13,17 @@ use crate::trial::{Share, Trial, lot};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-/// Each member sends a message so often.
+/// Interval between two messages of a member: 1 ms.
 const INTERVAL_US: u64 = 1000;
-/// Messages that each member delivers before anything happens to the sequencer, and up to so many more by lot.
+/// Messages per member before the fault: 50, and a random number below 50 more.
 const BEFORE: (u64, u64) = (50, 50);
-/// More than any member can send at that pace before the trial gives up.
+/// Messages of a member: more than it can send at that pace before the trial ends.
 const PLENTY: u64 = 1 << 32;
 
 /// Time the recovery from the loss of the sequencer
 ///
-/// Each trial is a group of its own in which every member sends a message a millisecond. The sequencer is lost, and
-/// the time is taken until the slowest survivor delivers the next message ordered. Every trial's orders are compared.
+/// Each trial is a new group in which every member sends a message per millisecond. The sequencer is lost, and the time is
+/// measured until the slowest survivor delivers the next message. The survivors' orders are compared.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
 pub(crate) struct Failover {
@@ -31,15 +31,15 @@ pub(crate) struct Failover {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::within::<u64>(3..=64))]
     members: u64,
 
-    /// How often the sequencer is lost
+    /// Number of trials, in each of which the sequencer is lost
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = arguments::within::<u64>(1..=1000))]
     trials: u64,
 
-    /// How many crashes at once the group survives without loss
+    /// Number of simultaneous crashes that the group survives without losing a message
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = arguments::resilience)]
     resilience: u8,
 
-    /// Who gives the messages their places
+    /// Which member assigns the sequence numbers
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
@@ -62,7 +62,7 @@ enum How {
     Kill,
     /// Frozen (SIGSTOP)
     Pause,
-    /// Cut off from the network, alive
+    /// Cut off from the network, but running
     Cut,
 }
 
@@ -84,7 +84,7 @@ impl How {
     }
 }
 
-/// What the trials showed.
+/// The results of the trials.
 #[derive(Default)]
 struct Times {
     detect_ns: Vec<u64>,
@@ -93,16 +93,16 @@ struct Times {
     lost_acknowledged: u64,
     duplicates: u64,
     order_identical: bool,
-    /// Said behind what was lost.
+    /// Remark on lost messages.
     excuse: &'static str,
-    /// What the first bad trial came to.
+    /// The error of the first bad trial.
     problem: Option<Problem>,
 }
 
 pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Result<(), Problem> {
     Problem::beyond(command.resilience, command.members)?;
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
-    // A host that crashes says nothing, so none of them says that a port is closed.
+    // A host that crashes reports nothing, so the hosts of a lab must not report closed ports.
     let ground = Ground::prepare(&command.ground, members, true, settings)?;
     let mut times = Times { order_identical: true, ..Times::default() };
     let bar = progress::bar(command.trials, "trials");
@@ -159,12 +159,12 @@ fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Pro
     }
     let before = (BEFORE.0 + lot(BEFORE.1)?) * command.members;
     trial.until("messages to flow", |trial| trial.delivered() >= before)?;
-    let sequencer = trial.sequencer().ok_or_else(|| Problem::failed("nobody knows who orders"))?;
+    let sequencer = trial.sequencer().ok_or_else(|| Problem::failed("no member knows the sequencer"))?;
     let struck_ns = trial.strike(sequencer, command.how.blow())?;
-    trial.until("the survivors to go on", |trial| trial.resumed_ns().is_some())?;
+    trial.until("the survivors to recover", |trial| trial.resumed_ns().is_some())?;
     let since = |at_ns: u64| at_ns.saturating_sub(struck_ns);
     times.resume_ns.extend(trial.resumed_ns().map(since));
-    // A reset too short to be seen was noticed by its end.
+    // If the reset was too short for a member to see, its end counts.
     times.detect_ns.extend(trial.noticed_ns().or(trial.resumed_ns()).map(since));
     trial.stop()?;
     trial.finish(|_| {})?;

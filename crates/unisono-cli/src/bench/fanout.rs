@@ -1,8 +1,8 @@
-//! What the machine allows under load: one process sends to all, with no protocol.
+//! The floor of throughput: one process sends to all over bare UDP, without a protocol.
 //!
-//! A source packs messages into datagrams and datagrams into runs, as members do, and sends them to as many receiver
-//! processes as a sequencer has others to reach. All it waits for is that the slowest receiver has read what was sent
-//! a while ago: without that it would measure how fast datagrams can be thrown away.
+//! A source packs messages into datagrams and datagrams into batches, as members do, and sends them to one receiver process
+//! for each member other than the sequencer. The source waits only until the slowest receiver has read earlier datagrams.
+//! Without that it would measure how fast the system can drop datagrams.
 
 use crate::lab::quality::Rate;
 use crate::location::Location;
@@ -14,35 +14,35 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use unisono_udp::{Receiver, Socket};
 
-/// The most bytes of a datagram: what members use where they do not know that the path carries more.
+/// Maximum size of a datagram: that of members that do not know a larger size to pass.
 const DATAGRAM_BYTES: usize = 1472;
 const PATIENCE: Duration = Duration::from_secs(20);
 const NUMBER_BYTES: usize = 8;
 
-/// The role of a fan-out process.
+/// The assignment of a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) location: Location,
     pub(crate) pace: Pace,
 }
 
-/// An order to a fan-out process.
+/// An instruction to a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Read what comes, by this multicast address if one is given, and tell the source how far you are.
+    /// Read arriving datagrams, by this multicast address if one is given, and report to the source how many were read.
     Receive { source: SocketAddr, multicast: Option<SocketAddrV4> },
-    /// Send datagrams of this size to these for so long, and count after a while.
+    /// Send datagrams of this size to these addresses for both times together, and count in the timed one.
     Send { to: Vec<SocketAddr>, receivers: usize, bytes: usize, untimed_ms: u64, timed_ms: u64 },
 }
 
-/// What a fan-out process reports.
+/// An answer of a fan-out process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// Its address.
     At(SocketAddr),
-    /// Ready for what was ordered.
+    /// It is ready for its task.
     Ready,
-    /// Datagrams a second, as the slowest receiver read them.
+    /// Datagrams per second that the slowest receiver read.
     Rate(f64),
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Fanout {
 const SOURCE: usize = 0;
 
 impl Fanout {
-    /// Starts a source, and a receiver at each further one of the `locations`, joined by a path of this rate.
+    /// Starts a source at the first location and a receiver at each other one. `rate` is that of the path between them.
     pub(crate) fn start(
         locations: &[Location],
         rate: Option<Rate>,
@@ -83,7 +83,7 @@ impl Fanout {
         Ok(Fanout { crew, to, receivers, packing: Packing::of(message_bytes) })
     }
 
-    /// Messages a second that the slowest receiver got.
+    /// Returns the messages per second that the slowest receiver read.
     pub(crate) fn measure(&mut self, untimed: Duration, timed: Duration) -> Result<f64, Problem> {
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let instruction = Instruction::Send {
@@ -108,23 +108,23 @@ impl Fanout {
 /// How far the source runs ahead of the slowest receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pace {
-    /// Datagrams that leave in one go.
+    /// Datagrams that the source sends in one batch.
     run_datagrams: u64,
-    /// Datagrams that the slowest receiver may be behind.
+    /// Maximum number of datagrams that the slowest receiver has not read yet.
     behind_max: u64,
-    /// A receiver says how far it is after so many.
-    tell_datagrams: u64,
-    /// After so much silence a receiver that is behind has lost something, and what was lost is written off.
+    /// Number of datagrams after which a receiver reports.
+    report_datagrams: u64,
+    /// Time without a report after which unread datagrams count as lost.
     lost_after_ms: u64,
 }
 
 impl Pace {
-    /// Well within a receive buffer.
-    const FREE: Pace = Pace { run_datagrams: 44, behind_max: 1024, tell_datagrams: 128, lost_after_ms: 50 };
-    /// On a slow path, what it carries in so much time is under way.
+    /// The pace on a path without a rate limit: its datagrams fit well into a receive buffer.
+    const FREE: Pace = Pace { run_datagrams: 44, behind_max: 1024, report_datagrams: 128, lost_after_ms: 50 };
+    /// Datagrams under way on a slow path, as transmission time: 50 ms.
     const AHEAD_MS: u64 = 50;
 
-    /// On a path of this rate.
+    /// Returns the pace on a path of this rate.
     fn at(rate: Rate) -> Pace {
         let datagrams = Pace::AHEAD_MS * rate.bytes_per_ms() / DATAGRAM_BYTES as u64;
         let behind_max = datagrams.clamp(8, Pace::FREE.behind_max);
@@ -132,13 +132,13 @@ impl Pace {
         Pace {
             run_datagrams: eighth.min(Pace::FREE.run_datagrams),
             behind_max,
-            tell_datagrams: eighth.min(Pace::FREE.tell_datagrams),
+            report_datagrams: eighth.min(Pace::FREE.report_datagrams),
             lost_after_ms: 10 * Pace::AHEAD_MS,
         }
     }
 }
 
-/// How messages lie in datagrams: as many as fit into one, or one in several.
+/// How messages are packed into datagrams: several into one, or one into several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Packing {
     datagram_bytes: usize,
@@ -157,7 +157,7 @@ impl Packing {
     }
 }
 
-/// The life of a fan-out process.
+/// Runs a fan-out process.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let (address, pace) = (assignment.location.address, assignment.pace);
@@ -188,51 +188,51 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     Ok(())
 }
 
-/// Reads what comes and tells the source now and then how far it is.
+/// Reads arriving datagrams and reports progress to the source.
 fn receive(own: &Socket, from: &Socket, source: SocketAddr, pace: Pace) -> std::io::Result<()> {
     let mut receiver = Receiver::new();
-    let (mut highest, mut told, mut read) = (0, 0, 0);
+    let (mut highest, mut reported, mut read) = (0, 0, 0);
     loop {
         from.wait(None);
         while receiver.receive(from, |_, datagram| {
             highest = number(&datagram).max(highest);
             read += 1;
         })? {}
-        if highest >= told + pace.tell_datagrams {
-            told = highest;
+        if highest >= reported + pace.report_datagrams {
+            reported = highest;
             own.send(&[highest, read].map(u64::to_be_bytes).concat(), 2 * NUMBER_BYTES, &[source]);
         }
     }
 }
 
-/// The number in front of a datagram; 0 if it is too short for one.
+/// Returns the number at the beginning of a datagram; 0 if it is too short.
 fn number(datagram: &[u8]) -> u64 {
     datagram.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// What a receiver said last: the highest number that it saw, and how many it read.
-struct Heard {
+/// The last report of a receiver: the highest number that it read, and how many datagrams it read.
+struct Report {
     from: SocketAddr,
     highest: u64,
     read: u64,
 }
 
-/// The source's side, over all blocks.
+/// The source, for all blocks.
 struct Source {
     socket: Socket,
     pace: Pace,
     receiver: Receiver,
-    /// The number of the last datagram sent.
+    /// Number of the last datagram sent.
     sent: u64,
-    heard: Vec<Heard>,
+    reports: Vec<Report>,
 }
 
 impl Source {
     fn new(socket: Socket, pace: Pace) -> Source {
-        Source { socket, pace, receiver: Receiver::new(), sent: 0, heard: Vec::new() }
+        Source { socket, pace, receiver: Receiver::new(), sent: 0, reports: Vec::new() }
     }
 
-    /// Sends for so long; datagrams a second, as the slowest receiver read them while it was timed.
+    /// Sends for both times together. Returns the datagrams per second that the slowest receiver read in the timed part.
     fn run(
         &mut self,
         to: &[SocketAddr],
@@ -244,7 +244,7 @@ impl Source {
         let mut run = vec![0; bytes * self.pace.run_datagrams as usize];
         let begin = Instant::now() + untimed;
         let end = begin + timed;
-        // Whatever is still on its way from the block before is past.
+        // Datagrams of the previous block that are unread count as lost.
         let mut written_off = self.sent;
         let mut counted_from = None;
         loop {
@@ -264,42 +264,42 @@ impl Source {
             } else if !self.socket.wait(Some(Duration::from_millis(self.pace.lost_after_ms))) {
                 written_off = self.sent;
             }
-            self.listen()?;
+            self.read_reports()?;
         }
         let (since, from) = counted_from.unwrap_or((begin, 0));
         let read = self.read(receivers).saturating_sub(from);
         Ok(read as f64 / since.elapsed().as_secs_f64())
     }
 
-    /// Takes what receivers have said, without waiting.
-    fn listen(&mut self) -> std::io::Result<()> {
-        let heard = &mut self.heard;
+    /// Reads the reports that have arrived, without waiting.
+    fn read_reports(&mut self) -> std::io::Result<()> {
+        let reports = &mut self.reports;
         self.receiver.receive(&self.socket, |from, datagram| {
             let (highest, read) =
                 (number(&datagram), number(datagram.get(NUMBER_BYTES..).unwrap_or_default()));
-            match heard.iter_mut().find(|heard| heard.from == from) {
-                Some(heard) => {
-                    (heard.highest, heard.read) = (highest.max(heard.highest), read.max(heard.read))
+            match reports.iter_mut().find(|report| report.from == from) {
+                Some(report) => {
+                    (report.highest, report.read) = (highest.max(report.highest), read.max(report.read))
                 }
-                None => heard.push(Heard { from, highest, read }),
+                None => reports.push(Report { from, highest, read }),
             }
         })?;
         Ok(())
     }
 
-    /// What has reached or passed by even the slowest receiver.
+    /// Returns the lowest of the receivers' highest numbers: every receiver has read or lost the datagrams through it.
     fn reached(&self, receivers: usize) -> u64 {
-        self.least(receivers, |heard| heard.highest)
+        self.least(receivers, |report| report.highest)
     }
 
-    /// What even the slowest receiver has read.
+    /// Returns how many datagrams the slowest receiver has read.
     fn read(&self, receivers: usize) -> u64 {
-        self.least(receivers, |heard| heard.read)
+        self.least(receivers, |report| report.read)
     }
 
-    fn least(&self, receivers: usize, of: impl Fn(&Heard) -> u64) -> u64 {
-        let all = self.heard.len() >= receivers;
-        if all { self.heard.iter().map(of).min().unwrap_or(0) } else { 0 }
+    fn least(&self, receivers: usize, of: impl Fn(&Report) -> u64) -> u64 {
+        let all = self.reports.len() >= receivers;
+        if all { self.reports.iter().map(of).min().unwrap_or(0) } else { 0 }
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn on_a_slow_path_little_is_under_way() {
         let slow = Pace::at("10mbit".parse().unwrap());
-        assert_eq!((slow.behind_max, slow.tell_datagrams), (42, 5));
+        assert_eq!((slow.behind_max, slow.report_datagrams), (42, 5));
         assert_eq!(Pace::at("10gbit".parse().unwrap()).behind_max, Pace::FREE.behind_max);
     }
 

@@ -1,9 +1,9 @@
-//! What the machine allows: the paths of a group's message over bare UDP, with no protocol.
+//! The floor of latency: the paths of a group's message over bare UDP, without a protocol.
 //!
-//! As many processes as the group has members stand in for them: a relay in place of the sequencer, a sender, and
-//! receivers. They use what the members use: blocking receives, the same placement on processors, and the relay
-//! reaches the others by multicast or by a datagram each, as the group's sequencer does. While the group is being
-//! measured they are blocked in a receive and cost nothing, and the other way about.
+//! One process stands for each member of the group: a relay for the sequencer, a sender, and receivers. They work as members
+//! do: they block in receive calls and have the same placement on processors, and the relay sends to the others by multicast
+//! or by a datagram each, as the group's sequencer does. While the group is measured, the floor is blocked in receive calls
+//! and uses no processor time, and vice versa.
 
 use crate::location::Location;
 use crate::problem::Problem;
@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take microseconds.
+/// Time limit for an answer of a floor process: 20 s.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A datagram that is not answered by then was lost.
+/// A datagram without an answer after 200 ms counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(200);
-/// So many may be lost beside one for each that is answered: a lab may lose some on purpose.
+/// Datagrams that may be lost, besides one for each answered one: a lab may lose some on purpose.
 const LOST_MAX: usize = 10;
-/// The largest datagram.
+/// The largest datagram, in bytes.
 pub(crate) const BYTES_MAX: usize = 65_000;
 
-/// Which of the bare paths is measured.
+/// A bare path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Path {
-    /// Request to the relay, reply from it.
+    /// A request to the relay, and its reply.
     Rpc = 0,
-    /// To the relay, and from there to everybody; the sender's own copy ends it.
+    /// A datagram to the relay, and from there to all processes; timed until the sender's own copy arrives.
     Relay = 1,
 }
 
-/// The role of a floor process.
+/// The assignment of a floor process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) location: Location,
@@ -41,27 +41,27 @@ pub(crate) struct Assignment {
     pub(crate) bytes: usize,
 }
 
-/// An order to a floor process.
+/// An instruction to a floor process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Pass on to these what comes.
+    /// Forward arriving datagrams to these addresses.
     Relay { to: Vec<SocketAddr> },
-    /// Take what comes, by this multicast address too.
+    /// Read arriving datagrams, also from this multicast address.
     Receive { multicast: Option<SocketAddrV4> },
-    /// Send so many by this path, the first few untimed.
+    /// Send `untimed` and then `timed` datagrams by this path.
     Send { relay: SocketAddr, multicast: Option<SocketAddrV4>, path: Path, untimed: usize, timed: usize },
-    /// Say how much processor time was used.
+    /// Report the processor time used.
     Usage,
 }
 
-/// What a floor process reports.
+/// An answer of a floor process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// Its address.
     At(SocketAddr),
-    /// Ready for what was ordered.
+    /// It is ready for its task.
     Ready,
-    /// How long each message took, in nanoseconds.
+    /// Time of each message, in nanoseconds.
     Took(Vec<u64>),
     /// Processor time used, in nanoseconds.
     Used(u64),
@@ -104,8 +104,8 @@ impl Floor {
         };
         floor.crew.instruct(RELAY, &Instruction::Relay { to })?;
         floor.answer("the floor's relay")?;
-        // The kernel wakes the listeners of a multicast in an order that depends on which came first: the sender is to
-        // stand among them where it does among the members.
+        // The kernel wakes the receivers of a multicast in an order that depends on when they joined it. So the sender joins
+        // first here, as it does among the members.
         floor.measure(Path::Relay, 0, 0)?;
         for receiver in SENDER + 1..floor.crew.len() {
             floor.crew.instruct(receiver, &Instruction::Receive { multicast })?;
@@ -114,7 +114,7 @@ impl Floor {
         Ok(floor)
     }
 
-    /// Sends by a path; how long each took, in nanoseconds.
+    /// Sends by a path. Returns the time of each timed datagram, in nanoseconds.
     pub(crate) fn measure(&mut self, path: Path, untimed: usize, timed: usize) -> Result<Vec<u64>, Problem> {
         let instruction = Instruction::Send {
             relay: self.addresses[RELAY],
@@ -130,7 +130,7 @@ impl Floor {
         }
     }
 
-    /// Processor time used so far by all processes together, in nanoseconds.
+    /// Returns the processor time used so far by all processes, in nanoseconds.
     pub(crate) fn processor_ns(&mut self) -> Result<u64, Problem> {
         let mut sum = 0;
         for index in 0..self.crew.len() {
@@ -147,14 +147,14 @@ impl Floor {
     }
 }
 
-/// A multicast address that nobody is likely to use, with a port that nobody is likely to use.
+/// Returns a random multicast address and port, which other programs are unlikely to use.
 pub(crate) fn multicast_address() -> Result<SocketAddrV4, Problem> {
     let drawn = lot(1 << 32)?.to_be_bytes();
     let port = 20_000 + u16::from_be_bytes([drawn[4], drawn[5]]) % 12_000;
     Ok(SocketAddrV4::new(Ipv4Addr::new(239, 255, drawn[6], drawn[7]), port))
 }
 
-/// The life of a floor process.
+/// Runs a floor process.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let address = assignment.location.address;
@@ -170,7 +170,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
                 processes::answer(&Answer::Ready)?;
             }
             Instruction::Receive { multicast } => {
-                let socket = hearing(&socket, multicast, address)?;
+                let socket = receiving_socket(&socket, multicast, address)?;
                 std::thread::spawn(move || receive(&socket));
                 processes::answer(&Answer::Ready)?;
             }
@@ -188,7 +188,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     Ok(())
 }
 
-/// Answers requests, and passes the rest on to everybody.
+/// Answers requests, and forwards other datagrams to all processes.
 fn relay(socket: &UdpSocket, to: &[SocketAddr]) -> std::io::Result<()> {
     let mut buffer = vec![0; BYTES_MAX];
     loop {
@@ -211,10 +211,10 @@ fn receive(socket: &UdpSocket) -> std::io::Result<()> {
 }
 
 struct Sender {
-    /// Requests leave and replies arrive here.
+    /// Sends everything, and receives replies to requests.
     own: UdpSocket,
-    /// What the relay passes on arrives here.
-    passed_on: UdpSocket,
+    /// Receives what the relay forwards.
+    forwarded: UdpSocket,
     relay: SocketAddr,
     datagram: Vec<u8>,
     number: u32,
@@ -227,20 +227,20 @@ impl Sender {
         multicast: Option<SocketAddrV4>,
         assignment: &Assignment,
     ) -> anyhow::Result<Sender> {
-        let passed_on = hearing(own, multicast, assignment.location.address)?;
+        let forwarded = receiving_socket(own, multicast, assignment.location.address)?;
         let own = own.try_clone()?;
         own.set_read_timeout(Some(LOST_AFTER))?;
-        passed_on.set_read_timeout(Some(LOST_AFTER))?;
+        forwarded.set_read_timeout(Some(LOST_AFTER))?;
         Ok(Sender {
             own,
-            passed_on,
+            forwarded,
             relay,
             datagram: vec![0; assignment.bytes.clamp(HEADER_BYTES, BYTES_MAX)],
             number: 0,
         })
     }
 
-    /// Sends so many, one at a time, each answered before the next; how long each took.
+    /// Sends `count` datagrams, each after the answer to the one before. Returns the time of each, in nanoseconds.
     fn exchange(&mut self, path: Path, count: usize) -> anyhow::Result<Vec<u64>> {
         let mut took = Vec::with_capacity(count);
         let mut buffer = vec![0; BYTES_MAX];
@@ -251,14 +251,14 @@ impl Sender {
             self.datagram[1..HEADER_BYTES].copy_from_slice(&self.number.to_be_bytes());
             let begin = Instant::now();
             self.own.send_to(&self.datagram, self.relay)?;
-            let socket = if path == Path::Rpc { &self.own } else { &self.passed_on };
+            let socket = if path == Path::Rpc { &self.own } else { &self.forwarded };
             match answer(socket, &mut buffer, &self.datagram[..HEADER_BYTES]) {
                 Ok(()) => took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
                 Err(error) => {
                     lost += 1;
                     anyhow::ensure!(
                         lost < LOST_MAX + took.len(),
-                        "bare UDP does not get through on this machine: {error}"
+                        "bare UDP does not work on this machine: {error}"
                     );
                 }
             }
@@ -267,10 +267,10 @@ impl Sender {
     }
 }
 
-/// Which path, and a number.
+/// Bytes of the header: the path, and a number.
 const HEADER_BYTES: usize = 5;
 
-/// Waits for the datagram that begins so; what was given up earlier may come before it.
+/// Waits for the datagram with this header. Late answers to lost datagrams may arrive before it.
 fn answer(socket: &UdpSocket, buffer: &mut [u8], header: &[u8]) -> std::io::Result<()> {
     loop {
         let bytes = socket.recv(buffer)?;
@@ -280,8 +280,8 @@ fn answer(socket: &UdpSocket, buffer: &mut [u8], header: &[u8]) -> std::io::Resu
     }
 }
 
-/// A socket on which what the relay passes on arrives: the process's own, or one in the multicast group.
-fn hearing(
+/// Returns the socket that receives what the relay forwards: the process's own, or one that has joined the multicast group.
+fn receiving_socket(
     own: &UdpSocket,
     multicast: Option<SocketAddrV4>,
     interface: Ipv4Addr,

@@ -1,6 +1,6 @@
-//! The ground that is measured on: this machine's loopback, or a lab with a host for each member.
+//! The network on which a benchmark runs: this machine's loopback, or a lab with a host for each member.
 //!
-//! A group and the floor beside it stand on the same ground.
+//! The group and the floor use the same network.
 
 use super::placement::Placement;
 use crate::lab::network::{HOSTS_MAX, Host, Plan};
@@ -17,31 +17,31 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use unisono::Key;
 
-/// Where a temporary key has a name for a moment: in memory, and root's.
+/// Folder in which a temporary key file exists for a moment: in memory, and writable by root only.
 const KEYS: &str = "/run";
 
-/// What the user chooses of it.
+/// The options of the network.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Choice {
-    /// Each member on a host of its own, all of them on one bridge, sealed with a temporary key (Linux, root)
+    /// Run each member on a host of its own, joined by a bridge, sealed with a temporary key (Linux, root)
     #[arg(long)]
     lab: bool,
 
-    /// With --lab: the hosts share one segment of this speed, as on a hub: 10mbit, 512kbit
+    /// With --lab: let the hosts share one segment of this speed, as on a hub: 10mbit, 512kbit
     #[arg(long, value_name = "RATE", requires = "lab")]
     pub(crate) rate: Option<Rate>,
 
-    /// With --lab: each host loses this part of what it receives, at random: 1%
+    /// With --lab: let each host lose this part of the datagrams that it receives, at random: 1%
     #[arg(long, value_name = "PERCENT", requires = "lab")]
     loss: Option<Loss>,
 
-    /// Leave the key out: what the group costs without sealing
+    /// Use no key, to measure the group without sealing
     #[arg(long)]
     unsealed: bool,
 }
 
 impl Choice {
-    /// The summary, with what of this belongs into it.
+    /// Adds these options to a summary.
     pub(crate) fn tell(&self, mut summary: Value) -> Value {
         summary["lab"] = self.lab.into();
         if self.lab {
@@ -51,7 +51,7 @@ impl Choice {
         summary
     }
 
-    /// The same for people; begins with a comma, or is empty.
+    /// Returns the options as text for people, beginning with a comma; empty without a lab.
     pub(crate) fn words(&self) -> String {
         let rate = self.rate.map(|rate| format!(", one segment of {rate}"));
         let loss = self.loss.map(|loss| format!(", {loss} lost"));
@@ -60,19 +60,19 @@ impl Choice {
     }
 }
 
-/// The ground, while a measurement stands on it.
+/// The network of a measurement. Dropping it removes the lab.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    /// What the members are to go by.
+    /// The settings of the members.
     pub(crate) settings: Settings,
     lab: Option<Temporary>,
-    /// A key without a name in the file system; members read it through this process.
+    /// The temporary key: a file without a name, which members open through this process's /proc folder.
     _key: Option<File>,
 }
 
 impl Ground {
-    /// Prepares it for so many processes on each side. Whether hosts say that a port is closed, where a process
-    /// died: `silent` hosts do not.
+    /// Prepares the network for this number of processes on each side. `silent` hosts do not report closed ports of dead
+    /// processes.
     pub(crate) fn prepare(
         choice: &Choice,
         processes: usize,
@@ -87,10 +87,14 @@ impl Ground {
             return Ok(Ground { settings, lab: None, _key: None });
         }
         if settings.bind.is_some() || !settings.seeds.is_empty() {
-            return Err(Problem::usage("--bind and --seeds have no meaning with --lab: its hosts are new"));
+            return Err(Problem::usage(
+                "--bind and --seeds cannot be used with --lab, which chooses the addresses",
+            ));
         }
         let hosts = u16::try_from(processes).ok().filter(|hosts| *hosts <= HOSTS_MAX).ok_or_else(|| {
-            Problem::usage(format!("a lab has at most {HOSTS_MAX} hosts, and this takes {processes}"))
+            Problem::usage(format!(
+                "a lab has at most {HOSTS_MAX} hosts, and this needs {processes}: use fewer processes"
+            ))
         })?;
         let mut key = None;
         match (choice.unsealed, &settings.key) {
@@ -106,7 +110,7 @@ impl Ground {
         Ok(Ground { settings, lab: Some(Temporary::set_up(&plan)?), _key: key })
     }
 
-    /// Where so many processes run.
+    /// Returns the locations of this number of processes.
     pub(crate) fn locations(&self, placement: Placement, processes: usize) -> Vec<Location> {
         let here = placement.of(processes).into_iter().map(Location::here);
         match &self.lab {
@@ -122,13 +126,13 @@ impl Ground {
         }
     }
 
-    /// Whether what is sent is sealed.
+    /// True if datagrams are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.settings.key.is_some()
     }
 }
 
-/// A key that is gone when this process is.
+/// Makes a key file without a name, which disappears with this process.
 fn temporary_key() -> Result<File, Problem> {
     let path = Path::new(KEYS).join(format!("unisono-{}-{:08x}.key", std::process::id(), lot(1 << 32)?));
     Key::generate()?.write_new(&path)?;

@@ -1,7 +1,7 @@
-//! `unisono bench`: what a group costs, beside what the machine allows.
+//! `unisono bench`: measures a group, and compares it with bare UDP on the same machine.
 //!
-//! Our side and the bare floor run in the same invocation, in turns of short blocks, with the same placement on
-//! processors; ratios are taken once per round and the median is reported.
+//! The group and the floor (bare UDP without a protocol) run in the same invocation, in alternating short blocks, with the
+//! same placement on processors. A ratio is taken once per round, and its median is reported.
 
 mod failover;
 pub(crate) mod fanout;
@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-/// Measure a group beside what the machine allows
+/// Measure a group, and compare it with bare UDP on this machine
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
 pub(crate) struct Bench {
@@ -44,13 +44,13 @@ enum What {
     Rpc(rpc::Rpc),
 }
 
-/// What came out of a measurement.
+/// The result of a measurement.
 struct Summary {
-    /// For people.
+    /// The lines for people.
     lines: Vec<String>,
-    /// For scripts, and for plots.
+    /// The object for scripts and plots.
     object: Value,
-    /// Whether all members delivered one order, where that was looked at.
+    /// Whether all members delivered the same order; none if that was not checked.
     order_identical: Option<bool>,
 }
 
@@ -63,13 +63,13 @@ impl Summary {
         Summary { order_identical: Some(identical), ..self }
     }
 
-    /// The groups were reset so often before, and measured again.
+    /// Adds the number of resets after which the measurement was repeated.
     fn after_resets(mut self, resets: u32) -> Summary {
         self.object["resets"] = resets.into();
         self
     }
 
-    /// Prints it; fails if orders differ.
+    /// Prints the result. Fails if the orders differ.
     fn tell(&self, output: &Output) -> Result<(), Problem> {
         for line in &self.lines {
             output.say(line)?;
@@ -87,7 +87,7 @@ impl Summary {
 }
 
 impl Bench {
-    /// The flags that all commands have.
+    /// Returns the common flags.
     pub(crate) fn common(&self) -> &Common {
         match &self.what {
             What::Latency(command) => &command.common,

@@ -1,4 +1,4 @@
-//! `unisono bench parallel`: how much several groups order that have no member in common.
+//! `unisono bench parallel`: measures the throughput of several groups that have no member in common.
 
 use super::ground::{self, Ground};
 use super::placement::Placement;
@@ -19,17 +19,18 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most processes of all groups together.
+/// Maximum number of processes, all groups together.
 const PROCESSES_MAX: u64 = 250;
 
-/// Count what a growing number of disjoint groups orders, all together
+/// Measure the total throughput of a growing number of disjoint groups
 ///
-/// By default all members but the sequencer send, each with one message under way, as in the papers: then one group
-/// leaves the machine room for others, until the processors are full. Prints a row for 1, 2, 4, … groups.
+/// By default all members but the sequencer send, each with one message under way, as in the papers. Then one group does
+/// not use the whole machine, and further groups add throughput until the processors are busy. Prints a row for 1, 2, 4, …
+/// groups.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench parallel --groups 8 --members 2")]
 pub(crate) struct Parallel {
-    /// Groups, in the end
+    /// Maximum number of groups
     #[arg(long, value_name = "G", default_value_t = 4, value_parser = arguments::within::<u64>(1..=125))]
     groups: u64,
 
@@ -37,7 +38,7 @@ pub(crate) struct Parallel {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
-    /// How many of them send [default: all but the sequencer, whose own messages have no way to go]
+    /// How many of them send [default: all but the sequencer, whose own messages need no datagram to be numbered]
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
@@ -45,11 +46,11 @@ pub(crate) struct Parallel {
     #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=BYTES_MAX))]
     bytes: u64,
 
-    /// Messages of a member that may be under way
+    /// Maximum number of messages of a member under way
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
-    /// How many seconds to measure each number of groups, such as 90 or 2m
+    /// Seconds for each number of groups, such as 90 or 2m
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
@@ -60,7 +61,7 @@ pub(crate) struct Parallel {
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Measure many variations of this, and write a page with plots of them, parallel.html
+    /// Measure variations of this, and write a page with plots of them, parallel.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
 
@@ -81,7 +82,7 @@ pub(crate) fn run(command: Parallel, settings: &Settings, output: &Output) -> Re
     Ok(())
 }
 
-/// A row for each number of groups.
+/// Measures each number of groups, and gives each result to `row`.
 fn measure(
     command: &Parallel,
     settings: &Settings,
@@ -91,11 +92,13 @@ fn measure(
     Problem::beyond(command.protocol.resilience, command.members)?;
     let senders = command.senders.unwrap_or(command.members - 1);
     if senders > command.members {
-        return Err(Problem::usage("there cannot be more senders than members"));
+        return Err(Problem::usage("there cannot be more senders than members: use a lower --senders"));
     }
     let processes = command.groups * command.members;
     if processes > PROCESSES_MAX {
-        return Err(Problem::usage(format!("these are {processes} processes; at most {PROCESSES_MAX} go")));
+        return Err(Problem::usage(format!(
+            "these are {processes} processes, and at most {PROCESSES_MAX} are allowed: use fewer groups or members"
+        )));
     }
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, processes as usize, false, settings)?;
@@ -131,9 +134,9 @@ fn measure(
     Ok(())
 }
 
-/// Members of the groups that a report compares, beside what is asked for.
+/// Sizes of groups that a report compares, besides the requested one.
 const COMPARED: [u64; 3] = [2, 4, 8];
-/// More processes than this say little of a machine of a few processors.
+/// Maximum number of processes in such a comparison: more say little about a machine of a few processors.
 const COMPARED_PROCESSES_MAX: u64 = 40;
 
 const COLUMNS: [Column; 10] = [
@@ -182,13 +185,13 @@ fn report(command: &Parallel, folder: &Path, settings: &Settings, output: &Outpu
         series: names.iter().map(|name| Series::plain(name, name, groups, y)).collect(),
     };
     let charts = [
-        chart("groups", "What all groups order together", "thousand messages/s", ordered),
-        chart("processors", "What that takes", "processors busy", busy),
+        chart("groups", "All groups together", "thousand messages/s", ordered),
+        chart("processors", "Processors used", "processors busy", busy),
     ];
     report.write(&charts, &COLUMNS, output)
 }
 
-/// Doubles up to the number that was asked for.
+/// Returns the numbers of groups to measure: doubled from 1 up to the requested number.
 fn steps(groups: u64) -> Vec<usize> {
     let doubled = std::iter::successors(Some(1), |groups| Some(groups * 2)).take_while(|step| *step < groups);
     doubled.chain([groups]).map(|step| step as usize).collect()
@@ -259,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_groups_doubles_up_to_what_was_asked() {
+    fn the_number_of_groups_doubles_up_to_the_requested_one() {
         assert_eq!(steps(1), [1]);
         assert_eq!(steps(4), [1, 2, 4]);
         assert_eq!(steps(6), [1, 2, 4, 6]);

@@ -1,21 +1,21 @@
-//! On which processors the measured processes run: the same choice for the group and for the floor beside it.
+//! On which processors the measured processes run, the same for the group and for the floor.
 
 use clap::ValueEnum;
 
 /// On which processors the measured processes run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Placement {
-    /// As the system likes
+    /// The system chooses
     None,
-    /// Each on one processor, in turn
+    /// Each process is pinned to one processor, in turn
     #[default]
     Spread,
-    /// All on one processor
+    /// All processes are pinned to the same processor
     One,
 }
 
 impl Placement {
-    /// The processor of each of so many processes.
+    /// Returns the processor of each process; none if the system chooses.
     pub(crate) fn of(self, processes: usize) -> Vec<Option<usize>> {
         let allowed = allowed();
         (0..processes)
@@ -27,7 +27,7 @@ impl Placement {
             .collect()
     }
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Placement::None => "none",

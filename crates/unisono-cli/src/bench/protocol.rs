@@ -1,4 +1,4 @@
-//! By which rules a measured group orders its messages: the options that benchmarks of groups have in common.
+//! The protocol options that benchmarks of groups have in common.
 
 use crate::arguments::{self, OrderChoice};
 use crate::connection;
@@ -6,28 +6,28 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use unisono::GroupConfig;
 
-/// See the module.
+/// How a measured group orders its messages.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Protocol {
-    /// Whether messages travel by way of the sequencer (pb), to all at once (bb), or as their size suggests
+    /// Whether messages are sent by way of the sequencer (pb), to all members at once (bb), or by size (auto)
     #[arg(long, value_enum, default_value_t)]
     pub(crate) method: Method,
 
-    /// How many crashes at once a group survives without loss
+    /// Number of simultaneous crashes that the group survives without losing a message
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = arguments::resilience)]
     pub(crate) resilience: u8,
 
-    /// Who gives the messages their places
+    /// Which member assigns the sequence numbers
     #[arg(long, value_enum, default_value_t)]
     pub(crate) order: OrderChoice,
 }
 
-/// How messages travel.
+/// How messages are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Method {
     /// To the sequencer, which sends them to all
     Pb,
-    /// To all, and the sequencer sends a short accept
+    /// To all, and the sequencer sends their numbers
     Bb,
     /// By size
     #[default]
@@ -35,7 +35,7 @@ pub(crate) enum Method {
 }
 
 impl Protocol {
-    /// What the founder of such a group chooses.
+    /// Returns the configuration of such a group.
     pub(crate) fn config(self) -> GroupConfig {
         let config = connection::config(self.resilience, self.order);
         let broadcast_above_bytes = match self.method {
@@ -46,7 +46,7 @@ impl Protocol {
         GroupConfig { broadcast_above_bytes, ..config }
     }
 
-    /// The same, with no more resilience than so many members can have.
+    /// Returns the same protocol with the resilience limited to what a group of this size can have.
     pub(crate) fn among(self, members: u64) -> Protocol {
         let most = u8::try_from(members.saturating_sub(1)).unwrap_or(u8::MAX);
         Protocol { resilience: self.resilience.min(most), ..self }
@@ -54,7 +54,7 @@ impl Protocol {
 }
 
 impl Method {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Method::Pb => "pb",

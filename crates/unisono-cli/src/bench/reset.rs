@@ -1,21 +1,21 @@
-//! A group that is reset while it is measured: the figures are of no use, and it is measured again.
+//! Repeats a measurement during which the group was reset: its figures are useless.
 
 use crate::output::tell;
 use crate::problem::Problem;
 use thiserror::Error;
 use unisono::{Group, Phase};
 
-/// The machine kept a member waiting for so long that the others went on without it.
+/// The error of such a measurement. On a busy machine a member gets no processor for too long, and the others exclude it.
 #[derive(Clone, Copy, Debug, Error)]
 #[error(
-    "the group was reset while it was measured, as this machine kept a member waiting: give it a longer --patience"
+    "the group was reset during the measurement, because this machine kept a member waiting: try --patience 1s"
 )]
 pub(crate) struct WasReset;
 
-/// So often a measurement is begun.
+/// Maximum number of attempts.
 const ATTEMPTS: u32 = 3;
 
-/// Measures, and again from the beginning if a group was reset meanwhile; also says how often that was so.
+/// Measures, and repeats the measurement if a group was reset. Returns the result and the number of resets.
 pub(super) fn undisturbed<T>(mut measure: impl FnMut() -> Result<T, Problem>) -> Result<(T, u32), Problem> {
     let mut resets = 0;
     loop {
@@ -29,7 +29,7 @@ pub(super) fn undisturbed<T>(mut measure: impl FnMut() -> Result<T, Problem>) ->
     }
 }
 
-/// This member's group was reset, or went on without it.
+/// True if this member's group was reset or excluded this member.
 pub(super) fn happened_to(group: &Group) -> bool {
     let info = group.info();
     info.last_reset.is_some() || info.phase != Phase::Member
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_measurement_is_begun_again_after_a_reset_only_and_not_for_ever() {
+    fn a_measurement_is_repeated_only_after_a_reset_and_not_for_ever() {
         let mut attempts = 0;
         let mut measure = |resets| {
             attempts += 1;

@@ -1,4 +1,4 @@
-//! What is measured on one side of a comparison: in blocks, which take turns with those of other sides.
+//! Measurements of one side of a comparison, taken in blocks that alternate with those of the other sides.
 
 use super::floor::Floor;
 use super::latency::member::Usage;
@@ -6,33 +6,33 @@ use super::statistics::quantile;
 use crate::output::rounded;
 use crate::problem::Problem;
 
-/// Messages of a block, if that makes enough rounds.
+/// Messages of a block, unless that makes too few rounds.
 const BLOCK_MESSAGES: usize = 250;
-/// Fewest rounds over which a ratio is taken.
+/// Minimum number of rounds for a ratio.
 const ROUNDS_MIN: usize = 5;
-/// Messages at the beginning of each block that are not timed: they warm the caches that the other side cooled.
+/// Messages at the beginning of each block that are not timed: they fill the caches, which the other side has used.
 pub(super) const UNTIMED: usize = 20;
 
-/// How many rounds, of how many messages each, so many messages make.
+/// Returns the number of rounds and the messages of each, for this number of messages in all.
 pub(super) fn blocks(messages: u64) -> (usize, usize) {
     let timed = usize::try_from(messages).unwrap_or(usize::MAX);
     let rounds = (timed / BLOCK_MESSAGES).max(ROUNDS_MIN);
     (rounds, timed.div_ceil(rounds))
 }
 
-/// What was measured on one side.
+/// The measurements of one side.
 #[derive(Default)]
 pub(super) struct Side {
-    /// Every message's time in nanoseconds.
+    /// Time of each message in nanoseconds.
     pub(super) took: Vec<u64>,
-    /// The median of each round.
+    /// Median of each round in nanoseconds.
     pub(super) rounds: Vec<f64>,
-    /// Used in all rounds, untimed messages included.
+    /// Resources used in all rounds, for the untimed messages too.
     pub(super) used: Usage,
 }
 
 impl Side {
-    /// One round of this side.
+    /// Measures one round of this side.
     pub(super) fn turn<T>(
         &mut self,
         subject: &mut T,
@@ -44,14 +44,14 @@ impl Side {
         let after = usage(subject)?;
         self.used.processor_ns += after.processor_ns - before.processor_ns;
         self.used.datagrams += after.datagrams - before.datagrams;
-        // Those of the beginning count too.
+        // Hand-overs before the first round count too.
         self.used.hand_overs = after.hand_overs;
         self.rounds.push(quantile(&mut took, 0.5) as f64);
         self.took.append(&mut took);
         Ok(())
     }
 
-    /// The time in microseconds within which this part of the messages was delivered.
+    /// Returns the time in microseconds within which this fraction of the messages was delivered.
     pub(super) fn us(&mut self, part: f64) -> f64 {
         rounded(quantile(&mut self.took, part) as f64 / 1000.0)
     }
@@ -70,7 +70,7 @@ impl Side {
 }
 
 impl Usage {
-    /// What the floor used so far.
+    /// Returns what the floor has used so far.
     pub(super) fn of(floor: &mut Floor) -> Result<Usage, Problem> {
         Ok(Usage { processor_ns: floor.processor_ns()?, ..Usage::default() })
     }

@@ -1,8 +1,8 @@
-//! Quantiles of times, and the ratio of two sides that were measured in turns.
+//! Quantiles of times, and the ratio of two sides that were measured in alternating rounds.
 
 use crate::output::rounded;
 
-/// The value below which this fraction of the values lie; 0 of none.
+/// Returns the value below which this fraction of the values lies; 0 if there are none.
 pub(crate) fn quantile(values: &mut [u64], fraction: f64) -> u64 {
     if values.is_empty() {
         return 0;
@@ -11,7 +11,7 @@ pub(crate) fn quantile(values: &mut [u64], fraction: f64) -> u64 {
     *values.select_nth_unstable(at).1
 }
 
-/// The middle value; 0 of none.
+/// Returns the median; 0 if there are no values.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -21,14 +21,14 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// A ratio taken once per round: the median, and the lowest and the highest beside it.
+/// A ratio taken once per round: its median, and its lowest and highest value.
 pub(crate) struct Ratio {
     pub(crate) median: f64,
     pub(crate) spread: [f64; 2],
 }
 
 impl Ratio {
-    /// Of two sides with a value per round each.
+    /// Computes the ratio of two sides from one value of each per round.
     pub(crate) fn of(ours: &[f64], floor: &[f64]) -> Ratio {
         let mut rounds: Vec<f64> = ours
             .iter()

@@ -73,7 +73,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
         match serve(&member, &command.port.name, output) {
             Ok(Ended::Left) => return Ok(()),
-            // A new member gets the present sum from the others.
+            // This member may have been stopped for a while. A new member gets the present sum from the others.
             Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
             Err(problem) => {
                 // Leave, so that the others need not suspect this member.

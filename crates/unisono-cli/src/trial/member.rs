@@ -1,6 +1,6 @@
-//! A member process of a trial: sends its share, writes down what it delivers, reports both.
+//! A member process of a trial: sends its share of messages, records what it delivers, and reports both to the parent.
 
-use super::verdict::{Content, Place};
+use super::verdict::{Content, Entry};
 use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
@@ -16,18 +16,18 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use unisono::{Bytes, Event, Group, Phase};
 
-/// Messages put into the resender ahead of the group.
+/// Maximum number of messages that wait in the resender.
 const AHEAD: usize = 256;
-/// Between two looks at the group.
+/// Interval between two looks at the group: 2 ms.
 const PULSE: Duration = Duration::from_millis(2);
-/// The text of the message that closes a trial.
+/// Text of the message that ends a trial.
 const CLOSING: &[u8] = b"closing";
 
-/// Which member to be.
+/// The member that a process is.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) group: String,
-    /// Counts from 0; member 0 founds the group.
+    /// Index of the member, from 0; member 0 founds the group.
     pub(crate) index: usize,
     pub(crate) resilience: u8,
     pub(crate) order: OrderChoice,
@@ -38,56 +38,56 @@ pub(crate) struct Assignment {
 /// What a member is to send.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Share {
-    /// So many messages,
+    /// Number of messages.
     pub(crate) messages: u64,
-    /// the last of them only after a reset,
+    /// Number of them, the last ones, that are sent only after a reset.
     pub(crate) after_reset: u64,
-    /// each so long after the one before; 0 for as fast as the group takes them.
+    /// Microseconds between two messages; 0 for as fast as the group takes them.
     pub(crate) interval_us: u64,
 }
 
-/// An order to a member.
+/// An instruction to a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
     /// Send messages.
     Send(Share),
-    /// Begin no further ones.
+    /// Begin no further messages.
     Stop,
     /// Send the closing message.
     Close,
 }
 
-/// What a member reports.
+/// An answer of a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is in.
+    /// It has entered the group.
     Entered { uid: u64 },
-    /// The view is a new one.
+    /// It has a new view.
     View { view: String, members: usize, sequencer: u64 },
-    /// Places delivered, in order, from the first message on.
-    Delivered(Vec<Place>),
-    /// The group was seen to be reset, on the machine's monotonic clock.
+    /// Events delivered, in order, from the first message on.
+    Delivered(Vec<Entry>),
+    /// It saw that the group is being reset, at this time on the machine's monotonic clock.
     Noticed { at_ns: u64 },
-    /// The first message after a reset was delivered, on the machine's monotonic clock.
+    /// It delivered the first message after a reset, at this time on the machine's monotonic clock.
     Resumed { at_ns: u64 },
-    /// So many of its messages were put on their way, and so many were accepted.
+    /// Number of its messages that were sent, and that were accepted.
     Accepted { sent: u64, accepted: u64 },
-    /// All its messages were accepted; so many had to be sent again.
+    /// All its messages were accepted; the number of those that were sent again.
     Done { sent_again: u64 },
-    /// The closing message was delivered: nothing follows.
+    /// It delivered the closing message, the last one.
     Closed,
-    /// The group went on without it.
+    /// The group excluded it.
     Excluded,
-    /// Something is wrong with it.
+    /// It failed with this error.
     Trouble(String),
 }
 
-/// What people call a member.
+/// Returns a member's name.
 pub(crate) fn name(index: usize) -> String {
     format!("member-{index}")
 }
 
-/// The life of a member process.
+/// Runs a member process.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let options = connection::options(&assignment.settings, Some(&name(assignment.index)))
@@ -132,7 +132,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     group.leave("").map_err(anyhow::Error::from)
 }
 
-/// Tells the parent of an error; it is gone if it cannot be told.
+/// Reports an error to the parent. Ignores a failure to report it: then the parent has ended.
 fn or_trouble(result: anyhow::Result<()>) {
     if let Err(error) = result {
         let _ = processes::answer(&Answer::Trouble(format!("{error:#}")));
@@ -146,14 +146,14 @@ struct Sender {
     index: usize,
     resets: Receiver<()>,
     stop: Arc<AtomicBool>,
-    /// Resets of the group before anything was sent.
+    /// Number of resets before the first message.
     resets_before: u64,
-    /// The group was found being reset.
+    /// True once a reset was noticed and reported.
     noticed: bool,
 }
 
 impl Sender {
-    /// Sends a share, and reports what was accepted as soon as it is known.
+    /// Sends a share, and reports the number of accepted messages as it grows.
     fn send(&mut self, share: Share) -> anyhow::Result<()> {
         let mut rest = share;
         let (mut sent, mut reported) = (0, 0);
@@ -177,7 +177,7 @@ impl Sender {
                 return processes::answer(&Answer::Done { sent_again: self.resender.sent_again() });
             }
             if share.interval_us > 0 {
-                self.look_up()?;
+                self.notice_reset()?;
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(PULSE));
             } else if self.resender.under_way() > 0 {
                 self.resender.wait()?;
@@ -190,8 +190,8 @@ impl Sender {
         }
     }
 
-    /// Reports the first time that the group is found being reset, or reset already.
-    fn look_up(&mut self) -> anyhow::Result<()> {
+    /// Reports a reset once, when it is under way or over.
+    fn notice_reset(&mut self) -> anyhow::Result<()> {
         if self.noticed {
             return Ok(());
         }
@@ -204,32 +204,32 @@ impl Sender {
     }
 }
 
-/// Writes down what is delivered.
+/// Records what the member delivers.
 struct Witness {
     roster: Roster,
-    /// A message was delivered. All members were in before the first was sent, so from here on all of them write
-    /// down everything.
+    /// True once a message was delivered. All members joined before the first message was sent, so from here on all of them
+    /// record the same events.
     begun: bool,
-    /// Since the last reset no message was delivered.
+    /// True if no message was delivered since the last reset.
     reset_just_now: bool,
     reset: mpsc::Sender<()>,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
 }
 
 impl Witness {
     fn new(reset: mpsc::Sender<()>) -> Witness {
         let roster = Roster::default();
-        Witness { roster, begun: false, reset_just_now: false, reset, places: Vec::new() }
+        Witness { roster, begun: false, reset_just_now: false, reset, entries: Vec::new() }
     }
 
-    /// Follows the group to its end.
+    /// Receives events until the member is out of the group.
     fn watch(mut self, group: &Group) -> anyhow::Result<()> {
         let mut events = Vec::new();
         while group.receive_many(&mut events).is_ok() {
             for event in events.drain(..) {
                 self.take(&event)?;
             }
-            self.tell()?;
+            self.flush()?;
         }
         Ok(())
     }
@@ -237,53 +237,53 @@ impl Witness {
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
             Event::Message { payload, .. } if payload.as_ref() == CLOSING => {
-                self.tell()?;
+                self.flush()?;
                 return processes::answer(&Answer::Closed);
             }
             Event::Message { seqno, payload, .. } => {
                 let content = parse(payload)
-                    .ok_or_else(|| anyhow::anyhow!("delivered a text that nobody sent: {payload:?}"))?;
+                    .ok_or_else(|| anyhow::anyhow!("delivered a text that no member sent: {payload:?}"))?;
                 if std::mem::take(&mut self.reset_just_now) {
                     processes::answer(&Answer::Resumed { at_ns: monotonic_ns() })?;
                 }
                 self.begun = true;
-                self.places.push(Place(*seqno, content));
+                self.entries.push(Entry(*seqno, content));
             }
             Event::Excluded { .. } => {
-                self.tell()?;
+                self.flush()?;
                 return processes::answer(&Answer::Excluded);
             }
             _ => {}
         }
         if self.roster.follow(event) {
             let view = self.roster.view();
-            self.tell()?;
+            self.flush()?;
             processes::answer(&Answer::View {
                 members: self.roster.len(),
                 sequencer: self.roster.sequencer().0,
                 view: view.clone(),
             })?;
             if let (true, Some(seqno)) = (self.begun, event.seqno()) {
-                self.places.push(Place(seqno, Content::View(crc32c::crc32c(view.as_bytes()))));
+                self.entries.push(Entry(seqno, Content::View(crc32c::crc32c(view.as_bytes()))));
             }
         }
         if let Event::Reset { .. } = event {
             self.reset_just_now = true;
-            // Nobody waits for it if all messages are sent.
+            // Fails if the sender has ended, after all its messages were accepted.
             let _ = self.reset.send(());
         }
         Ok(())
     }
 
-    fn tell(&mut self) -> anyhow::Result<()> {
-        if self.places.is_empty() {
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if self.entries.is_empty() {
             return Ok(());
         }
-        processes::answer(&Answer::Delivered(std::mem::take(&mut self.places)))
+        processes::answer(&Answer::Delivered(std::mem::take(&mut self.entries)))
     }
 }
 
-/// `3:17` is message 17 of member 3.
+/// Parses a payload: `3:17` is message 17 of member 3.
 fn parse(payload: &[u8]) -> Option<Content> {
     let (sender, number) = std::str::from_utf8(payload).ok()?.split_once(':')?;
     Some(Content::Message(sender.parse().ok()?, number.parse().ok()?))

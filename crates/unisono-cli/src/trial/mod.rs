@@ -1,5 +1,5 @@
-//! A group put to the test: member processes that all send, one of them struck down, and the proof that the others
-//! agree. The demonstration shows one such trial, the failover benchmark measures many.
+//! Tests a group of member processes: all send, a fault is inflicted on one, and the others' deliveries are compared. The
+//! demonstration shows one such trial, the failover benchmark measures many.
 
 pub(crate) mod member;
 mod verdict;
@@ -12,17 +12,17 @@ use crate::settings::Settings;
 use crate::worker;
 use member::{Answer, Instruction};
 use std::time::{Duration, Instant};
-use verdict::{Content, Evidence, Place};
+use verdict::{Content, Entry, Evidence};
 
 pub(crate) use member::{Share, name};
 pub(crate) use verdict::Verdict;
 
-/// The longest silence of all members that is not taken for a failure.
+/// A trial fails if no member answers for this long: 15 s.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The members may take so long to leave in good order.
+/// Time for the members to leave: 2 s.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The members and what is known of them.
+/// The member processes and what they have reported.
 pub(crate) struct Trial {
     group: String,
     resilience: u8,
@@ -38,7 +38,7 @@ struct Seen {
     view: String,
     view_members: usize,
     sequencer: u64,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     sent: u64,
     sent_again: u64,
     accepted: u64,
@@ -49,7 +49,7 @@ struct Seen {
 }
 
 impl Trial {
-    /// Starts a member at each of the locations and waits until all of them see all of them.
+    /// Starts a member at each of the locations and waits until all of them are in the view of each.
     pub(crate) fn begin(
         locations: &[Location],
         resilience: u8,
@@ -78,18 +78,18 @@ impl Trial {
                 trial.until("the first member to found the group", |trial| trial.members[0].uid.is_some())?;
             }
         }
-        trial.until("all members to be in", |trial| {
+        trial.until("all members to join", |trial| {
             trial.members.iter().all(|member| member.uid.is_some() && member.view_members == locations.len())
         })?;
         Ok(trial)
     }
 
-    /// Lets a member send.
+    /// Makes a member send its share.
     pub(crate) fn send(&mut self, index: usize, share: Share) -> Result<(), Problem> {
         Ok(self.crew.instruct(index, &Instruction::Send(share))?)
     }
 
-    /// Lets the survivors send no more than they have begun to.
+    /// Makes the survivors begin no further messages.
     pub(crate) fn stop(&mut self) -> Result<(), Problem> {
         let survivors: Vec<usize> = self.survivors().map(|(index, _)| index).collect();
         for index in survivors {
@@ -98,7 +98,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Strikes a member down; when, on the machine's monotonic clock.
+    /// Inflicts a fault on a member. Returns the time of that, on the machine's monotonic clock.
     pub(crate) fn strike(&mut self, victim: usize, blow: Blow) -> Result<u64, Problem> {
         self.victim = Some(victim);
         let at_ns = monotonic_ns();
@@ -106,7 +106,7 @@ impl Trial {
         Ok(at_ns)
     }
 
-    /// Waits until all survivors have seen each of their messages to its place, and have delivered everything.
+    /// Waits until all messages of the survivors are accepted, and each survivor has delivered everything.
     pub(crate) fn finish(&mut self, progress: impl Fn(&Trial)) -> Result<(), Problem> {
         self.until("all messages to be accepted", |trial| {
             progress(trial);
@@ -120,33 +120,36 @@ impl Trial {
         })
     }
 
-    /// Judges what the members wrote down.
+    /// Compares what the members recorded.
     pub(crate) fn judge(&self) -> Verdict {
         Verdict::of(&Evidence {
-            survivors: self.survivors().map(|(index, member)| (index, member.places.as_slice())).collect(),
-            dead: self.victim.map(|index| (index, self.members[index].places.as_slice())),
+            survivors: self.survivors().map(|(index, member)| (index, member.entries.as_slice())).collect(),
+            dead: self.victim.map(|index| (index, self.members[index].entries.as_slice())),
             accepted: self.members.iter().map(|member| member.accepted).collect(),
             resilient: self.resilience > 0,
         })
     }
 
-    /// Lets the members leave.
+    /// Makes the members leave, and waits for that.
     pub(crate) fn end(mut self) {
         if let Some(victim) = self.victim {
-            // It is dead, or stands still and must not wait.
+            // It may only be stopped or cut off, and would not end by itself.
             let _ = self.crew.strike(victim, Blow::Kill);
         }
         self.crew.dismiss(FAREWELL);
     }
 
-    /// Takes reports until something is so.
-    pub(crate) fn until(&mut self, what: &str, so: impl Fn(&Trial) -> bool) -> Result<(), Problem> {
-        while !so(self) {
+    /// Receives answers until a condition holds. `what` describes it, for the error.
+    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Trial) -> bool) -> Result<(), Problem> {
+        while !holds(self) {
             match self.crew.receive(Instant::now() + PATIENCE) {
                 Some((index, Received::Answer(answer))) => self.take(index, answer)?,
                 Some((index, _)) if self.victim == Some(index) => {}
                 Some((index, Received::Nonsense(line))) => {
-                    return Err(Problem::failed(format!("{} said something strange: {line}", name(index))));
+                    return Err(Problem::failed(format!(
+                        "{} wrote a line that is no answer: {line}",
+                        name(index)
+                    )));
                 }
                 Some((index, Received::Ended)) => {
                     return Err(Problem::failed(format!("{} ended unexpectedly", name(index))));
@@ -164,7 +167,7 @@ impl Trial {
             Answer::View { view, members, sequencer } => {
                 (member.view, member.view_members, member.sequencer) = (view, members, sequencer);
             }
-            Answer::Delivered(places) => member.places.extend(places),
+            Answer::Delivered(entries) => member.entries.extend(entries),
             Answer::Noticed { at_ns } => member.noticed_ns = member.noticed_ns.or(Some(at_ns)),
             Answer::Resumed { at_ns } => member.resumed_ns = member.resumed_ns.or(Some(at_ns)),
             Answer::Accepted { sent, accepted } => (member.sent, member.accepted) = (sent, accepted),
@@ -172,10 +175,7 @@ impl Trial {
             Answer::Closed => member.closed = true,
             Answer::Excluded | Answer::Trouble(_) if self.victim == Some(index) => {}
             Answer::Excluded => {
-                return Err(Problem::failed(format!(
-                    "the group went on without {}, which is alive",
-                    name(index)
-                )));
+                return Err(Problem::failed(format!("the group excluded {}, which is alive", name(index))));
             }
             Answer::Trouble(trouble) => return Err(Problem::failed(format!("{}: {trouble}", name(index)))),
         }
@@ -186,26 +186,26 @@ impl Trial {
         self.members.iter().enumerate().filter(|(index, _)| self.victim != Some(*index))
     }
 
-    /// The name of the group.
+    /// Returns the name of the group.
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
 
-    /// How many were started.
+    /// Returns the number of members started.
     pub(crate) fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// How many were not struck down.
+    /// Returns the number of members without a fault.
     pub(crate) fn survivors_count(&self) -> usize {
         self.survivors().count()
     }
 
-    /// Messages put on their way by all members, and those of them that had to be sent again. The one struck down
-    /// may not have told of its last ones: those that were delivered count.
+    /// Returns the number of messages sent by all members, and the number of those sent again. The failed member may not
+    /// have reported its last messages, so its delivered messages count.
     pub(crate) fn sent(&self) -> (u64, u64) {
         let mut highest = vec![0_u64; self.members.len()];
-        for Place(_, content) in self.survivors().flat_map(|(_, member)| &member.places) {
+        for Entry(_, content) in self.survivors().flat_map(|(_, member)| &member.entries) {
             if let Content::Message(sender, number) = content
                 && let Some(highest) = highest.get_mut(*sender)
             {
@@ -216,42 +216,42 @@ impl Trial {
         (sent, self.members.iter().map(|member| member.sent_again).sum())
     }
 
-    /// Messages of this member that it was told are accepted.
+    /// Returns the number of this member's messages that were acknowledged to it as accepted.
     pub(crate) fn accepted(&self, index: usize) -> u64 {
         self.members[index].accepted
     }
 
-    /// Places delivered by the slowest of the survivors.
+    /// Returns the number of events that the slowest survivor has delivered.
     pub(crate) fn delivered(&self) -> u64 {
-        self.survivors().map(|(_, member)| member.places.len() as u64).min().unwrap_or(0)
+        self.survivors().map(|(_, member)| member.entries.len() as u64).min().unwrap_or(0)
     }
 
-    /// Who orders, according to the first survivor.
+    /// Returns the index of the sequencer, according to the first survivor.
     pub(crate) fn sequencer(&self) -> Option<usize> {
         let sequencer = self.survivors().next().map(|(_, member)| member.sequencer);
         self.members.iter().position(|member| member.uid == sequencer)
     }
 
-    /// The view, according to the first survivor.
+    /// Returns the view of the first survivor.
     pub(crate) fn view(&self) -> &str {
         self.survivors().next().map_or("", |(_, member)| &member.view)
     }
 
-    /// When the first survivor noticed that something is wrong.
+    /// Returns the time at which the first survivor noticed the fault.
     pub(crate) fn noticed_ns(&self) -> Option<u64> {
         self.survivors().filter_map(|(_, member)| member.noticed_ns).min()
     }
 
-    /// When the last survivor delivered its first message after the reset; nothing while one has not.
+    /// Returns the time at which the last survivor delivered its first message after the reset. None until all have.
     pub(crate) fn resumed_ns(&self) -> Option<u64> {
         let all: Option<Vec<u64>> = self.survivors().map(|(_, member)| member.resumed_ns).collect();
         all?.into_iter().max()
     }
 }
 
-/// A number below `bound`, drawn by lot.
+/// Returns a random number below `bound`.
 pub(crate) fn lot(bound: u64) -> Result<u64, Problem> {
-    let drawn =
-        getrandom::u64().map_err(|error| Problem::failed(format!("no random numbers to be had: {error}")))?;
+    let drawn = getrandom::u64()
+        .map_err(|error| Problem::failed(format!("the system gave no random numbers: {error}")))?;
     Ok(drawn % bound)
 }

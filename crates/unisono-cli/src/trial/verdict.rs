@@ -1,57 +1,58 @@
-//! Did everybody deliver the same, and is anything missing? Judged from what the members themselves wrote down.
+//! Checks whether all members delivered the same in the same order, and whether messages are missing or doubled, from what
+//! the members recorded.
 
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// A place in the order as one member delivered it.
+/// An event as one member delivered it: its seqno and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Place(pub(crate) u64, pub(crate) Content);
+pub(crate) struct Entry(pub(crate) u64, pub(crate) Content);
 
-/// What a member found at a place.
+/// What a member delivered at a seqno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// A member's message, by the member's index and the message's number, which counts from 1.
     #[serde(rename = "m")]
     Message(usize, u64),
-    /// A change of the view: a checksum of how it reads afterwards.
+    /// A change of the view: a checksum of the text of the new view.
     #[serde(rename = "v")]
     View(u32),
 }
 
-/// What the members wrote down.
+/// What the members recorded.
 pub(crate) struct Evidence<'a> {
-    /// Index and order of each survivor.
-    pub(crate) survivors: Vec<(usize, &'a [Place])>,
-    /// The same of the one that was killed.
-    pub(crate) dead: Option<(usize, &'a [Place])>,
-    /// How many messages of each member it was told are accepted.
+    /// Each survivor's index and what it delivered.
+    pub(crate) survivors: Vec<(usize, &'a [Entry])>,
+    /// The same for the member that failed, if one did.
+    pub(crate) dead: Option<(usize, &'a [Entry])>,
+    /// For each member, the number of its messages that were acknowledged to it as accepted.
     pub(crate) accepted: Vec<u64>,
-    /// Whether what one member delivered must survive it.
+    /// True if a message that one member delivered must survive its crash.
     pub(crate) resilient: bool,
 }
 
-/// What follows from it.
+/// The result of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Everybody delivered the same in the same order; the dead one, too, as far as it came.
+    /// True if all members delivered the same in the same order, the failed member up to its end.
     pub(crate) order_identical: bool,
-    /// Where two orders part.
+    /// The first difference between two members.
     pub(crate) difference: Option<String>,
-    /// Messages delivered at each survivor; if they differ, at the one with the fewest.
+    /// Number of messages that each survivor delivered; if the numbers differ, the lowest.
     pub(crate) delivered: u64,
-    /// Messages whose senders were told that they are accepted.
+    /// Number of messages acknowledged to their senders.
     pub(crate) acknowledged: u64,
-    /// Those of them that some survivor has not delivered.
+    /// Number of acknowledged messages that a survivor has not delivered.
     pub(crate) lost_acknowledged: u64,
-    /// Messages that some survivor delivered more than once.
+    /// Number of messages that a survivor delivered more than once.
     pub(crate) duplicates: u64,
-    /// What was acknowledged must not be lost.
+    /// True if acknowledged messages must not be lost.
     resilient: bool,
 }
 
 impl Verdict {
-    /// Judges.
+    /// Compares what the members recorded.
     pub(crate) fn of(evidence: &Evidence<'_>) -> Verdict {
         let difference = difference(evidence);
         let mut verdict = Verdict {
@@ -63,10 +64,10 @@ impl Verdict {
             duplicates: 0,
             resilient: evidence.resilient,
         };
-        for (_, places) in &evidence.survivors {
+        for (_, entries) in &evidence.survivors {
             let mut seen = HashSet::new();
             let mut doubled = 0;
-            for Place(_, content) in *places {
+            for Entry(_, content) in *entries {
                 if let Content::Message(..) = content
                     && !seen.insert(*content)
                 {
@@ -90,66 +91,68 @@ impl Verdict {
         verdict
     }
 
-    /// One order, nothing twice, and nothing lost that the group promised to keep.
+    /// True if the orders are identical, no message was delivered twice, and none is lost that the group promised to keep.
     pub(crate) fn good(&self) -> bool {
         let kept = self.lost_acknowledged == 0 || !self.resilient;
         self.order_identical && kept && self.duplicates == 0
     }
 
-    /// Said behind what was lost, where that is nobody's fault.
+    /// Returns the remark on lost messages, if the group did not promise to keep them.
     pub(crate) fn excuse(&self) -> &'static str {
         if self.lost_acknowledged > 0 && !self.resilient {
-            " (resilience 0 promises to keep none)"
+            " (resilience 0 does not protect them)"
         } else {
             ""
         }
     }
 
-    /// The same as a command's result.
+    /// Returns the result of the command.
     pub(crate) fn into_result(self) -> Result<(), Problem> {
         match self.difference {
             _ if self.good() => Ok(()),
             Some(difference) => Err(Problem::failed(difference)),
-            None => Err(Problem::failed("messages that were acknowledged are missing, or some came twice")),
+            None => {
+                Err(Problem::failed("acknowledged messages are missing, or messages were delivered twice"))
+            }
         }
     }
 }
 
 fn difference(evidence: &Evidence<'_>) -> Option<String> {
     let (&(first, order), others) = evidence.survivors.split_first()?;
-    for &(other, places) in others {
-        if let Some(at) = parting(order, places) {
+    for &(other, entries) in others {
+        if let Some(at) = parting(order, entries) {
             return Some(format!(
-                "member {first} and member {other} part: {} and {}",
+                "member {first} and member {other} delivered different events: {} and {}",
                 name(order.get(at)),
-                name(places.get(at))
+                name(entries.get(at))
             ));
         }
     }
-    let (dead, places) = evidence.dead?;
-    let at = parting(order.get(..places.len()).unwrap_or(order), places)?;
+    let (dead, entries) = evidence.dead?;
+    let at = parting(order.get(..entries.len()).unwrap_or(order), entries)?;
     evidence.resilient.then(|| {
         format!(
-            "member {dead} delivered {} before it died, the survivors {}",
-            name(places.get(at)),
+            "member {dead} delivered {} before it failed, the survivors {}",
+            name(entries.get(at)),
             name(order.get(at))
         )
     })
 }
 
-/// Where two orders part, if they do.
-fn parting(one: &[Place], other: &[Place]) -> Option<usize> {
+/// Returns the index of the first difference between two orders, if there is one.
+fn parting(one: &[Entry], other: &[Entry]) -> Option<usize> {
     let common = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     (common < one.len().max(other.len())).then_some(common)
 }
 
-fn name(place: Option<&Place>) -> String {
-    match place {
+fn name(entry: Option<&Entry>) -> String {
+    match entry {
         None => "nothing".to_string(),
-        Some(Place(seqno, Content::Message(sender, number))) => {
-            format!("message {number} of member {sender} at place {seqno}")
+        Some(Entry(seqno, Content::Message(sender, number))) => {
+            format!("message {number} of member {sender} at seqno {seqno}")
         }
-        Some(Place(seqno, Content::View(_))) => format!("a change of the view at place {seqno}"),
+        Some(Entry(seqno, Content::View(_))) => format!("a change of the view at seqno {seqno}"),
     }
 }
 
@@ -157,8 +160,8 @@ fn name(place: Option<&Place>) -> String {
 mod tests {
     use super::*;
 
-    fn order(contents: &[Content]) -> Vec<Place> {
-        contents.iter().zip(7..).map(|(content, seqno)| Place(seqno, *content)).collect()
+    fn order(contents: &[Content]) -> Vec<Entry> {
+        contents.iter().zip(7..).map(|(content, seqno)| Entry(seqno, *content)).collect()
     }
 
     fn judge(survivors: &[&[Content]], dead: &[Content], accepted: &[u64], resilient: bool) -> Verdict {
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_differs_is_found() {
+    fn a_different_event_is_found() {
         for other in [&[B1, A1, A2][..], &[A1, B1], &[A1, B1, A2, VIEW], &[]] {
             let verdict = judge(&[&[A1, B1, A2], other], &[], &[0, 0], true);
             assert!(!verdict.order_identical && verdict.difference.is_some(), "{other:?}");
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_one_delivered_counts_if_the_group_is_resilient() {
+    fn the_events_of_the_failed_member_count_if_the_group_is_resilient() {
         for dead in [&[A1, A2][..], &[A1, B1, A2, VIEW]] {
             assert!(!judge(&[&[A1, B1, A2]], dead, &[0, 0], true).order_identical, "{dead:?}");
             assert!(judge(&[&[A1, B1, A2]], dead, &[0, 0], false).order_identical, "{dead:?}");
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_group_without_resilience_loses_is_excused_and_what_comes_twice_is_not() {
+    fn a_group_without_resilience_may_lose_messages_but_not_double_them() {
         let lost = judge(&[&[A1, B1], &[A1, B1]], &[], &[2, 1], false);
         assert!(lost.good() && lost.lost_acknowledged == 1 && !lost.excuse().is_empty());
         assert_eq!(judge(&[&[A1, B1], &[A1, B1]], &[], &[2, 1], true).excuse(), "");
@@ -216,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn a_place_travels_as_short_json() {
-        let text = serde_json::to_string(&Place(9, A2)).unwrap();
+    fn an_event_is_short_json() {
+        let text = serde_json::to_string(&Entry(9, A2)).unwrap();
         assert_eq!(text, r#"[9,{"m":[0,2]}]"#);
-        assert_eq!(serde_json::from_str::<Place>(&text).unwrap(), Place(9, A2));
+        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), Entry(9, A2));
     }
 }

@@ -1,4 +1,4 @@
-//! A group whose latency is measured, seen from the process that measures it.
+//! Controls a group whose latency is measured, from the measuring process.
 
 use super::member::{self, Answer, Instruction, Usage};
 use crate::bench::Protocol;
@@ -12,17 +12,18 @@ use crate::trial::lot;
 use crate::worker;
 use std::time::{Duration, Instant};
 
-/// How long a block or a join may take.
+/// Time limit for a block or a join: 30 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which group is wanted.
+/// The properties of the group.
 pub(in crate::bench) struct Wanted {
     pub(in crate::bench) protocol: Protocol,
     /// Size of a message.
     pub(in crate::bench) bytes: usize,
 }
 
-/// A group whose latency is measured: member 0 founded it and orders, unless the role follows the load; member 1 sends.
+/// A group whose latency is measured. Member 0 founds it and is the sequencer, unless the role follows the load. Member 1
+/// sends.
 pub(in crate::bench) struct Measured {
     crew: Crew<Instruction, Answer>,
 }
@@ -37,7 +38,7 @@ impl Measured {
     ) -> Result<Measured, Problem> {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut measured = Measured { crew: Crew::new() };
-        // One after the other, so that the sender has the lowest rank but one.
+        // Members join one after the other, so that the sender has the second lowest rank.
         for (index, location) in locations.iter().enumerate() {
             let assignment = member::Assignment {
                 group: group.clone(),
@@ -54,7 +55,7 @@ impl Measured {
         Ok(measured)
     }
 
-    /// Sends so many; how long each took to its own delivery, in nanoseconds.
+    /// Sends messages. Returns the time of each timed one to its own delivery, in nanoseconds.
     pub(in crate::bench) fn measure(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
         self.crew.instruct(SENDER, &Instruction::Send { untimed: UNTIMED, timed })?;
         match self.answer("messages to be delivered")? {
@@ -63,7 +64,7 @@ impl Measured {
         }
     }
 
-    /// What all members together used so far.
+    /// Returns what all members have used so far.
     pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();
         for index in 0..self.crew.len() {

@@ -1,4 +1,4 @@
-//! A member process whose group is measured for latency: one sends, all receive.
+//! A member process of a group whose latency is measured: one member sends, all receive.
 
 use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use unisono::{Bytes, Event, Group};
 
-/// Which member to be.
+/// The member that a process is.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) group: String,
-    /// Founds the group; the others join it.
+    /// True for the member that founds the group; the others join it.
     pub(crate) founder: bool,
-    /// The one that sends.
+    /// True for the member that sends.
     pub(crate) sender: bool,
     pub(crate) protocol: Protocol,
     /// Size of a message.
@@ -25,44 +25,44 @@ pub(crate) struct Assignment {
     pub(crate) settings: Settings,
 }
 
-/// An order to a member.
+/// An instruction to a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Send so many, the first few untimed.
+    /// Send `untimed` and then `timed` messages.
     Send { untimed: usize, timed: usize },
-    /// Say what was used and how the group is reached.
+    /// Report what was used, and how the group is reached.
     Usage,
 }
 
-/// What a member reports.
+/// An answer of a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is in.
+    /// It has entered the group.
     Entered,
-    /// How long each message took to its own delivery, in nanoseconds.
+    /// Time of each message to its own delivery, in nanoseconds.
     Took(Vec<u64>),
     /// What it used so far.
     Usage(Usage),
     /// Its group was reset.
     WasReset,
-    /// Something is wrong with it.
+    /// It failed with this error.
     Trouble(String),
 }
 
-/// What a member used so far.
+/// What a member has used so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// Processor time in nanoseconds.
     pub(crate) processor_ns: u64,
-    /// Datagrams sent; a multicast counts once, and otherwise each copy.
+    /// Datagrams sent; a multicast counts once, otherwise each copy counts.
     pub(crate) datagrams: u64,
-    /// It orders, and what it sends to all goes by multicast.
+    /// True if it is the sequencer and sends to all by multicast.
     pub(crate) by_multicast: bool,
-    /// Hand-overs of the sequencer's role that it was told of, if it is the one that sends.
+    /// Hand-overs of the sequencer's role that it delivered, if it is the sender.
     pub(crate) hand_overs: u64,
 }
 
-/// The life of a measured member.
+/// Runs a measured member.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let group = enter(&assignment)?;
@@ -106,7 +106,7 @@ fn receive(group: &Group) {
     }
 }
 
-/// Sends so many, each once the one before was delivered here; how long each took.
+/// Sends `count` messages, each after the delivery of the one before. Returns the time of each, in nanoseconds.
 fn exchange(group: &Group, message: &Bytes, count: usize, hand_overs: &mut u64) -> anyhow::Result<Vec<u64>> {
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
@@ -118,7 +118,7 @@ fn exchange(group: &Group, message: &Bytes, count: usize, hand_overs: &mut u64) 
     Ok(took)
 }
 
-/// Receives up to one's own message of this number; only this member sends.
+/// Receives through this member's own message of this number. Only this member sends.
 fn await_own(group: &Group, own: u64, hand_overs: &mut u64) -> anyhow::Result<()> {
     loop {
         match group.receive()? {

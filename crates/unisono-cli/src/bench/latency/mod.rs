@@ -1,4 +1,4 @@
-//! `unisono bench latency`: how long a message takes to its sender's own delivery, beside the bare path.
+//! `unisono bench latency`: measures the time of a message to its sender's own delivery, and compares it with the bare path.
 
 mod measured;
 pub(crate) mod member;
@@ -25,10 +25,10 @@ use member::Usage;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Time a message to its sender's own delivery, one outstanding, beside bare UDP
+/// Measure the time from sending a message to its delivery at the sender, one message outstanding
 ///
-/// One member that does not order (with a migrating sequencer: not at the beginning) sends; all receive. Members and the processes of the bare path take turns in
-/// short blocks, and the ratios are medians over the rounds.
+/// One member that is not the sequencer (with --order migrating: not at the beginning) sends, and all receive. The group and
+/// the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
 pub(crate) struct Latency {
@@ -43,15 +43,15 @@ pub(crate) struct Latency {
     #[command(flatten)]
     protocol: Protocol,
 
-    /// Messages that are timed
+    /// Number of timed messages
     #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within::<u64>(100..=10_000_000))]
     messages: u64,
 
-    /// On which processors the processes run, on both sides
+    /// On which processors the processes of both sides run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Measure many variations of this, and write a page with plots of them, latency.html
+    /// Measure variations of this, and write a page with plots of them, latency.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
 
@@ -72,7 +72,7 @@ pub(crate) fn run(command: Latency, settings: &Settings, output: &Output) -> Res
     summary.tell(output)
 }
 
-/// One measurement; the bar counts its rounds.
+/// Takes one measurement. The bar counts its rounds.
 fn measure(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
     let (summary, resets) = undisturbed(|| attempt(command, settings, bar))?;
     Ok(summary.after_resets(resets))
@@ -91,7 +91,7 @@ fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
         0 => None,
         _ => Some(Measured::start(&wanted(0), &locations, &ground.settings)?),
     };
-    // What the group was seen to do, the floor does.
+    // The floor uses multicast if the group does.
     group.measure(UNTIMED)?;
     let multicast = group.usage()?.by_multicast;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
@@ -101,7 +101,7 @@ fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     let mut sides = Sides::default();
     bar.set_length(rounds as u64);
     for round in 0..rounds {
-        // Whoever comes first in a round comes last in another.
+        // The order of the sides rotates from round to round.
         for turn in 0..4 {
             match (turn + round) % 4 {
                 0 => sides.group.turn(&mut group, Measured::usage, |group| group.measure(block))?,
@@ -199,7 +199,7 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
     Summary::new(lines, command.ground.tell(object))
 }
 
-/// The sides that take turns.
+/// The sides that are compared.
 #[derive(Default)]
 struct Sides {
     group: Side,

@@ -1,4 +1,4 @@
-//! `bench latency --report`: latency by members, by size, by resilience, and by the way that messages take.
+//! `bench latency --report`: latency by members, by size, by resilience, by method and by transport.
 
 use super::{Latency, measure};
 use crate::arguments::Transport;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const MEMBERS: [u64; 4] = [2, 3, 5, 8];
 const BYTES: [u64; 6] = [0, 256, 1024, 2048, 4096, 8000];
-/// Members of the group whose resilience is varied, at least.
+/// Minimum number of members of the group whose resilience is varied.
 const RESILIENT_MEMBERS: u64 = 5;
 
 const COLUMNS: [Column; 13] = [
@@ -49,7 +49,7 @@ fn variations(command: &Latency, settings: &Settings) -> Vec<(&'static str, (Lat
     for (name, transport) in [("multicast", Transport::Multicast), ("fan-out", Transport::Unicast)] {
         for members in with(MEMBERS, command.members) {
             let settings = Settings { transport, ..settings.clone() };
-            // A resilience that fewer members cannot have is cut to what they can.
+            // Few members cannot have a high resilience.
             let protocol = command.protocol.among(members);
             variations.push((name, (Latency { members, protocol, ..command.clone() }, settings)));
         }

@@ -1,4 +1,4 @@
-//! A plot of some numbers of some measurements.
+//! Draws plots of measurements.
 
 use super::Point;
 use kuva::backend::svg::SvgBackend;
@@ -8,19 +8,19 @@ use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 use serde_json::Value;
 
-/// Told apart by all eyes, in the order of use.
+/// Colours of the lines, in the order of use; colour-blind readers can distinguish them.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
 const FLOOR_COLOURS: [&str; 2] = ["#777777", "#bbbbbb"];
 const WIDTH: f64 = 700.0;
 const HEIGHT: f64 = 320.0;
 
-/// A number of a measurement, if it has it.
+/// Reads a number from a measurement; none if it lacks the field.
 type Number = fn(&Value) -> Option<f64>;
 
 /// A plot.
 #[derive(Clone)]
 pub(in crate::bench) struct Chart {
-    /// Its file's.
+    /// Part of the name of its file.
     pub(in crate::bench) name: &'static str,
     pub(in crate::bench) title: &'static str,
     pub(in crate::bench) x_label: &'static str,
@@ -39,12 +39,12 @@ pub(in crate::bench) struct Series {
 }
 
 impl Series {
-    /// What a group does.
+    /// Makes the line of a group.
     pub(in crate::bench) fn plain(sweep: &str, label: impl Into<String>, x: Number, y: Number) -> Series {
         Series { sweep: sweep.into(), label: label.into(), x, y, floor: false }
     }
 
-    /// What the machine allows.
+    /// Makes the line of a floor, drawn dashed.
     pub(in crate::bench) fn floor(sweep: &str, label: impl Into<String>, x: Number, y: Number) -> Series {
         Series { floor: true, ..Series::plain(sweep, label, x, y) }
     }
@@ -59,7 +59,7 @@ impl Series {
 }
 
 impl Chart {
-    /// As SVG; nothing if there is nothing to draw.
+    /// Returns the plot as SVG; none if there is nothing to draw.
     pub(super) fn draw(&self, points: &[Point]) -> Option<String> {
         let (mut colours, mut floor_colours) = (COLOURS.iter().cycle(), FLOOR_COLOURS.iter().cycle());
         let mut plots = Vec::new();

@@ -1,4 +1,4 @@
-//! What was measured on, and when: without it no number means anything.
+//! Describes the machine, the command and the day of a measurement, without which its numbers mean nothing.
 
 use crate::output::quoted;
 use std::fs;
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// Lines of a name and what it is.
+/// Returns names and values of the facts.
 pub(super) fn facts() -> Vec<(&'static str, String)> {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let model = line_of("/proc/cpuinfo", "model name").unwrap_or_default();
@@ -32,8 +32,8 @@ fn line_of(file: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// The day that many seconds after 1970 began, in UTC. Years are taken to begin in March, so that a leap day is the
-/// last of its year.
+/// Returns the date, in UTC, of this number of seconds after the beginning of 1970. The computation lets years begin in
+/// March, so that a leap day is the last day of its year.
 fn day(seconds: u64) -> String {
     let days = seconds / DAY_SECONDS + 719_468;
     let era_day = days % 146_097;

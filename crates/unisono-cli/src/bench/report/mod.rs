@@ -1,7 +1,7 @@
-//! `--report DIR`: many measurements, and a page about them to show to others.
+//! `--report DIR`: takes many measurements and writes a page about them.
 //!
-//! Each benchmark says what it varies and which plots that makes. Here is what they have in common: to measure one
-//! variation after the other, to keep what came out as lines of JSON, and to write the page.
+//! Each benchmark chooses what it varies and which plots it draws. This module does what they have in common: it measures
+//! one variation after the other, writes the results as lines of JSON, and writes the page.
 
 mod chart;
 mod machine;
@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 pub(super) use chart::{Chart, Series};
 pub(super) use page::Column;
 
-/// A report in the making.
+/// A report while its measurements are taken.
 pub(super) struct Page {
-    /// The benchmark; its files begin with it.
+    /// Name of the benchmark, with which its files begin.
     pub(super) bench: &'static str,
     pub(super) title: &'static str,
     folder: PathBuf,
@@ -32,19 +32,19 @@ pub(super) struct Page {
 
 /// One measurement.
 pub(super) struct Point {
-    /// What was varied when it was taken.
+    /// Name of the sweep to which it belongs.
     pub(super) sweep: String,
     pub(super) object: Value,
 }
 
 impl Page {
-    /// One that will be written to a folder, which is made if it is not there.
+    /// Makes a report for this folder, which is made if it does not exist.
     pub(super) fn new(bench: &'static str, title: &'static str, folder: &Path) -> Result<Page, Problem> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         Ok(Page { bench, title, folder: folder.into(), points: Vec::new(), failures: Vec::new() })
     }
 
-    /// Takes a measurement for each variation of a sweep. One that fails leaves a gap, which the page names.
+    /// Takes a measurement for each variation. A failed one leaves a gap, which the page names.
     pub(super) fn measure<T>(
         &mut self,
         variations: &[(&str, T)],
@@ -75,7 +75,7 @@ impl Page {
         Ok(())
     }
 
-    /// Writes the page, each plot by itself, and the measurements.
+    /// Writes the page, each plot as a file of its own, and the measurements.
     pub(super) fn write(&self, charts: &[Chart], columns: &[Column], output: &Output) -> Result<(), Problem> {
         let mut plots = Vec::new();
         for chart in charts {
@@ -96,7 +96,7 @@ impl Page {
         }))?;
         match self.failures.len() {
             0 => Ok(()),
-            failed => Err(Problem::failed(format!("{failed} measurements failed; the page names them"))),
+            failed => Err(Problem::failed(format!("{failed} measurements failed: the page names them"))),
         }
     }
 
@@ -107,7 +107,7 @@ impl Page {
     }
 }
 
-/// A few values and the one that the user gave, in order.
+/// Returns these values and the user's one, sorted and without duplicates.
 pub(super) fn with<const N: usize>(values: [u64; N], given: u64) -> Vec<u64> {
     let mut all: Vec<u64> = values.into_iter().chain([given]).collect();
     all.sort_unstable();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_stands_for_itself_and_says_what_failed() {
+    fn a_page_is_self_contained_and_names_failures() {
         let folder = tempfile::tempdir().unwrap();
         let mut report = Page::new("latency", "Latency", &folder.path().join("new")).unwrap();
         for members in 2..6 {
@@ -149,13 +149,19 @@ mod tests {
         let empty = Chart { name: "none", series: Vec::new(), ..chart.clone() };
         let columns = [Column { heading: "text", field: "text" }, Column { heading: "p50", field: "p50_us" }];
         let output = Output::new(&crate::settings::Settings::default());
-        assert!(report.write(&[chart, empty], &columns, &output).is_err(), "a gap is no success");
+        assert!(
+            report.write(&[chart, empty], &columns, &output).is_err(),
+            "a report with a failed measurement is an error"
+        );
         let read = |name: &str| fs::read_to_string(folder.path().join("new").join(name)).unwrap();
         let page = read("latency.html");
         for words in ["<svg", "By members", "&lt;&amp;&gt;", "it was &lt;late&gt;", "processors", "50"] {
             assert!(page.contains(words), "no {words}");
         }
-        assert!(!page.contains("<script") && !page.contains("src="), "it needs nothing from elsewhere");
+        assert!(
+            !page.contains("<script") && !page.contains("src="),
+            "the page must load nothing from elsewhere"
+        );
         assert_eq!(read("latency.jsonl").lines().count(), 4);
         assert!(read("latency-members.svg").starts_with("<svg"));
         assert!(!folder.path().join("new/latency-none.svg").exists());

@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing from elsewhere.
+//! Writes the page of a report: one HTML file that loads nothing from elsewhere.
 
 use super::chart::Chart;
 use super::{Page, machine};
@@ -27,7 +27,7 @@ pub(in crate::bench) struct Column {
     pub(in crate::bench) field: &'static str,
 }
 
-/// The page with its plots and its table.
+/// Returns the page with its plots and its table.
 pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]) -> String {
     let title = escaped(report.title);
     let mut page = format!(
@@ -42,12 +42,12 @@ pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]
     }
     page.push_str("</table>\n<h2>Plots</h2>\n");
     for (chart, svg) in plots {
-        // The names inside a plot are its own only while it is a file of its own.
+        // Plots use the same names inside, which would clash in one page.
         let svg = svg.replace("kuva-", &format!("{}-", chart.name));
         let _ = writeln!(page, "<figure><figcaption>{}</figcaption>{svg}</figure>", escaped(chart.title));
     }
     page.push_str(
-        "<p>Dashed: what the machine allows without any protocol, measured in turns with the group.</p>\n",
+        "<p>Dashed: bare UDP without a protocol on the same machine, measured in turns with the group.</p>\n",
     );
     if !report.failures.is_empty() {
         page.push_str("<h2>Measurements that failed</h2>\n<ul>\n");
@@ -71,7 +71,7 @@ pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]
     let file = format!("{}.jsonl", report.bench);
     let _ = writeln!(
         page,
-        "</table></div>\n<p>More fields of each are in <code>{file}</code>, beside this page.</p>"
+        "</table></div>\n<p>All fields of each measurement are in <code>{file}</code>, beside this page.</p>"
     );
     page
 }

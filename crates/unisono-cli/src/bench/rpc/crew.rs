@@ -1,4 +1,4 @@
-//! Servers and clients whose calls are measured, seen from the process that measures them.
+//! Controls the servers and clients whose calls are measured, from the measuring process.
 
 use super::worker::{Answer, Assignment, Instruction, Loaded};
 use crate::bench::latency::member::Usage;
@@ -13,7 +13,7 @@ use crate::worker;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// How long a block may take, beyond what it is to take.
+/// Time that a block may take beyond its planned duration: 30 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The processes of one side: servers first, then clients.
@@ -23,7 +23,7 @@ pub(super) struct Calling {
 }
 
 impl Calling {
-    /// Starts so many servers, and a client at each further one of the locations.
+    /// Starts servers at the first locations, and a client at each other one.
     pub(super) fn start(
         locations: &[Location],
         servers: usize,
@@ -46,7 +46,7 @@ impl Calling {
         Ok(calling)
     }
 
-    /// So many calls of the first client, one at a time; how long each took, in nanoseconds.
+    /// Makes the first client call, one call at a time. Returns the time of each timed call, in nanoseconds.
     pub(super) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
         self.crew.instruct(self.servers, &Instruction::Call { untimed: UNTIMED, timed })?;
         match self.answer("calls to be answered", PATIENCE)? {
@@ -55,7 +55,7 @@ impl Calling {
         }
     }
 
-    /// All clients call at once.
+    /// Makes all clients call at once.
     fn load(&mut self, in_flight: usize, untimed: Duration, timed: Duration) -> Result<Vec<Loaded>, Problem> {
         let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
         for client in self.servers..self.crew.len() {
@@ -71,7 +71,7 @@ impl Calling {
         Ok(loaded)
     }
 
-    /// What all processes together used so far.
+    /// Returns what all processes have used so far.
     pub(super) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();
         for usage in self.usages()? {
@@ -93,7 +93,7 @@ impl Calling {
         Ok(usages)
     }
 
-    /// Which part of all requests each server was given.
+    /// Returns the fraction of all requests that each server received.
     pub(super) fn shares(&mut self) -> Result<Vec<f64>, Problem> {
         let servers = self.servers;
         let served: Vec<u64> = self.usages()?[..servers].iter().map(|usage| usage.served).collect();
@@ -113,18 +113,18 @@ fn strange(answer: &Answer) -> Problem {
     Problem::failed(format!("a process answered {answer:?}"))
 }
 
-/// What was counted under load, all rounds together.
+/// What was counted under load in all rounds.
 pub(super) struct Load {
     timed: Duration,
     in_flight: usize,
-    /// Calls a second, by round.
+    /// Calls per second of each round.
     pub(super) rounds: Vec<f64>,
     took: Histogram<u64>,
     used: Usage,
 }
 
 impl Load {
-    /// Nothing yet, of rounds that last so long.
+    /// Starts counting, for rounds of this duration.
     pub(super) fn new(timed: Duration, in_flight: usize) -> Result<Load, Problem> {
         let took = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(Problem::failed)?;
         Ok(Load { timed, in_flight, rounds: Vec::new(), took, used: Usage::default() })
@@ -134,7 +134,7 @@ impl Load {
         let before = calling.usage()?;
         let begun = Instant::now();
         let loaded = calling.load(self.in_flight, untimed, self.timed)?;
-        // What was used in the time that does not count is left out in proportion.
+        // Leaves out, in proportion, what was used in the untimed part.
         let counted = self.timed.as_secs_f64() / begun.elapsed().as_secs_f64().max(self.timed.as_secs_f64());
         let after = calling.usage()?;
         let part = |used: u64| (used as f64 * counted) as u64;
@@ -148,12 +148,12 @@ impl Load {
         Ok(())
     }
 
-    /// Microseconds within which this part of the calls was answered.
+    /// Returns the microseconds within which this fraction of the calls was answered.
     pub(super) fn us(&self, part: f64) -> f64 {
         rounded(self.took.value_at_quantile(part) as f64 / 1000.0)
     }
 
-    /// Microseconds of processor time for each call, of all processes together.
+    /// Returns the microseconds of processor time per call, all processes together.
     pub(super) fn processor_us(&self) -> f64 {
         rounded(self.used.processor_ns as f64 / 1000.0 / self.took.len().max(1) as f64)
     }

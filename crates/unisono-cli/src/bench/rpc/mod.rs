@@ -1,4 +1,4 @@
-//! `unisono bench rpc`: what a call costs, beside a bare datagram there and back, and beside a group's message.
+//! `unisono bench rpc`: measures calls, and compares them with a bare UDP request and reply and with a group's message.
 
 mod crew;
 pub(crate) mod worker;
@@ -23,44 +23,44 @@ use crew::{Calling, Load};
 use serde_json::json;
 use std::time::Duration;
 
-/// Rounds under load.
+/// Number of rounds under load.
 const ROUNDS: u32 = 5;
-/// Measured only once the load is steady.
+/// Time at the beginning of a round that is not measured, 100 ms, until the load is steady.
 const UNTIMED_LOAD: Duration = Duration::from_millis(100);
 
-/// Time calls, one outstanding, beside bare UDP and beside a group of two; then count how many a second are answered
+/// Measure the time of a call, one outstanding, and the number of calls per second under load
 ///
-/// A server answers with what it was asked. One call at a time, the same over bare UDP, and a null message of a group of two members
-/// take turns in short blocks, and the ratios are medians over the rounds. Then all clients call at once, each with so many calls in
-/// flight.
+/// A server replies with the request. Single calls, the same over bare UDP, and null messages of a group of two members are
+/// measured in alternating short blocks; the ratios are medians over the rounds. Then all clients call at once, each with
+/// several calls in flight.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench rpc --bytes 0 --in-flight 64")]
 pub(crate) struct Rpc {
-    /// Size of a request, such as 512 or 4KiB, and of its reply
+    /// Size of a request and of its reply, such as 512 or 4KiB
     #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
-    /// Calls that each client has in flight under load
+    /// Number of calls that each client has in flight under load
     #[arg(long, value_name = "F", default_value_t = 1, value_parser = arguments::within::<u64>(1..=16_384))]
     in_flight: u64,
 
-    /// Clients under load, one process each
+    /// Number of clients under load, one process each
     #[arg(long, value_name = "C", default_value_t = 1, value_parser = arguments::within::<u64>(1..=64))]
     clients: u64,
 
-    /// Servers of the port under load, one process each
+    /// Number of servers under load, one process each
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = arguments::within::<u64>(1..=64))]
     servers: u64,
 
-    /// Calls that are timed one at a time
+    /// Number of calls that are timed one at a time
     #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within::<u64>(100..=10_000_000))]
     calls: u64,
 
-    /// How many seconds under load, such as 90 or 2m, all rounds together
+    /// Seconds under load, such as 90 or 2m, all rounds together
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
-    /// On which processors the processes run, on all sides
+    /// On which processors the processes of all sides run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
@@ -89,19 +89,19 @@ pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<
     summary(&command, &mut single, &load, &shares, ground.is_sealed()).after_resets(resets).tell(output)
 }
 
-/// The sides that take turns, each with one call or message outstanding.
+/// The sides that are compared, each with one call or message outstanding.
 #[derive(Default)]
 struct Single {
     call: Side,
     rpc: Side,
     /// A message of a group.
     group: Side,
-    /// Calls of the same size as the group's messages, which are empty.
+    /// Empty calls, to compare with the group's messages, which are empty.
     null: Side,
 }
 
 fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single, Problem> {
-    // Each side has a process at each of two places: servers and sequencers at the first, clients and senders at the other.
+    // Each side has a process at each of two locations: servers and sequencers at the first, clients and senders at the other.
     let locations = ground.locations(command.placement, 2);
     let mut calling = Calling::start(&locations, 1, bytes, &ground.settings)?;
     let mut null = match bytes {
@@ -115,7 +115,7 @@ fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single,
     let mut single = Single::default();
     let bar = progress::bar(rounds as u64, "rounds");
     for round in 0..rounds {
-        // Whoever comes first in a round comes last in another.
+        // The order of the sides rotates from round to round.
         for turn in 0..4 {
             match (turn + round) % 4 {
                 0 => single.call.turn(&mut calling, Calling::usage, |calling| calling.call(block))?,

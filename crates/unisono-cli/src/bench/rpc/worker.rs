@@ -1,4 +1,4 @@
-//! The processes whose calls are measured: servers that answer with what they were asked, and clients.
+//! The processes whose calls are measured: servers that reply with the request, and clients.
 
 use crate::connection;
 use crate::location::Location;
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
 
-/// How long a call may take.
+/// Deadline of a call: 20 s.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Which process to be.
+/// The server or client that a process is.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// The service's name.
+    /// Name of the service.
     pub(crate) service: String,
-    /// Serves; the others call.
+    /// True for a server, false for a client.
     pub(crate) serves: bool,
     /// Size of a request and of its reply.
     pub(crate) bytes: usize,
@@ -27,53 +27,53 @@ pub(crate) struct Assignment {
     pub(crate) settings: Settings,
 }
 
-/// An order to a process.
+/// An instruction to a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Make so many calls, one at a time, the first few untimed.
+    /// Make `untimed` and then `timed` calls, one at a time.
     Call { untimed: usize, timed: usize },
-    /// Keep so many calls under way for so long, and count what is answered after a while.
+    /// Keep `in_flight` calls under way for both times together, and count the calls answered in the timed one.
     Load { in_flight: usize, untimed_ms: u64, timed_ms: u64 },
-    /// Say how much was used and done.
+    /// Report what was used and done.
     Usage,
 }
 
-/// What a process reports.
+/// An answer of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It serves, or can call.
+    /// It is ready to serve or to call.
     Ready,
-    /// How long each call took, in nanoseconds.
+    /// Time of each call, in nanoseconds.
     Took(Vec<u64>),
-    /// What came of a load.
+    /// The result of a load.
     Loaded(Loaded),
-    /// What it used so far.
+    /// What it has used so far.
     Usage(Usage),
-    /// Something is wrong with it.
+    /// It failed with this error.
     Trouble(String),
 }
 
-/// Calls under load.
+/// The result of calls under load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Loaded {
-    /// Calls answered in the time that counts.
+    /// Calls answered in the timed part.
     pub(crate) answered: u64,
-    /// How long they took in nanoseconds, and how many did.
+    /// Nanoseconds that calls took, each with its number of occurrences.
     pub(crate) took: Vec<(u64, u64)>,
 }
 
-/// What a process used and did so far.
+/// What a process has used and done so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// Processor time in nanoseconds.
     pub(crate) processor_ns: u64,
     /// Datagrams sent.
     pub(crate) datagrams: u64,
-    /// Requests that its application was given.
+    /// Requests that its application received.
     pub(crate) served: u64,
 }
 
-/// The life of a measured process.
+/// Runs a measured process.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let options = connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
@@ -115,7 +115,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// So many calls, one at a time; how long each took.
+    /// Makes `count` calls, one at a time. Returns the time of each, in nanoseconds.
     fn call(&self, count: usize) -> anyhow::Result<Vec<u64>> {
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
@@ -126,7 +126,7 @@ impl Caller {
         Ok(took)
     }
 
-    /// Keeps so many under way, and asks for them in the order in which they were begun.
+    /// Keeps `in_flight` calls under way, and waits for them in the order in which they were begun.
     fn load(&self, in_flight: usize, untimed: Duration, timed: Duration) -> anyhow::Result<Loaded> {
         let mut took = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
         let mut calls = VecDeque::with_capacity(in_flight);

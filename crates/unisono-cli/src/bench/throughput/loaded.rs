@@ -1,4 +1,4 @@
-//! A group under load, and what its members counted.
+//! Controls a group under load, and sums up what its members count.
 
 use super::member::{self, Answer, Instruction, Tally};
 use crate::bench::Protocol;
@@ -13,17 +13,17 @@ use crate::worker;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// How long a join, or the end of a block, may take.
+/// Time limit for a join, and for the end of a block: 30 s.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// From the order to the block's beginning: time for it to reach every member.
+/// Time from the instruction to the beginning of a block, 20 ms, in which the instruction reaches every member.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// What a group is loaded with.
+/// The load of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) senders: usize,
     pub(crate) bytes: usize,
-    /// Messages of a sender that may be under way.
+    /// Maximum number of messages of a sender under way.
     pub(crate) window: u32,
     pub(crate) protocol: Protocol,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Starts a member at each of the locations; the last of them send.
+    /// Starts a member at each of the locations. The last ones send.
     pub(crate) fn start(load: &Load, locations: &[Location], settings: &Settings) -> Result<Loaded, Problem> {
         let group = format!("bench-{:08x}", lot(1 << 32)?);
         let mut loaded = Loaded { crew: Crew::new() };
@@ -42,7 +42,7 @@ impl Loaded {
             let assignment = member::Assignment {
                 group: group.clone(),
                 founder: index == 0,
-                // The sequencer is the last to send: a group's work is to order what others send.
+                // The sequencer sends only if all members do: a group's main work is to order the messages of others.
                 sender: locations.len() - index <= load.senders,
                 senders: load.senders,
                 protocol: load.protocol,
@@ -57,12 +57,12 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// One block, of which the first part is not measured: what each member counted.
+    /// Runs one block, whose first part is not measured. Returns what each member counted.
     pub(crate) fn load(&mut self, untimed: Duration, timed: Duration) -> Result<Vec<Tally>, Problem> {
         Ok(Loaded::load_all(std::slice::from_mut(self), untimed, timed)?.swap_remove(0))
     }
 
-    /// One block of several groups at once: what each member of each counted.
+    /// Runs one block of several groups at once. Returns what each member of each group counted.
     pub(crate) fn load_all(
         groups: &mut [Loaded],
         untimed: Duration,
@@ -90,7 +90,7 @@ impl Loaded {
         Ok(tallies)
     }
 
-    /// Whether the sequencer reaches the others by multicast.
+    /// True if the sequencer reaches the others by multicast.
     pub(crate) fn by_multicast(&mut self) -> Result<bool, Problem> {
         self.crew.instruct(0, &Instruction::Transport)?;
         match self.answer("the transport")? {
@@ -108,22 +108,22 @@ impl Loaded {
     }
 }
 
-/// What the members counted, all rounds together.
+/// What the members counted in all rounds.
 pub(crate) struct Counted {
     timed: Duration,
-    /// Messages a second, by round: of each group what its slowest member delivered.
+    /// Messages per second of each round: the sum over the groups of what the slowest member delivered.
     pub(crate) rounds: Vec<f64>,
     delivered: u64,
     processor_ns: u64,
     datagrams: u64,
     took: Histogram<u64>,
     pub(crate) order_identical: bool,
-    /// Hand-overs of the sequencer's role, of all groups since they began.
+    /// Hand-overs of the sequencer's role in all groups, from their beginning.
     pub(crate) hand_overs: u64,
 }
 
 impl Counted {
-    /// Nothing yet, of rounds that last so long.
+    /// Starts counting, for rounds of this duration.
     pub(crate) fn new(timed: Duration) -> Result<Counted, Problem> {
         let took = Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(Problem::failed)?;
         Ok(Counted {
@@ -138,7 +138,7 @@ impl Counted {
         })
     }
 
-    /// One round of one group or of several.
+    /// Adds one round of one or several groups.
     pub(crate) fn round(&mut self, groups: &[Vec<Tally>]) {
         let mut delivered = 0;
         self.hand_overs =
@@ -151,7 +151,7 @@ impl Counted {
                 for &(ns, count) in &tally.took {
                     self.took.saturating_record_n(ns, count);
                 }
-                self.order_identical &= (tally.places, tally.hash) == (tallies[0].places, tallies[0].hash);
+                self.order_identical &= (tally.entries, tally.hash) == (tallies[0].entries, tallies[0].hash);
             }
         }
         self.delivered += delivered;
@@ -166,7 +166,7 @@ impl Counted {
         (self.delivered as f64 / self.seconds()).round()
     }
 
-    /// Microseconds from submission to own delivery, for this part of the messages.
+    /// Returns the microseconds from submission to own delivery within which this fraction of the messages was.
     pub(crate) fn us(&self, part: f64) -> f64 {
         rounded(self.took.value_at_quantile(part) as f64 / 1000.0)
     }
@@ -175,12 +175,12 @@ impl Counted {
         rounded(self.datagrams as f64 / self.delivered.max(1) as f64)
     }
 
-    /// Microseconds of processor time for each message, at all members together.
+    /// Returns the microseconds of processor time per message, all members together.
     pub(crate) fn processor_us(&self) -> f64 {
         rounded(self.processor_ns as f64 / 1000.0 / self.delivered.max(1) as f64)
     }
 
-    /// How many processors the members kept busy.
+    /// Returns the number of processors that the members kept busy.
     pub(crate) fn processors(&self) -> f64 {
         rounded(self.processor_ns as f64 / 1e9 / self.seconds())
     }

@@ -1,4 +1,4 @@
-//! A member process whose group is loaded: all receive, some send as fast as their window allows.
+//! A member process of a group under load: all members receive, some send as fast as their window allows.
 
 use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use unisono::{Bytes, Event, Group, GroupConfig, Uid};
 
-/// What a sender says when its block is over.
+/// Message with which a sender ends its block.
 const OVER: &[u8] = b"unisono bench: over";
-/// A sender fills its window when at least this part of it is free: submitting one by one would cost a packet each.
+/// A sender fills its window when at least a quarter of it is free: submitted singly, each message would cost a datagram.
 const REFILL_PART: u32 = 4;
-/// A piece of a large message has at least so many bytes, and counts as a message in a group's window.
+/// Minimum size of a piece of a large message, in bytes. A piece counts as a message in a group's window.
 const PIECE_BYTES_MIN: usize = 1200;
-/// The largest window of a group.
+/// Maximum window of a group.
 const GROUP_WINDOW_MAX: usize = 65_536;
 
-/// Which member to be.
+/// The member that a process is.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     pub(crate) group: String,
-    /// Founds the group; the others join it.
+    /// True for the member that founds the group; the others join it.
     pub(crate) founder: bool,
-    /// One of those that send.
+    /// True for a member that sends.
     pub(crate) sender: bool,
-    /// How many send.
+    /// Number of members that send.
     pub(crate) senders: usize,
     pub(crate) protocol: Protocol,
-    /// Messages of a sender that may be under way.
+    /// Maximum number of messages of a sender under way.
     pub(crate) window: u32,
     /// Size of a message.
     pub(crate) bytes: usize,
@@ -39,49 +39,49 @@ pub(crate) struct Assignment {
     pub(crate) settings: Settings,
 }
 
-/// An order to a member.
+/// An instruction to a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Load the group until `to_ns`, and count from `from_ns` on: both on the machine's monotonic clock.
+    /// Load the group until `to_ns`, and count from `from_ns` on, both on the machine's monotonic clock.
     Load { from_ns: u64, to_ns: u64 },
-    /// Say whether what it sends to all goes by multicast.
+    /// Report whether this member sends to all by multicast.
     Transport,
 }
 
-/// What a member reports.
+/// An answer of a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is in.
+    /// It has entered the group.
     Entered,
-    /// A block is over.
+    /// What it counted in a block.
     Tally(Tally),
-    /// What it sends to all goes by multicast, or not.
+    /// Whether it sends to all by multicast.
     ByMulticast(bool),
     /// Its group was reset.
     WasReset,
-    /// Something is wrong with it.
+    /// It failed with this error.
     Trouble(String),
 }
 
-/// What a member counted while a block was measured.
+/// What a member counted in the measured part of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Messages delivered.
     pub(crate) delivered: u64,
     /// Processor time in nanoseconds.
     pub(crate) processor_ns: u64,
-    /// Datagrams sent; a multicast counts once, and otherwise each copy.
+    /// Datagrams sent; a multicast counts once, otherwise each copy counts.
     pub(crate) datagrams: u64,
-    /// Nanoseconds from submission to delivery of its own messages, and how often each.
+    /// Nanoseconds from submission to delivery of its own messages, each with its number of occurrences.
     pub(crate) took: Vec<(u64, u64)>,
-    /// Over all places of all blocks so far: how many, and a hash of what was found at each.
-    pub(crate) places: u64,
+    /// Number of messages delivered in all blocks so far, and a hash of their seqnos and contents in order.
+    pub(crate) entries: u64,
     pub(crate) hash: u64,
     /// Hand-overs of the sequencer's role so far.
     pub(crate) hand_overs: u64,
 }
 
-/// The life of a loaded member.
+/// Runs a loaded member.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
     let group = enter(&assignment)?;
@@ -101,8 +101,8 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
 }
 
 impl Assignment {
-    /// Messages of this member that may be under way, and the group's window that has room for all their pieces:
-    /// a member that waited for room would not receive meanwhile, and keep the others from going on.
+    /// Returns the number of messages of this member that may be under way, and the window of the group, which has room for
+    /// all their pieces. A member that waited for room in the window would not receive meanwhile, and would block the others.
     fn windows(&self) -> (u32, u32) {
         let pieces = self.bytes / PIECE_BYTES_MIN + 1;
         let messages = (self.window as usize).min((GROUP_WINDOW_MAX - 1) / pieces).max(1);
@@ -128,7 +128,7 @@ struct Member {
     sender: bool,
     senders: usize,
     window: u32,
-    places: u64,
+    entries: u64,
     hash: u64,
     hand_overs: u64,
 }
@@ -138,10 +138,10 @@ impl Member {
         let me = group.info().me;
         let message = Bytes::from(vec![b'x'; assignment.bytes]);
         let (sender, senders, (window, _)) = (assignment.sender, assignment.senders, assignment.windows());
-        Ok(Member { group, me, message, sender, senders, window, places: 0, hash: 0, hand_overs: 0 })
+        Ok(Member { group, me, message, sender, senders, window, entries: 0, hash: 0, hand_overs: 0 })
     }
 
-    /// One block: sends if it is one of those who do, receives until every sender has said that it is over.
+    /// Runs one block: sends if this member is a sender, and receives until every sender has ended the block.
     fn load(&mut self, from_ns: u64, to_ns: u64) -> anyhow::Result<Tally> {
         let mut gauge = Gauge::new(from_ns, to_ns)?;
         let mut flight = Flight::default();
@@ -183,24 +183,24 @@ impl Member {
                 }
             }
         }
-        Ok(Tally { hand_overs: self.hand_overs, ..gauge.tally(self.places, self.hash) })
+        Ok(Tally { hand_overs: self.hand_overs, ..gauge.tally(self.entries, self.hash) })
     }
 
-    /// Hashes what was found at a place into what was found before.
+    /// Adds a message to the hash of all messages so far.
     fn note(&mut self, seqno: u64, sender: Uid, number: u64, payload: &[u8]) {
         let content = u64::from(crc32c::crc32c(payload));
         for word in [seqno, sender.0, number, content] {
             self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
-        self.places += 1;
+        self.entries += 1;
     }
 }
 
-/// This member's messages under way, in batches that left together.
+/// This member's messages under way, in batches that were submitted together.
 #[derive(Default)]
 struct Flight {
     under_way: u32,
-    /// When each batch left, and how many of it have not come back.
+    /// For each batch the time of its submission, and the number of its messages that are not delivered yet.
     batches: VecDeque<(u64, u32)>,
 }
 
@@ -210,7 +210,7 @@ impl Flight {
         self.batches.push_back((now, count));
     }
 
-    /// The oldest message has come back: when it left.
+    /// Removes the oldest message, which was delivered. Returns the time of its submission.
     fn land(&mut self) -> u64 {
         self.under_way = self.under_way.saturating_sub(1);
         let Some((began, left)) = self.batches.front_mut() else { return 0 };
@@ -223,7 +223,7 @@ impl Flight {
     }
 }
 
-/// Counts between two moments.
+/// Counters of the time between two moments.
 struct Gauge {
     from_ns: u64,
     to_ns: u64,
@@ -260,7 +260,7 @@ impl Gauge {
         }
     }
 
-    fn tally(&self, places: u64, hash: u64) -> Tally {
+    fn tally(&self, entries: u64, hash: u64) -> Tally {
         let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
         Tally {
             delivered: self.delivered,
@@ -271,7 +271,7 @@ impl Gauge {
                 .iter_recorded()
                 .map(|step| (step.value_iterated_to(), step.count_at_value()))
                 .collect(),
-            places,
+            entries,
             hash,
             hand_overs: 0,
         }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_in_the_order_of_their_batches() {
+    fn messages_are_delivered_in_the_order_of_their_batches() {
         let mut flight = Flight::default();
         flight.launch(10, 2);
         flight.launch(20, 1);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_delivered_while_measured_counts() {
+    fn only_messages_delivered_in_the_measured_part_count() {
         let mut gauge = Gauge::new(100, 200).unwrap();
         for now in [99, 100, 199, 200] {
             gauge.delivered(now, Some(5));

@@ -1,4 +1,5 @@
-//! `unisono bench throughput`: how many messages a second a group orders, beside what one process can send to all.
+//! `unisono bench throughput`: measures how many messages per second a group orders, and compares that with one process that
+//! sends to all.
 
 pub(crate) mod loaded;
 pub(crate) mod member;
@@ -24,19 +25,20 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Rounds over which the ratio is taken.
+/// Number of rounds over which the ratio is taken.
 pub(super) const ROUNDS: u32 = 5;
-/// Measured only once the load is steady.
+/// Time at the beginning of a block that is not measured, 100 ms, until the load is steady.
 pub(super) const UNTIMED: Duration = Duration::from_millis(100);
-/// The same where a slow segment fills slowly.
+/// The same on a slow segment, which fills slowly: 500 ms.
 pub(super) const UNTIMED_SLOW: Duration = Duration::from_millis(500);
-/// The largest message.
+/// Maximum size of a message: 1 MiB.
 pub(super) const BYTES_MAX: u64 = 1 << 20;
 
-/// Count the messages a second that a group orders, beside bare fan-out
+/// Measure how many messages per second a group orders
 ///
-/// Some members send as fast as their windows allow; all receive. The group and a process that sends the same bytes
-/// to as many others without any protocol take turns, and the ratio is the median over the rounds.
+/// Some members send as fast as their windows allow, and all receive. The group and the bare fan-out (one process that sends
+/// the same bytes to the same number of others, without a protocol) are measured in turns; the ratio is the median over the
+/// rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench throughput --members 3 --senders 3 --bytes 64")]
 pub(crate) struct Throughput {
@@ -44,30 +46,30 @@ pub(crate) struct Throughput {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
-    /// How many of them send [default: all]
+    /// Number of them that send [default: all]
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
-    /// Size of a message, such as 512 or 4KiB; bare fan-out of messages without any bytes would be that of nothing
+    /// Size of a message, such as 512 or 4KiB; at least 1, because bare fan-out has nothing to send for empty messages
     #[arg(long, value_name = "SIZE", default_value_t = 64, value_parser = units::bytes(1..=BYTES_MAX))]
     bytes: u64,
 
-    /// Messages of a sender that may be under way
+    /// Maximum number of messages of a sender under way
     #[arg(long, value_name = "W", default_value_t = 1024, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
-    /// How many seconds to measure, such as 90 or 2m, all rounds together
+    /// Seconds to measure, such as 90 or 2m, all rounds together
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]
     protocol: Protocol,
 
-    /// On which processors the processes run, on both sides
+    /// On which processors the processes of both sides run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
 
-    /// Measure many variations of this, and write a page with plots of them, throughput.html
+    /// Measure variations of this, and write a page with plots of them, throughput.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
 
@@ -88,7 +90,7 @@ pub(crate) fn run(command: Throughput, settings: &Settings, output: &Output) -> 
     summary.tell(output)
 }
 
-/// One measurement; the bar counts its rounds.
+/// Takes one measurement. The bar counts its rounds.
 fn measure(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Result<Summary, Problem> {
     let (summary, resets) = undisturbed(|| attempt(command, settings, bar))?;
     Ok(summary.after_resets(resets))
@@ -99,7 +101,7 @@ fn attempt(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Resu
     Problem::beyond(command.protocol.resilience, command.members)?;
     let senders = command.senders.unwrap_or(command.members);
     if senders > command.members {
-        return Err(Problem::usage("there cannot be more senders than members"));
+        return Err(Problem::usage("there cannot be more senders than members: use a lower --senders"));
     }
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let bytes = usize::try_from(command.bytes).unwrap_or(usize::MAX);
@@ -112,7 +114,7 @@ fn attempt(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Resu
         protocol: command.protocol,
     };
     let mut group = Loaded::start(&load, &locations, &ground.settings)?;
-    // Members learn how they reach each other, and the group's caches fill.
+    // In this block members learn how they reach each other, and caches fill.
     let untimed = if command.ground.rate.is_some() { UNTIMED_SLOW } else { UNTIMED };
     group.load(untimed, UNTIMED)?;
     let multicast = group.by_multicast()?;
@@ -123,7 +125,7 @@ fn attempt(command: &Throughput, settings: &Settings, bar: &ProgressBar) -> Resu
     let mut counted = Counted::new(timed)?;
     let mut fanout_rounds = Vec::new();
     for round in 0..ROUNDS {
-        // Whoever comes first in a round comes last in the next.
+        // The order of the sides alternates.
         if round % 2 == 0 {
             counted.round(&[group.load(untimed, timed)?]);
             fanout_rounds.push(fanout.measure(untimed, timed / 2)?);
@@ -164,7 +166,7 @@ fn summary(
         ),
         format!("  ordered        {ordered} messages/s, {megabytes} MB/s at the slowest member"),
         format!(
-            "  bare fan-out   {fanout} messages/s: the group makes {} of it (rounds {} to {})",
+            "  bare fan-out   {fanout} messages/s: the group reaches {} of that (rounds {} to {})",
             ratio.median, ratio.spread[0], ratio.spread[1]
         ),
         format!("  own delivery   p50 {p50} us, p99 {p99}"),

@@ -1,4 +1,4 @@
-//! `bench throughput --report`: throughput by senders, by size, and by the way that messages take.
+//! `bench throughput --report`: throughput by senders, by size, by method and by transport.
 
 use super::{Throughput, measure};
 use crate::arguments::Transport;
