@@ -1,4 +1,5 @@
-//! What frames are made of: each thing that occurs in several frames, written and read side by side.
+//! The parts that several frames have in common, such as addresses, names and views. The function that writes a part
+//! stands next to the one that reads it.
 
 use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
@@ -14,10 +15,11 @@ use core::time::Duration;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-/// The fewest bytes of a member: uid, empty name, IPv4 address.
+/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7).
 pub(super) const MEMBER_BYTES_MIN: usize = 16;
 
-/// Family, IP address, port. The scope and flow of an IPv6 address mean nothing elsewhere and stay behind.
+/// Writes family, IP address and port. The scope and the flow of an IPv6 address have no meaning on another host, and
+/// are left out.
 pub(super) fn write_address(out: &mut Body<'_>, address: &SocketAddr) {
     match address.ip() {
         IpAddr::V4(ip) => {
@@ -80,7 +82,7 @@ pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
     Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
 }
 
-/// Who is in a view, with names and addresses: at least one.
+/// Writes the members of a view, at least one, with names and addresses.
 fn write_members(out: &mut Body<'_>, members: &[Member]) {
     out.count(members.len(), MEMBERS_MAX);
     for member in members {
@@ -97,7 +99,7 @@ pub(super) fn read_uid(from: &mut Reader) -> Result<Uid> {
     from.u64("uid").map(Uid)
 }
 
-/// Who is in a view: at least one.
+/// Writes the uids of a view, at least one.
 pub(super) fn write_uids(out: &mut Body<'_>, uids: &[Uid]) {
     out.count(uids.len(), MEMBERS_MAX);
     for uid in uids {
@@ -149,7 +151,7 @@ pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     })
 }
 
-/// Nanoseconds, at most the 584 years that fit 64 bits.
+/// Writes a duration in nanoseconds, at most the 584 years that fit 64 bits.
 pub(super) fn write_duration(out: &mut Body<'_>, duration: Duration) {
     out.u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }
