@@ -1,4 +1,4 @@
-//! A few members on a perfect network: the plainest way to drive the core.
+//! A few members on a network without faults: the simplest way to drive the core.
 
 mod common;
 
@@ -42,7 +42,8 @@ fn members_agree_on_one_order() {
     }
 }
 
-// Each is answered by everybody: so a second has no more answers however many there are.
+// All members answer each heartbeat. Above 32 members heartbeats grow rarer in proportion, so the number of answers per
+// second does not grow.
 #[test]
 fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
     for (members, beats) in [(32, 100), (33, 50)] {
@@ -51,7 +52,7 @@ fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
         net.run(1_000 * MS);
         net.counts.clear();
         net.run(10_000 * MS);
-        // Some more go by multicast, to see who hears it.
+        // A few more go by multicast, to find out which members hear it.
         let counted = net.counts["heartbeat"];
         assert!(
             (beats..=beats + beats / 5).contains(&counted),
@@ -60,7 +61,8 @@ fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
     }
 }
 
-// Nobody waits for an account of what the sequencer took, and what may leave its history does so with the next input.
+// No member waits for a report on the events that the sequencer's own application has taken. What may leave the history
+// leaves it with the next input.
 #[test]
 fn the_events_that_a_sequencer_takes_are_no_reason_to_drain_it_again() {
     let mut net = group_of(1, 0);
@@ -124,7 +126,7 @@ fn the_group_goes_on_without_its_sequencer() {
         assert!((1..u128::from(since)).contains(&report.in_epoch.as_nanos()), "{:?}", report.in_epoch);
         assert_eq!(net.group(index).info().last_reset, report.last_reset);
     }
-    // Who began it knows why; the others took its word.
+    // The member that began the reset knows the reason; the others followed its suspicion.
     assert!(reasons.contains(&Some(Suspicion::Silent)), "{reasons:?}");
     assert!(reasons.iter().flatten().all(|reason| *reason == Suspicion::Silent), "{reasons:?}");
 }
@@ -162,7 +164,7 @@ fn members_leave_the_sequencer_too() {
     assert_eq!(net.texts(2), ["alone"]);
 }
 
-/// The views that a life's events lead to, by their places.
+/// Returns the views that a life's events lead to, with their seqnos.
 fn followed(events: &[Event]) -> Vec<(Seqno, View)> {
     let Some(Event::Entered { view, .. }) = events.first() else { panic!("not entered: {events:?}") };
     let mut view = view.clone();
@@ -200,7 +202,7 @@ fn whoever_follows_the_events_has_the_view_and_who_orders() {
     net.group(0).hand_over(now, uid(2)).unwrap();
     net.drain(0);
     agree(&mut net);
-    // The sequencer leaves, in the middle of the ranks; then one that does not order.
+    // First the sequencer leaves, which is in the middle of the ranks; then a member that is not the sequencer.
     for leaver in [2, 1] {
         let now = net.time();
         net.group(leaver).leave(now, Bytes::new()).unwrap();

@@ -1,4 +1,4 @@
-//! A request is executed once at most, whatever the network does to it.
+//! A request is executed at most once, whatever the network does to it.
 
 use crate::world::*;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn a_lost_request_is_sent_again() {
     world.start(2);
     let mut left = 2;
     world.fate = Box::new(move |from, _, _, datagram| {
-        // Questions are longer.
+        // Requests are shorter than 300 bytes, questions (`LocatePort`) longer.
         let lost = from == 2 && datagram.len() < 300 && left > 0;
         left -= u64::from(lost);
         if lost { vec![] } else { vec![Duration::ZERO] }
@@ -72,7 +72,7 @@ fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
         delayed |= is_first;
         vec![if is_first { MS * 5 } else { Duration::ZERO }]
     });
-    // Each fills a datagram.
+    // Each request fills a datagram.
     let slow = world.call(2, port, &[1; 1300], 5 * SECONDS);
     let fast = world.call(2, port, &[2; 1300], 5 * SECONDS);
     world.run(MS);

@@ -147,7 +147,7 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     world.host(1).answers = Some(|_| BytesMut::zeroed(16 << 20).freeze());
-    // The replies' announcements arrive, their parts do not.
+    // The announcements of the replies arrive, their parts do not.
     let calls: Vec<_> = (10..16)
         .map(|host| {
             world.start(host);
@@ -171,7 +171,7 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
     assert_eq!(executed, 6, "none was executed again");
 }
 
-/// A tenth is lost, a tenth comes twice, and everything out of order.
+/// A tenth of the datagrams is lost, a tenth arrives twice, and all are reordered.
 pub(crate) fn bad_network(seed: u64) -> Decide {
     let mut random = unisono_core::Random::from_u64(seed);
     Box::new(move |_, _, _, _| {

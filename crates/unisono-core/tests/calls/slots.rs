@@ -1,5 +1,5 @@
-//! What a server does with the attempts of a client that says whatever it likes: only the last one of a slot counts, and
-//! nothing that is said of another one, or to another life, is about it.
+//! How a server treats the attempts of a client that sends arbitrary frames. Only the last attempt of a slot counts,
+//! and frames about another attempt or another life do not affect it.
 
 use crate::world::*;
 use bytes::{Bytes, BytesMut};
@@ -9,11 +9,11 @@ use unisono_core::wire::{Attempt, Cookie, Frame, Part, Payload, Rejection};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
-/// The server's life, and one that was never there.
+/// The server's life, and a life that never existed.
 const SERVER: Uid = Uid(1001);
 const OTHER: Uid = Uid(4);
 
-/// A server at host 1, and a client at host 5 whose frames are written by hand.
+/// A server at host 1, and a client at host 5 whose frames the test writes by hand.
 struct Table {
     world: World,
     port: Port,
@@ -35,7 +35,7 @@ impl Table {
         table
     }
 
-    /// What the server says to this at once.
+    /// Returns what the server answers to a frame at once.
     fn say(&mut self, frame: &Frame) -> Vec<Frame> {
         self.sent += 1;
         let datagram = sealed_frame(9, self.sent, frame);
@@ -67,7 +67,7 @@ impl Table {
         self.ask(slot, number, Payload::Whole(Bytes::from(number.to_string())))
     }
 
-    /// The call of the next request, and its name.
+    /// Takes the next request, and returns its call and its id.
     fn take(&mut self) -> Option<(CallNumber, RequestId)> {
         self.world.take(1).map(|request| (request.call, request.id))
     }

@@ -1,10 +1,10 @@
-//! What people are told about datagrams, good ones and bad ones.
+//! How datagrams are explained, good ones and bad ones.
 
 use bytes::Bytes;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// Turns bytes around by a key made of the context. No secret, but it behaves like one.
+/// XORs bytes with a key made from the context: not secret, but it needs the right context to open.
 struct Toy(u8);
 
 impl Toy {

@@ -1,4 +1,4 @@
-//! Reports are told as far as there is room, and say what was left out.
+//! Reports are cut to the room that there is, and say how many entries were left out.
 
 use crate::strategies::any_report;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ proptest! {
         prop_assert!(told.members_omitted + told.waiting_omitted == 0 || limit - used < 117);
     }
 
-    /// However many members there are, they leave what is waited for its half.
+    /// However many members there are, they leave the waits half of the room.
     #[test]
     fn what_is_waited_for_has_its_share(report in any_report(), limit in REPORT_BYTES_MIN..6000) {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Any valid frame, for property tests.
+//! Random valid frames, for property tests.
 
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -12,12 +12,12 @@ use unisono_core::*;
 
 const CONDITIONS: [Condition; 3] = [Condition::Open, Condition::Pristine, Condition::Halted];
 
-/// Any frame of any kind.
+/// Returns any frame of any kind.
 pub(crate) fn any_frame() -> impl Strategy<Value = Frame> {
     select(FrameKind::ALL).prop_flat_map(frame_of)
 }
 
-/// Any frame of this kind.
+/// Returns any frame of this kind.
 pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
     match kind {
         FrameKind::Data => data().prop_map(Frame::Data).boxed(),
@@ -245,7 +245,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
     }
 }
 
-/// Any report.
+/// Returns any report.
 pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let head = (epoch(), any::<bool>(), uid(), uid(), mark(), any::<u8>(), mark(), mark(), mark());
     let state = (any::<[u32; 3]>(), duration(), option::of(last_reset()));
@@ -456,7 +456,7 @@ fn uid() -> impl Strategy<Value = Uid> {
     any::<u64>().prop_map(Uid)
 }
 
-/// A place with room for the longest run behind it.
+/// Returns a seqno or message number with room for the longest run behind it.
 fn place() -> impl Strategy<Value = u64> {
     1..=PLACE_MAX - u64::from(u16::MAX)
 }
