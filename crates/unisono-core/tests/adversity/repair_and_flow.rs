@@ -1,4 +1,4 @@
-//! Repair of what was lost, and senders held back by the slow.
+//! Retransmission of what was lost, and flow control with slow members.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A message that its sender's datagrams carry and the sequencer's cannot is answered with an endless stream of them, or
-// never ordered.
+// The message fits a datagram of its sender, but not one of the sequencer. The sequencer must neither answer it with
+// endless datagrams nor leave it unordered.
 #[test]
 fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
     let config = GroupConfig { broadcast_above_bytes: 100_000, ..GroupConfig::default() };
@@ -23,12 +23,12 @@ fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
     assert!(!net.outcomes[1].is_empty(), "the message is never ordered");
 }
 
-/// A socket that holds some fifty messages of a thousand bytes.
+/// Returns settings for a socket that holds about fifty messages of 1,000 bytes.
 fn little_buffers() -> Settings {
     Settings { receive_buffer_bytes: 100_000, ..unicast() }
 }
 
-// A member whose process does not run reads nothing: what all send then has to find room in its socket, or is lost.
+// A member whose process is stopped reads nothing. All that is sent to it must fit its socket, or is lost.
 #[test]
 fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -51,7 +51,8 @@ fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
     assert_eq!(net.delivered(2), 300);
 }
 
-// Who waits until members hold what is under way must hear of it from them, and not from the next heartbeat.
+// The sequencer waits until the members hold what is under way. It must learn that from their own reports, not from the
+// answers to the next heartbeat.
 #[test]
 fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -63,8 +64,8 @@ fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
     assert_eq!(net.delivered(2), 300);
 }
 
-// A member that receives nothing shuts everybody's window. By the group's rule it is excluded, whatever its rank
-// (hazard H29).
+// A member whose application receives nothing keeps the window of all members shut. By the group's rule it is excluded,
+// whatever its rank (hazard H29).
 #[test]
 fn a_slow_member_is_excluded_whatever_its_rank() {
     for slow in 1..4 {
@@ -82,8 +83,8 @@ fn a_slow_member_is_excluded_whatever_its_rank() {
     }
 }
 
-// Two are slow and one of them catches up. If the time for which the window was shut is laid at whoever shut it first,
-// the wrong one is excluded (hazard H29).
+// Two members are slow, and one of them catches up. If the whole time for which the window was shut counted against the
+// member that shut it first, the wrong member would be excluded (hazard H29).
 #[test]
 fn a_member_that_caught_up_is_not_excluded_for_another() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
@@ -109,8 +110,8 @@ fn a_member_that_caught_up_is_not_excluded_for_another() {
     assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
 }
 
-// The sequencer notices who is slow, and would be the last to exclude itself. Whoever waits for its application is told since
-// when.
+// The sequencer detects slow members, and does not exclude itself. Reports say since when members wait for its
+// application.
 #[test]
 fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
@@ -129,8 +130,8 @@ fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
     assert_eq!(net.delivered(1), 40);
 }
 
-// A sequencer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
-// If it takes up the time where it left off, it excludes at once whoever holds nobody up (hazard H29).
+// A sequencer gives the role away while a member keeps the window shut, and gets it back long after that member caught
+// up. If it continued its earlier measurement, it would exclude a member for which no member waits (hazard H29).
 #[test]
 fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in_a_later_one() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
@@ -160,8 +161,8 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in
     assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for what is long over");
 }
 
-// An application takes one event at a time, too few for its member to say so by itself. The sequencer, for which others wait,
-// asks for the watermark every 10 ms; by the heartbeats of an idle group each place would take a tenth of a second.
+// An application takes one event at a time, too few for its member to report. While members wait, the sequencer asks
+// for the watermark every 10 ms. With the heartbeats of an idle group each message would take 100 ms.
 #[test]
 fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -176,7 +177,7 @@ fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
     assert_eq!(net.delivered(1), 17);
 }
 
-// Heartbeats ask how far everybody is; m2 hears none.
+// Heartbeats ask members for their watermarks. m2 receives no heartbeats.
 #[test]
 fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
     let config = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
@@ -196,7 +197,7 @@ fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
     assert_eq!(net.delivered(2), 128, "it does not say what its application has");
 }
 
-// Room comes for one message at a time. If each time the same sender were asked first, the other would never have a turn.
+// Room comes for one message at a time. If the same sender always came first, the other one would never have a turn.
 #[test]
 fn senders_take_turns_however_little_room_there_is() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -219,8 +220,8 @@ fn senders_take_turns_however_little_room_there_is() {
     assert_eq!((numbered(&net, 0), numbered(&net, 1)), (before.0 + 6, before.1 + 6));
 }
 
-// The tail of a stream that goes on and on is never lost, since something always follows; but its sequencer has more to say:
-// what is accepted, and what all hold. If each number put the next heartbeat off, it would never say it.
+// In an endless stream the loss of the last message shows by the next one. But the sequencer must also report what is
+// accepted and what is stable. If each seqno put the next heartbeat off, it never would.
 #[test]
 fn while_places_keep_coming_a_heartbeat_goes_along_at_the_longest_interval() {
     let mut net = group_of(3, 0);
@@ -238,8 +239,8 @@ fn while_places_keep_coming_a_heartbeat_goes_along_at_the_longest_interval() {
     assert!((9..=11).contains(&beats.get()), "{} in a second", beats.get());
 }
 
-// When everything that a sender had under way was lost, its back-off is long and its share small. If it stays so when
-// the first message gets through, the rest follow one by one, each after a full time-out (hazard H32).
+// When everything that a sender had under way was lost, its back-off is long and its window small. If they stayed so
+// after the first message got through, the others would follow one by one, each after a full time-out (hazard H32).
 #[test]
 fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     let mut net = group_of(3, 0);
@@ -261,8 +262,8 @@ fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
 }
 
-// The sequencer's numbers take longer to one member than to the sender, which sends on. What a member then keeps of one
-// sender must reach further than the sequencer's window, or it has to ask for everything that came too soon for it.
+// The seqnos reach m2 later than the sender, which sends on. The unordered buffer of a member must have room for more
+// of one sender than the sequencer's window. Otherwise m2 would have to request everything that arrived too early.
 #[test]
 fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     let window = 16;
@@ -282,7 +283,7 @@ fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 has to ask for what it was sent");
 }
 
-// Everything goes through the sequencer. If it has to copy what busy members send, they wait for it.
+// Everything goes through the sequencer. If it had to copy the data of busy members, they would wait for it.
 #[test]
 fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -313,8 +314,8 @@ fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
     assert!(copied.get() < 10, "the sequencer sends {} of a hundred messages once more", copied.get());
 }
 
-// A member that lacks nearly a history's places keeps what comes by BB meanwhile: once it has got those, nobody has to send
-// it the data of the next once more, and it is no longer behind.
+// A member lacks nearly a whole history of seqnos, and keeps what arrives by BB meanwhile. When it has received the
+// missing entries, no member needs to send it the data of the next ones again, and it has caught up.
 #[test]
 fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
     let config = GroupConfig {
@@ -355,8 +356,8 @@ fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
     assert!(again.get() <= 96, "{} places were sent again with their data", again.get());
 }
 
-// The history of m1 is full to the last slot when the epoch begins, and the first to order in it gives its role away
-// before it has told anybody what all hold. The place of that change tells it: it was numbered because there was room.
+// m1's history is full when the epoch begins. The first sequencer of the epoch gives its role away before it has
+// announced what is stable. The seqno of the role event shows that to m1: it was assigned because there was room.
 #[test]
 fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -383,8 +384,8 @@ fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     assert!(net.group(1).marks().acting, "m1 cannot take the role");
 }
 
-// Changes have slots of their own beside the history, and those have an end as well: beyond it members file nothing. Two
-// give each other the role while m1 frees nothing, since its application sleeps.
+// Changes have slots of their own beside the history, and these are limited too: members file nothing beyond them. Two
+// members hand the role back and forth while m1 frees nothing, because its application sleeps.
 #[test]
 fn changes_wait_too_when_their_slots_are_full() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -410,7 +411,7 @@ fn changes_wait_too_when_their_slots_are_full() {
     assert_eq!(net.delivered(1), 17);
 }
 
-// What somebody lacks who only listens is kept for it, but no member waits for it: it may never be heard again.
+// Histories keep what an observer lacks, but no member waits for it: it may never be heard again.
 #[test]
 fn nobody_waits_for_an_observer_that_says_nothing() {
     let few = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
@@ -429,7 +430,8 @@ fn nobody_waits_for_an_observer_that_says_nothing() {
     }
 }
 
-// Large messages fill the history before it has many. A member that hears nothing must not make the others keep more.
+// Large messages fill a history by their bytes, before it has many entries. A member that receives nothing must not
+// make the others keep more.
 #[test]
 fn a_history_is_full_as_well_when_its_bytes_are() {
     let config = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
@@ -446,8 +448,8 @@ fn a_history_is_full_as_well_when_its_bytes_are() {
 /// Nanoseconds that a byte takes on a wire of 10 Mbit/s.
 const BYTE: u64 = 800;
 
-// A sender to whom nothing tells when to stop fills the queue before a slow wire until it overflows, and then sends much
-// of it again; one that asks for the number of every datagram has a tenth of the wire taken by the answers.
+// Without a limit a sender fills the queue before a slow wire until it overflows, and then resends much of it. If it
+// asked for the seqno of every datagram, the answers would take a tenth of the wire.
 #[test]
 fn a_slow_wire_is_filled_and_not_flooded() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -464,7 +466,7 @@ fn a_slow_wire_is_filled_and_not_flooded() {
         if seen.from != 1 {
             return PROMPT;
         }
-        // Copies of a multicast pass the wire as one.
+        // The copies of a multicast pass the wire once.
         if seen.to == 0 {
             let waits = u64::saturating_sub(free_at, seen.now);
             last = LOST;
@@ -489,7 +491,8 @@ fn a_slow_wire_is_filled_and_not_flooded() {
     assert!(numbers.get() < delivered / 6, "{} datagrams to number {delivered}", numbers.get());
 }
 
-// Messages a little larger than a datagram leave each second one nearly empty, unless the next begins there.
+// Messages a little larger than a datagram would leave every second datagram nearly empty, if the next message did not
+// begin there.
 #[test]
 fn pieces_fill_their_datagrams() {
     let mut net = group_of(2, 0);
@@ -527,13 +530,13 @@ fn what_nobody_gives_is_asked_for_ever_more_rarely() {
     let pauses: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (nth, &pause) in pauses.iter().enumerate() {
         let least = (8 << nth.min(10)).min(200);
-        // A quarter more by chance, and a millisecond by the looking.
+        // Up to a quarter longer at random, and 1 ms for the resolution of this test.
         assert!((least - 1..=least + least / 4 + 1).contains(&pause), "{pauses:?}");
     }
     assert!(pauses.len() > 8, "{pauses:?}");
 }
 
-/// Asks m0 for these places in the name of m1, who is not heard any more after so high a packet number.
+/// Requests these seqnos from m0 in the name of m1. The packet number is so high that m0 drops everything else from m1.
 fn ask_for(net: &mut Net, ranges: Vec<(Seqno, Seqno)>) {
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     let nack = forge(group, epoch, uid(1), 1_000_000, &[Frame::Nack { ranges }]);
@@ -570,8 +573,8 @@ fn whoever_asks_for_what_everybody_had_is_told_that_it_is_gone() {
     assert!(told.get());
 }
 
-// One member holds nothing more, and the history is full of what it lacks. Joins and leaves have slots of their own beside it:
-// who comes or goes does not wait for that one (hazard H28).
+// m3 receives nothing any more, and the history is full of what it lacks. Joins and leaves have slots of their own
+// beside the history, so they do not wait for m3 (hazard H28).
 #[test]
 fn members_come_and_go_while_the_history_is_full() {
     let config = GroupConfig { history_messages: 16, automatic: false, ..GroupConfig::default() };

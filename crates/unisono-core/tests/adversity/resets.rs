@@ -127,7 +127,7 @@ fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
     assert!(answered > 16_000, "the case was not reached");
     assert!(answered <= sent + ALLOWANCE_BYTES, "{sent} bytes of copies were answered with {answered}");
 
-    // m0 has spent what it may send to m2 unasked. From here on only m2's own datagrams earn it more.
+    // m0's allowance for m2 is spent. From here on only what m2 itself sends refills it.
     net.crash(1);
     net.calm();
     net.run(5_000 * MS);
