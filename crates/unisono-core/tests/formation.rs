@@ -148,7 +148,7 @@ fn a_participant_that_is_deaf_does_not_keep_the_others_from_forming() {
         }
         net.run(8000 * MS);
         let others: Vec<usize> = (0..5).filter(|&life| life != deaf).collect();
-        let view = entered(&net, others[0]).unwrap_or_else(|| panic!("seed {seed}: nobody entered"));
+        let view = entered(&net, others[0]).unwrap_or_else(|| panic!("seed {seed}: no participant entered"));
         assert!(others.iter().all(|&life| entered(&net, life) == Some(view)), "seed {seed}");
         assert!(told_not_formed(&net, deaf).is_some());
     }
@@ -284,7 +284,7 @@ fn a_promise_is_kept() {
 }
 
 #[test]
-fn foundings_that_nobody_can_have_proposed_are_not_prepared() {
+fn foundings_that_no_coordinator_can_propose_are_not_prepared() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let good = founding(&[0, 1, 2], 1);
@@ -397,7 +397,7 @@ fn a_recorded_decision_of_other_lives_is_no_answer() {
 
 /// A process that forges its address gains nothing: no more bytes go to that address than came from it.
 #[test]
-fn nobody_is_sent_more_than_came_from_its_address() {
+fn no_address_is_sent_more_than_came_from_it() {
     let victim = 9;
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
@@ -657,10 +657,7 @@ impl Run {
         for &life in &alive {
             let (is_in, told) = (entered(net, life).is_some(), told_not_formed(net, life));
             assert!(is_in != told.is_some(), "seed {seed}: {life}: {:?}", net.events[life]);
-            assert!(
-                told.is_none_or(|at| at <= self.deadlines[life]),
-                "seed {seed}: {life} was told too late"
-            );
+            assert!(told.is_none_or(|at| at <= self.deadlines[life]), "seed {seed}: {life} learnt too late");
             // On a healed network the decision reaches all participants that it concerns.
             assert_eq!(is_in, is_named(life) && somebody_is_in, "seed {seed}: {life}");
         }
@@ -676,11 +673,11 @@ impl Run {
         started.dedup();
         assert!(view.is_none() || started.len() >= *at_least, "seed {seed}: a group of too few");
         let all_are_in = view.is_some() && alive.iter().all(|&life| is_named(life));
-        assert!(all_are_in || view.is_none() || !self.calm, "seed {seed}: somebody was missed");
+        assert!(all_are_in || view.is_none() || !self.calm, "seed {seed}: a live participant was left out");
         match view {
             None => "not formed",
             Some(_) if all_are_in => "formed by all alive",
-            Some(_) => "formed without somebody alive",
+            Some(_) => "formed without a live participant",
         }
     }
 }
@@ -703,8 +700,8 @@ fn one_group_or_none() {
         "told",
         "not formed",
         "formed by all alive",
-        "formed without somebody alive",
+        "formed without a live participant",
     ] {
-        assert!(met.get(what).is_some_and(|&count| count > 5), "{what} is not met: {met:?}");
+        assert!(met.get(what).is_some_and(|&count| count > 5), "{what} does not occur: {met:?}");
     }
 }

@@ -84,7 +84,7 @@ fn a_busy_group_lets_a_joiner_in() {
         let joiner = net.add(EntryMode::Join);
         let began = net.now;
         while net.group(joiner).info().phase != Phase::Member {
-            assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: still out");
+            assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: not admitted");
             net.send(0, "on and on");
             net.run(pause);
         }
@@ -178,7 +178,7 @@ fn followed(events: &[Event]) -> Vec<(Seqno, View)> {
 }
 
 #[test]
-fn whoever_follows_the_events_has_the_view_and_who_orders() {
+fn the_events_lead_to_the_view_and_the_sequencer() {
     let mut net = group_of(5, 2);
     let agree = |net: &mut Net| {
         net.run(500 * MS);

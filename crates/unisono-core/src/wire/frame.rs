@@ -85,7 +85,7 @@ pub enum Frame {
     Welcome(Box<Welcome>),
     /// Answers [`Frame::JoinRequest`]: the joiner is not admitted.
     Refused {
-        /// Cookie of the request. It tells the joiner's life from an earlier one at the same address.
+        /// Cookie of the request. It distinguishes the joiner's life from an earlier one at the same address.
         cookie: u64,
         /// Reason of the refusal.
         reason: Refusal,
@@ -98,7 +98,7 @@ pub enum Frame {
     /// Dismisses a leaver or a joiner: the group does not need it any more. With the uid of its own sender it announces
     /// that the sender goes.
     Farewell {
-        /// Uid of the life that may go. It tells that life from an earlier one at the same address.
+        /// Uid of the life that may go. It distinguishes that life from an earlier one at the same address.
         uid: Uid,
         /// Seqno of its leave, or of something accepted.
         seqno: Seqno,
@@ -158,8 +158,8 @@ pub enum Frame {
     Excluded {
         /// The life that is not in the present epoch.
         uid: Uid,
-        /// The founding. To a member of another group of this port every epoch of this group is unknown, and it may answer
-        /// [`Frame::Inquiry`] too. So a receiver of another founding ignores the frame.
+        /// The founding. To a member of another group of this port every epoch of this group is unknown, and it may
+        /// answer [`Frame::Inquiry`] too. So a receiver of another founding ignores the frame.
         instance: Instance,
         /// The present epoch.
         epoch: EpochId,
@@ -493,7 +493,7 @@ pub enum Condition {
 /// Content of [`Frame::Welcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Cookie of the request. It tells the joiner's life from an earlier one at the same address.
+    /// Cookie of the request. It distinguishes the joiner's life from an earlier one at the same address.
     pub cookie: u64,
     /// The founding.
     pub instance: Instance,

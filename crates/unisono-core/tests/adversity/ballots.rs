@@ -107,7 +107,7 @@ fn of_two_prepared_proposals_that_of_the_higher_ballot_is_taken_over() {
 // Three of five have voted, and one of them may have prepared the proposal. A fourth vote must not change the proposal,
 // whatever it carries: two proposals of one ballot could both be decided.
 #[test]
-fn a_proposal_stays_what_it_is_whoever_votes_later() {
+fn a_later_vote_does_not_change_a_proposal() {
     for has_prepared in [false, true] {
         let mut coordinator = Coordinator::inviting();
         for voter in [1, 2] {
@@ -163,13 +163,13 @@ fn while_a_join_is_open_its_holders_need_a_quorum_of_the_view_before_it() {
         net.show("five seconds later");
         assert_eq!((net.epoch(0), net.size(0)), (1, 1), "the case was not reached");
         assert_eq!((net.epoch(1), net.epoch(2)), (0, 0), "there are two groups");
-        assert_eq!(asks.get(), m0_votes, "what is proposed must be chosen by a quorum of both");
+        assert_eq!(asks.get(), m0_votes, "the proposal needs a quorum of both views");
     }
 }
 
 // m0 holds the join, and does not know its outcome. m1 and m2 may know it accepted, and may have gone on without m0.
 #[test]
-fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_on_alone() {
+fn while_a_join_is_open_a_quorum_of_the_view_before_it_does_not_go_on_alone() {
     for others_vote in [false, true] {
         let (asks, holds) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
         let (asked, held) = (asks.clone(), holds.clone());
@@ -191,7 +191,7 @@ fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_o
         net.run(5_000 * MS);
         net.show("five seconds later");
         assert_eq!(net.epoch(0), 0, "m0 went on alone");
-        assert_eq!(asks.get(), others_vote, "what is proposed must be chosen by a quorum of both");
+        assert_eq!(asks.get(), others_vote, "the proposal needs a quorum of both views");
         assert_eq!(net.epoch(1), u64::from(!others_vote), "the case was not reached");
     }
 }
@@ -199,7 +199,7 @@ fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_o
 // m1 lacks m4's join until it has pulled the longest log. The others are a quorum of the five without m4. That is no
 // reason to leave m4 behind.
 #[test]
-fn whoever_turns_up_in_the_longest_log_is_invited_too() {
+fn a_member_that_turns_up_in_the_longest_log_is_invited_too() {
     let mut net = group_of(4, 0);
     let misses = |seen: &Seen| {
         let is_level = seen.has(|frame| matches!(frame, Frame::Level { .. }));
@@ -312,7 +312,7 @@ fn a_voter_that_slept_hears_what_was_decided_before_it_begins_a_ballot() {
 // No vote for m1's first ballot arrives, so m1 waits less long for the votes of the next one. It is stopped before m5's
 // vote arrives. The others are a quorum, but m5's vote waits in m1's socket.
 #[test]
-fn a_coordinator_that_slept_hears_those_who_left_an_invitation_unanswered() {
+fn a_coordinator_that_slept_hears_members_that_left_an_invitation_unanswered() {
     let mut net = group_with(6, GroupConfig::default(), unicast());
     net.run(50 * MS);
     net.crash(0);
@@ -351,7 +351,7 @@ fn count_invitations(seen: &Seen, count: &Cell<u32>) {
 // A cable is cut for hours. A member alone behind it must not fill its side of the network with invitations. When it
 // hears one of the others again, it invites at full pace, because the rest may hear it too.
 #[test]
-fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
+fn silent_members_are_invited_ever_more_rarely_until_one_is_heard() {
     let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     let (count, m2_is_heard) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
@@ -362,7 +362,7 @@ fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
         if passes { PROMPT } else { LOST }
     });
     net.run(1_000 * MS);
-    assert!(count.take() >= 10, "whoever may only be late is invited briskly");
+    assert!(count.take() >= 10, "members that may only be late are invited at full pace");
     net.run(90_000 * MS);
     count.set(0);
     net.run(10_000 * MS);

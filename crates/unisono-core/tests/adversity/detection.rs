@@ -11,7 +11,7 @@ use unisono_core::*;
 fn until_reset(net: &mut Net, witness: usize) -> u64 {
     let began = net.now;
     let reset = net.run_until(MS, 5000 * MS, |net| net.epoch(witness) == 1);
-    assert!(reset, "nobody noticed");
+    assert!(reset, "no reset");
     (net.now - began) / MS
 }
 
@@ -28,12 +28,12 @@ fn a_working_group_misses_its_sequencer_sooner_than_an_idle_one() {
     working.crash(0);
     working.send(1, b"where are you?").unwrap();
     let working = until_reset(&mut working, 1);
-    assert!((100..=140).contains(&working), "{working} ms at work");
+    assert!((100..=140).contains(&working), "{working} ms when working");
 }
 
 // Wakeups are most of the cost of an idle group.
 #[test]
-fn nobody_in_a_quiet_group_is_woken_to_look_whether_the_others_live() {
+fn a_quiet_group_does_not_wake_its_members_to_check_the_others() {
     let mut net = group_of(5, 1);
     net.run(2_000 * MS);
     let mut woken = [0; 5];
@@ -65,7 +65,7 @@ fn be_late(net: &mut Net, member: usize) {
 // On overloaded processors a member is late, and later still the next time. It must not be taken for dead by the
 // measure of a calm machine.
 #[test]
-fn whoever_was_late_lately_is_given_more_time() {
+fn a_member_that_was_late_recently_is_given_more_time() {
     for (calm, expected) in [(0, 500..=1000), (10_000 * MS, 150..=280)] {
         let mut net = group_of(3, 1);
         net.run(1000 * MS);
@@ -152,7 +152,7 @@ fn a_starved_member_misses_the_dead() {
 // The datagrams in the socket of a starved process show that the others are alive. It must read them before it suspects
 // a member.
 #[test]
-fn a_starved_member_suspects_nobody_who_lives() {
+fn a_starved_member_suspects_no_live_member() {
     for seed in 0..20 {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
@@ -179,7 +179,7 @@ fn a_starved_member_suspects_nobody_who_lives() {
 // m1's answers take long, and m0 is stopped meanwhile. They wait in m0's socket, and m0 must read them before it
 // suspects m1.
 #[test]
-fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
+fn a_member_that_was_stopped_reads_its_socket_before_it_suspects() {
     for seed in 0..20 {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
@@ -202,7 +202,7 @@ fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
 // Under the manual policy no reset follows a suspicion whose reason is gone. If the suspicion stayed, it would block
 // leaves for ever.
 #[test]
-fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
+fn a_deaf_member_that_shows_that_it_hears_is_not_suspected_any_more() {
     // A member that hears nothing, suspected by the sequencer; and a sequencer that does not hear one member, suspected
     // by that member.
     for (deaf, unheard, witness) in [(2, None, 0), (0, Some(1), 1)] {
@@ -225,14 +225,14 @@ fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
         let report = net.group(witness).report(Time::from_nanos(net.now));
         assert!(report.members.iter().all(|member| !member.suspected), "{:?}", report.members);
         net.leave(1);
-        assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
+        assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "m1 gets no farewell");
     }
 }
 
 // A member that sends is not silent. But it shows that it hears the sequencer only by returning something recent: the
 // stamp of a heartbeat, or the nonce of a probe.
 #[test]
-fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
+fn a_member_that_returns_only_old_stamps_or_nonces_is_deaf() {
     for (by_stamp, keeps_up) in [(true, true), (true, false), (false, true), (false, false)] {
         let config = GroupConfig { automatic: false, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
@@ -253,7 +253,7 @@ fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
             let (stamp, nonce) = said.get();
             stamp != 0 && nonce != 0
         });
-        assert!(reached, "nothing was said to m2");
+        assert!(reached, "m2 was sent no stamp or no nonce");
         let (group, epoch, mut returned) = (net.group(0).tag(), net.group(0).marks().epoch, said.get());
         for number in 0..200 {
             if keeps_up {
@@ -276,7 +276,7 @@ fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
             net.run(20 * MS);
         }
         let missed = Event::Suspected { member: uid(2), reason: Suspicion::Deaf };
-        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, late ones: {keeps_up}");
+        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, recent: {keeps_up}");
     }
 }
 
@@ -307,7 +307,7 @@ fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
 // A process that is mostly stopped sends few probes, and their few answers may get lost. It suspects no member before
 // it has sent eight probes, however long that takes.
 #[test]
-fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
+fn no_member_is_suspected_after_fewer_than_eight_probes() {
     // The probing begins anew up to three times in a row.
     for (unanswered, suspicions) in [(3 + 7, 0), (u32::MAX, 1)] {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
@@ -344,8 +344,8 @@ fn members_that_are_late_make_the_others_patient() {
         });
         // No member is silent long enough to be probed, so no answer is late.
         while net.now < crash_at {
-            net.send(0, b"m1 says how far it is").unwrap();
-            net.send(2, b"and m2 that it is here").unwrap();
+            net.send(0, b"m1 reports its watermarks").unwrap();
+            net.send(2, b"and m2 is not silent").unwrap();
             net.run(20 * MS);
         }
         assert!(!asked.get(), "the case was not reached");

@@ -29,7 +29,7 @@ fn answers(net: &mut Net, member: usize, datagram: &[u8]) -> Vec<Vec<u8>> {
 // m2 is in the next view, and does not know it yet. The answer to another process says that the group went on without
 // that process. Replayed to m2, it must not exclude m2.
 #[test]
-fn what_was_said_to_another_excludes_nobody() {
+fn an_answer_to_another_process_excludes_no_member() {
     let mut net = group_of(4, 1);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     net.filter(|seen| {
@@ -73,7 +73,7 @@ fn what_was_said_to_another_keeps_no_joiner_out() {
 // Any process may ask, and may ask in another's name. The answers must not be longer than the question, however much
 // there is to report.
 #[test]
-fn nobody_outside_is_answered_with_more_than_it_asked() {
+fn no_outsider_is_sent_more_than_it_asked_with() {
     let long = |index: usize| format!("{:-<60}", format!("m{index}"));
     let mut net = Net::new();
     net.add_named(EntryMode::Found(GroupConfig::default()), unicast(), &long(0));
@@ -139,7 +139,7 @@ fn a_question_to_everybody_is_answered_by_one() {
     assert_eq!(answers(&mut net), [1, 0, 0, 0], "the sequencer answers");
     [0, 1, 2].into_iter().for_each(|member| net.crash(member));
     net.run(1_500 * MS);
-    assert_eq!(answers(&mut net), [0, 0, 0, 1], "whoever is left alone answers");
+    assert_eq!(answers(&mut net), [0, 0, 0, 1], "the only member left answers");
 }
 
 // What a report has called stable stays stable in later reports, also while the group is halted.

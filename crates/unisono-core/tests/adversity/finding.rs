@@ -10,7 +10,7 @@ use unisono_core::*;
 // The name is taken, although the group cannot admit the newcomer. If the newcomer founded a group, there would be two
 // (hazard H6).
 #[test]
-fn nobody_founds_beside_a_group_without_a_quorum() {
+fn no_joiner_founds_beside_a_group_without_a_quorum() {
     for automatic in [true, false] {
         let config = GroupConfig { automatic, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
@@ -32,7 +32,7 @@ fn join_or_found_takes_an_answer_of_the_last_moment() {
     // The time until a lone process founds the group; its seed determines it.
     let patience = {
         let mut alone = Net::new();
-        alone.add_nobody();
+        alone.add_empty_host();
         let joiner = alone.add(enter(), unicast());
         assert!(alone.run_until(MS / 10, 60_000 * MS, |net| net.phase(joiner) != Phase::Locating));
         alone.now
@@ -54,7 +54,7 @@ fn join_or_found_takes_an_answer_of_the_last_moment() {
 #[test]
 fn a_group_whose_sequencer_is_out_of_reach_is_not_founded_again() {
     let mut net = Net::new();
-    net.add_nobody();
+    net.add_empty_host();
     let asked = Rc::new(Cell::new(None));
     let question = asked.clone();
     net.filter(move |seen| {
@@ -160,7 +160,7 @@ fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late
         let joiner = net.add(EntryMode::Join, unicast());
         net.run(120_000 * MS);
         let gives_way = conflicts(&net, 0);
-        assert_eq!(gives_way.len(), 1, "told once");
+        assert_eq!(gives_way.len(), 1, "reported once");
         for (member, expected) in
             [(1, gives_way[0]), (2, gives_way[0]), (3, !gives_way[0]), (4, !gives_way[0])]
         {
@@ -169,7 +169,7 @@ fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late
         // A newcomer joins the group that does not give way.
         let stays = if gives_way[0] { 3 } else { 0 };
         assert_eq!(net.group(joiner).info().instance, net.group(stays).info().instance);
-        assert_eq!(conflicts(&net, joiner), [false], "a newcomer is told too");
+        assert_eq!(conflicts(&net, joiner), [false], "a newcomer reports it too");
     }
 }
 
@@ -184,7 +184,7 @@ fn members_learn_of_another_group_though_multicast_does_not_reach_them() {
         if seen.multicast && passes_on { LOST } else { PROMPT }
     });
     let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
-    assert!(net.run_until(MS, 19_000 * MS, all_told), "not everybody was told");
+    assert!(net.run_until(MS, 19_000 * MS, all_told), "a member did not report the conflict");
 }
 
 // No process has used the group of such a founder, so the founder may dissolve it.
@@ -282,7 +282,7 @@ fn answers_that_are_replayed_are_not_passed_on() {
     net.run(30_000 * MS);
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(300 * MS);
-    assert_eq!(replay(&mut net, 1), 0, "an answer of long ago");
+    assert_eq!(replay(&mut net, 1), 0, "an old answer");
     net.run(300 * MS);
     assert!(conflicts(&net, joiner).is_empty());
 }

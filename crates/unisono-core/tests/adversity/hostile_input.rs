@@ -85,7 +85,7 @@ fn a_stranger_is_sent_no_more_than_it_sent() {
 
 // From a stranger, with m1's own epoch or the one before: sent late, or meant for another member.
 #[test]
-fn nobody_is_excluded_by_an_epoch_that_is_not_later() {
+fn an_epoch_that_is_not_later_excludes_no_member() {
     let mut net = group_of(3, 1);
     net.crash(2);
     net.run(2_000 * MS);
@@ -103,7 +103,7 @@ fn nobody_is_excluded_by_an_epoch_that_is_not_later() {
 
 // A vote is a promise to the ballot's coordinator, so only the coordinator may ask for it.
 #[test]
-fn nobody_invites_to_the_ballot_of_another() {
+fn only_the_coordinator_invites_to_its_ballot() {
     let mut net = group_of(3, 1);
     let (group, epoch) = (net.group(1).tag(), net.group(1).marks().epoch);
     let ballot = Ballot { round: 1, coordinator: uid(2) };
@@ -120,7 +120,7 @@ fn nobody_invites_to_the_ballot_of_another() {
 // Only a ballot's coordinator may propose what is prepared under it. Otherwise two proposals of one ballot could both
 // be decided.
 #[test]
-fn nobody_proposes_in_the_ballot_of_another() {
+fn only_the_coordinator_proposes_in_its_ballot() {
     let mut net = group_of(3, 1);
     let (group, marks) = (net.group(1).tag(), net.group(1).marks());
     let everybody: Vec<Uid> = (0..3).map(uid).collect();
@@ -142,7 +142,7 @@ fn nobody_proposes_in_the_ballot_of_another() {
 // In the name of m0, decisions for an epoch that does not follow m1's, or that begins before m1's own epoch. A member
 // that entered it would leave the line of epochs, or take back what it has delivered.
 #[test]
-fn nobody_enters_an_epoch_that_does_not_follow_its_own() {
+fn no_member_enters_an_epoch_that_does_not_follow_its_own() {
     let mut net = group_of(3, 1);
     net.crash(2);
     net.run(2_000 * MS);
@@ -195,7 +195,7 @@ fn answers_from_another_address_start_no_endless_exchange() {
             break;
         }
     }
-    assert!(asked < 50, "{asked} datagrams of the joiner in no time");
+    assert!(asked < 50, "{asked} datagrams of the joiner at one moment");
 }
 
 /// Makes frames with any values that the format allows, mostly close to those that the receiver expects.
@@ -454,7 +454,7 @@ fn any_frames_of_members_cause_no_panic_and_no_storm() {
 // A frame of thirty bytes may name 65,535 seqnos. A member that looked at each of them, although it files none, would
 // be busy for a second with one datagram.
 #[test]
-#[expect(clippy::disallowed_types, reason = "the time that is measured is this test's own")]
+#[expect(clippy::disallowed_types, reason = "the test measures real time")]
 fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
     let mut net = group_of(3, 1);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
@@ -473,7 +473,7 @@ fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
     };
     for seqno in [1, 1 << 40] {
         let (one, many) = (least(seqno, 1), least(seqno, u16::MAX));
-        println!("from place {seqno}: {one:?} for one place each, {many:?} for many");
-        assert!(many < one * 20, "{many:?} instead of {one:?}, from place {seqno}");
+        println!("from seqno {seqno}: {one:?} for one seqno each, {many:?} for many");
+        assert!(many < one * 20, "{many:?} instead of {one:?}, from seqno {seqno}");
     }
 }

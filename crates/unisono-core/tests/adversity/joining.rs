@@ -132,7 +132,7 @@ fn unheard_joiner(net: &mut Net) -> usize {
 
 // Histories keep what an observer lacks. Those entries are stable all the same, because every member holds them.
 #[test]
-fn who_only_listens_is_nobody_that_lacks_anything() {
+fn what_an_observer_lacks_is_stable_all_the_same() {
     let mut net = group_of(2, 1);
     unheard_joiner(&mut net);
     for _ in 0..5 {
@@ -147,12 +147,12 @@ fn who_only_listens_is_nobody_that_lacks_anything() {
 
 // An observer that may never be admitted takes up the last free place. That does not make the group full.
 #[test]
-fn who_only_listens_does_not_make_a_group_full() {
+fn an_observer_does_not_make_a_group_full() {
     let mut net = group_with(2, GroupConfig { members_max: 3, ..GroupConfig::default() }, unicast());
     let listener = unheard_joiner(&mut net);
     let next = net.add(EntryMode::Join, unicast());
     net.run(500 * MS);
-    assert_eq!(net.phase(next), Phase::Locating, "more listen than there are places");
+    assert_eq!(net.phase(next), Phase::Locating, "members and observers reach the maximum");
     assert!(net.run_until(MS, 5000 * MS, |net| !matches!(net.phase(next), Phase::Locating | Phase::Joining)));
     assert_eq!((net.phase(next), net.size(next)), (Phase::Member, 3));
     assert_ne!(net.phase(listener), Phase::Member);
@@ -221,7 +221,7 @@ fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
             net.drain(0);
         }
         net.run(20 * MS);
-        net.show("all it said came again");
+        net.show("after copies of all it sent");
         assert_eq!(net.size(0), 2, "the role moves: {role_moves}");
     }
 }
@@ -229,7 +229,7 @@ fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
 // All members that the joiner knew have left while it was not heard. The group goes on, and its present members must
 // dismiss the joiner.
 #[test]
-fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
+fn a_joiner_that_knew_only_former_members_finds_the_group() {
     let mut net = group_of(1, 0);
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
@@ -242,14 +242,14 @@ fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
     net.run(3000 * MS);
     assert_eq!((net.phase(0), net.phase(joiner)), (Phase::Gone, Phase::Joining), "the case was not reached");
     net.calm();
-    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it gets no farewell");
     assert_eq!(net.size(2), 2);
 }
 
 // The joiner was forgotten while it was not heard, and does not know the present sequencer. The members that answer its
 // `Locate` cannot say whether its JOIN will come. It must ask the sequencer, which can.
 #[test]
-fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
+fn a_joiner_whose_sequencer_has_handed_over_asks_the_new_one() {
     let mut net = group_of(3, 0);
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
@@ -293,7 +293,7 @@ fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
     let answer = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(1), 1 << 40, &[Frame::HereIs(here)]);
     net.inject(joiner, address(1), &answer);
     net.drain(joiner);
-    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it gets no farewell");
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
 }
 
@@ -404,7 +404,7 @@ fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
 
 // A reset may take longer than a joiner searches for the group.
 #[test]
-fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
+fn a_joiner_that_comes_during_a_long_reset_is_admitted_after_it() {
     let mut net = group_of(5, 1);
     net.run(100 * MS);
     net.crash(0);
@@ -414,7 +414,7 @@ fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
     net.run(2000 * MS);
     assert_eq!((net.phase(joiner), net.epoch(1)), (Phase::Locating, 0), "the case was not reached");
     net.calm();
-    assert!(net.run_until(10 * MS, 3000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(10 * MS, 3000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
     assert_eq!(net.epoch(joiner), net.epoch(1));
     assert!(net.epoch(1) > 0);
 }
@@ -429,7 +429,7 @@ fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     net.crash(0);
     net.crash(1);
     net.run(120_000 * MS);
-    net.show("two minutes after everybody else crashed");
+    net.show("two minutes after all members crashed");
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
@@ -453,7 +453,7 @@ fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
     let (mut net, joiner) = joiner_with_a_number();
     (0..3).for_each(|member| net.crash(member));
     net.run(50_000 * MS);
-    assert_ne!(net.phase(joiner), Phase::Gone, "somebody may only be away");
+    assert_ne!(net.phase(joiner), Phase::Gone, "the members may only be away");
     net.run(15_000 * MS);
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
 }
@@ -461,7 +461,7 @@ fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
 // The joiner chose the group, and the group dies before it admits the joiner. The failure must not say that no group
 // was found.
 #[test]
-fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
+fn a_joiner_that_heard_a_group_die_is_not_told_that_there_was_none() {
     let mut net = group_of(1, 1);
     net.run(100 * MS);
     let answered = Rc::new(Cell::new(false));
@@ -490,7 +490,7 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
 
 // The group answers `Locate`, and never a join request.
 #[test]
-fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {
+fn a_group_that_admits_no_joiner_is_not_asked_for_ever() {
     let mut net = group_of(1, 1);
     net.run(100 * MS);
     net.filter(
@@ -523,7 +523,7 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     assert_eq!(net.size(1), 4, "the case was not reached: m4 must be in the view");
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(100 * MS);
-    assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
+    assert_eq!(net.phase(joiner), Phase::Joining, "admitted too early");
     net.hand_over(1, 2);
     net.run(50 * MS);
     assert!(net.group(2).marks().acting, "the case was not reached");
@@ -531,7 +531,10 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     let holds = net.group(4).marks().received;
     for index in 1..4 {
         let purged = net.group(index).marks().purged;
-        assert!(purged <= holds, "m{index} purged through {purged}; m4, in the view, holds through {holds}");
+        assert!(
+            purged <= holds,
+            "m{index} purged through {purged}; m4, in the view, is contiguous through {holds}"
+        );
     }
     // m4 may be excluded for its silence now. No member may hang or panic.
     net.calm();
@@ -541,7 +544,7 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
 // m1 prepared the decided proposal and missed the decision. A newcomer admitted meanwhile could not send it the
 // decision. If m0 died then, m1 and the newcomer would be a quorum that cannot go on.
 #[test]
-fn nobody_is_let_in_before_all_members_have_entered() {
+fn no_joiner_is_admitted_before_all_members_have_entered() {
     let mut net = group_of(3, 0);
     net.crash(2);
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
@@ -550,12 +553,12 @@ fn nobody_is_let_in_before_all_members_have_entered() {
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(150 * MS);
     assert_eq!((net.epoch(0), net.epoch(1)), (1, 0), "the case was not reached");
-    assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
+    assert_eq!(net.phase(joiner), Phase::Joining, "admitted too early");
     net.calm();
-    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
     net.crash(0);
     net.run(5_000 * MS);
-    net.show("without m0");
+    net.show("m0 has crashed");
     assert_eq!((net.phase(1), net.size(1)), (Phase::Member, 2));
 }
 
@@ -603,15 +606,15 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
     let told = Frame::Excluded { uid: uid(0), instance: Instance(1), epoch: elsewhere };
     net.inject(0, address(joiner), &forge(group, epoch, uid(joiner), 1000, &[told]));
     net.run(200 * MS);
-    assert_eq!((net.size(0), net.epoch(0)), (2, 0), "a member that never listened");
+    assert_eq!((net.size(0), net.epoch(0)), (2, 0), "the joiner was never an observer");
     net.calm();
-    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
 }
 
 // A sequencer that leaves or hands over forgets its observers, and must tell them. The next sequencer does not know
 // them, and after the last member no process could tell them.
 #[test]
-fn who_listens_to_a_sequencer_that_goes_is_told_at_once() {
+fn an_observer_of_a_sequencer_that_goes_is_told_at_once() {
     for members in [1, 3] {
         for leaves in [true, false] {
             let mut net = group_of(members, 0);
@@ -685,7 +688,7 @@ fn a_joiner_with_a_number_outlasts_a_hand_over() {
     net.run(10 * MS);
     assert_eq!((net.phase(joiner), net.group(1).marks().acting), (Phase::Joining, true));
     net.calm();
-    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "it went");
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "the join failed");
     assert_eq!((net.epoch(1), net.size(1)), (0, 4));
 }
 
@@ -723,13 +726,13 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
             }
             joiner.is_some_and(|index| net.phase(index) == Phase::Member)
         });
-        assert!(is_in, "it is not let in, reading {reads_bytes_per_ms} bytes/ms");
+        assert!(is_in, "it is not admitted, reading {reads_bytes_per_ms} bytes/ms");
     }
 }
 
 // The sequencer holds seqnos back for the socket of an observer, but not for long if the observer sends nothing.
 #[test]
-fn a_joiner_that_falls_silent_holds_nobody_up() {
+fn a_joiner_that_falls_silent_delays_no_sender() {
     let mut net = group_of(3, 0);
     let welcomed = Rc::new(Cell::new(false));
     let listens = welcomed.clone();
@@ -739,7 +742,7 @@ fn a_joiner_that_falls_silent_holds_nobody_up() {
         if seen.from == 3 && listens.get() { LOST } else { PROMPT }
     });
     net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it does not listen");
+    assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it is not an observer");
     let delivered = net.delivered(1);
     let is_done = (0..4_000).any(|_| {
         let now = Time::from_nanos(net.now);
@@ -754,7 +757,7 @@ fn a_joiner_that_falls_silent_holds_nobody_up() {
 
 // A quorum holds the join, and the joiner does not. It would be in a view that it may never receive.
 #[test]
-fn nobody_has_joined_who_does_not_hold_its_own_join() {
+fn no_process_has_joined_before_it_holds_its_own_join() {
     let mut net = group_of(3, 0);
     let numbered = Rc::new(Cell::new(false));
     let seen_join = numbered.clone();
@@ -767,7 +770,7 @@ fn nobody_has_joined_who_does_not_hold_its_own_join() {
     net.run(100 * MS);
     let has_joined = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(3));
     for index in 0..3 {
-        assert!(!net.events[index].iter().any(has_joined), "m{index} was told");
+        assert!(!net.events[index].iter().any(has_joined), "m{index} reports the join");
     }
     net.calm();
     net.run(500 * MS);

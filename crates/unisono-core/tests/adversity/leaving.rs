@@ -45,7 +45,7 @@ fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
     net.run(5_000 * MS);
     net.show("five calm seconds");
     assert_eq!(net.phase(1), Phase::Gone);
-    assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "it has its own leave");
+    assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "m1 has its own leave");
 }
 
 /// Returns a group under the manual policy. One member has crashed. The sequencer suspects it, or m0 if the sequencer
@@ -78,7 +78,7 @@ fn a_leaver_leaves_its_role_to_one_that_is_there() {
         let left =
             |event: &Event| matches!(event, Event::Left { successor, .. } if *successor == Some(uid(2)));
         assert!(net.events[index].iter().any(left), "m{index} has another successor");
-        assert_eq!((net.epoch(index), net.size(index)), (0, 3), "nobody asked m{index} for a reset");
+        assert_eq!((net.epoch(index), net.size(index)), (0, 3), "no application asked m{index} for a reset");
     }
 }
 
@@ -86,7 +86,7 @@ fn a_leaver_leaves_its_role_to_one_that_is_there() {
 // no reset could exclude the dead member. The leaver's application does not decide any more. So a leaver that is the
 // sequencer, or the last member, resets without being asked.
 #[test]
-fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
+fn a_leaver_resets_if_the_dead_keep_the_rest_from_a_quorum() {
     for (members, dead, sequencer) in [(3, 1, 0), (2, 1, 0), (4, 3, 0), (2, 1, 1)] {
         let mut net = group_that_misses(members, dead, sequencer);
         if members == 4 {
@@ -97,9 +97,9 @@ fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
         net.leave(0);
         net.run(2_000 * MS);
         net.show("two seconds");
-        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{sequencer} orders");
+        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{sequencer} is the sequencer");
         let has_left = net.events[0].iter().any(|event| matches!(event, Event::Left { .. }));
-        assert!(has_left, "of {members}, where m{sequencer} orders");
+        assert!(has_left, "of {members}, where m{sequencer} is the sequencer");
         if members > 2 {
             let next = if members == 3 { 2 } else { 1 };
             assert_eq!((net.epoch(next), net.size(next)), (1, 1), "of {members}");
@@ -110,7 +110,7 @@ fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
 // The first member is dead, and one of the other two leaves. If its leave were numbered, neither the leave nor a reset
 // would ever complete, because the remaining member is no quorum of {m0, m1}.
 #[test]
-fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
+fn a_leave_waits_for_a_reset_if_the_dead_keep_the_rest_from_a_quorum() {
     let mut net = group_that_misses(3, 0, 1);
     net.leave(2);
     net.run(1_000 * MS);
@@ -165,7 +165,7 @@ fn all_leave(net: &mut Net, limit_ms: u64, crashes: impl Fn(&Net) -> Option<usiz
 // All members leave at once, and what the last one sends is lost for a while. It must stay meanwhile: only the last
 // member can dismiss the leavers before it, which do not know their leaves accepted.
 #[test]
-fn the_last_one_stays_until_those_who_left_before_it_have_heard() {
+fn the_last_member_stays_until_the_leavers_before_it_have_their_farewells() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 0);
         let (last, heard_at) = (members - 1, net.now + 80 * MS);
@@ -180,7 +180,7 @@ fn the_last_one_stays_until_those_who_left_before_it_have_heard() {
 
 // Nothing is lost, so all get their farewells and go at once. The last member does not wait for leavers that are gone.
 #[test]
-fn all_who_leave_at_once_are_gone_at_once() {
+fn members_that_all_leave_at_once_are_gone_at_once() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 1);
         let gone = all_leave(&mut net, 1_000, |_| None);
@@ -191,7 +191,7 @@ fn all_who_leave_at_once_are_gone_at_once() {
 // The last member dies before it has sent `Farewell`. The leavers before it hear only each other, and ask each other
 // again and again. They know their leaves accepted, so they go.
 #[test]
-fn those_who_hear_only_each_other_go_soon() {
+fn leavers_that_hear_only_each_other_go_soon() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 0);
         let last = members - 1;
@@ -209,7 +209,7 @@ fn those_who_hear_only_each_other_go_soon() {
 
 // The sequencer is dead. One of the members that suspect it leaves; the others have applications that can decide.
 #[test]
-fn a_leaver_leaves_the_reset_to_those_who_stay() {
+fn a_leaver_leaves_the_reset_to_the_remaining_members() {
     let mut net = group_that_misses(4, 1, 1);
     net.leave(3);
     net.run(2_000 * MS);
@@ -233,7 +233,7 @@ fn a_leaver_does_not_reset_where_that_is_in_vain() {
 // The sequencer wants to leave, and there is no room for what it has sent while an application receives nothing. It
 // must not reset for that, nor leave before its messages have seqnos.
 #[test]
-fn an_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
+fn a_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
     let config =
         GroupConfig { history_messages: 16, slow_member: SlowMember::Wait, ..GroupConfig::default() };
     let mut net = group_with(2, config, unicast());
@@ -278,5 +278,5 @@ fn what_a_leaver_sent_again_gets_no_second_place_after_its_leave() {
     // The farewell cannot reach m2, so the group still receives from it.
     net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
     net.run(1_000 * MS);
-    assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "once more after its leave");
+    assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "numbered again after its leave");
 }

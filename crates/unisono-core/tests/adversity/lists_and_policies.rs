@@ -23,7 +23,7 @@ fn a_group_with_a_list_grows_from_one() {
 }
 
 #[test]
-fn who_is_not_on_the_list_is_told_so() {
+fn a_joiner_that_is_not_on_the_list_is_refused() {
     let mut net = Net::new();
     net.add(EntryMode::Found(list(&["m0", "b"])), unicast());
     net.run(10 * MS);
@@ -67,13 +67,13 @@ fn a_crash_is_told_to_the_application_after_a_wrong_suspicion() {
     let before = suspicions(&net);
     net.crash(2);
     net.run(5000 * MS);
-    assert!(suspicions(&net) > before, "{before} before, and the crash is never told");
+    assert!(suspicions(&net) > before, "{before} before, and none for the crash");
 }
 
 // Two of a list of three are left. Neither may leave before another member has joined: the last one would never be a
 // quorum.
 #[test]
-fn a_leave_waits_until_those_who_stay_are_enough_of_the_list() {
+fn a_leave_waits_until_the_rest_is_a_majority_of_the_list() {
     let mut net = group_with(3, list(&["m0", "m1", "m2"]), unicast());
     net.leave(2);
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(2) == Phase::Gone && net.size(0) == 2));
@@ -124,7 +124,7 @@ fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firml
     net.drain(0);
     net.run(500 * MS);
     let is_sent = |net: &Net| net.outcomes[0].iter().any(|(sent, _)| *sent == number);
-    assert!(!is_sent(&net), "one of three who may go on alone does not know of the fourth");
+    assert!(!is_sent(&net), "a member that may go on alone does not know of the join");
     net.calm();
     assert!(net.run_until(MS, 2_000 * MS, is_sent));
 }

@@ -31,7 +31,7 @@ fn sequencer(net: &Net, index: usize) -> usize {
 }
 
 #[test]
-fn the_role_goes_to_who_sends_everything_and_stays_there() {
+fn the_role_goes_to_the_member_that_sends_everything_and_stays_there() {
     for resilience in 0..3 {
         let mut net = migrating(4, resilience);
         talk(&mut net, 300, |_| 2);
@@ -83,7 +83,7 @@ fn joiners_are_told_the_founders_choice() {
     net.run(1_000 * MS);
     assert_eq!(sequencer(&net, 1), 1);
     talk(&mut net, 300, |_| 2);
-    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and orders by the same rule");
+    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and has the same rule");
 }
 
 // If the role went to a member that first had to request what it lacks, no message would be numbered meanwhile.
@@ -104,13 +104,13 @@ fn it_does_not_go_to_a_sender_that_lags_behind() {
 
 // While a process joins, the sequencer keeps state for it. A move of the role would begin the join anew.
 #[test]
-fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
+fn it_does_not_move_while_there_is_an_observer_or_a_join_is_not_accepted() {
     let mut net = migrating(3, 1);
     net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
     let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     talk(&mut net, 300, |_| 2);
-    assert_eq!(moves(&net, 1), 0, "an observer listens");
+    assert_eq!(moves(&net, 1), 0, "there is an observer");
     // The joiner is numbered in, and all acknowledgements of its join are lost.
     let joined = Rc::new(Cell::new(false));
     let seen_join = joined.clone();
@@ -193,13 +193,13 @@ fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor
 // The old sequencer dies before its successor has received the event. A member that knows the event sends it to the
 // successor, before any member is suspected.
 #[test]
-fn who_knows_of_a_hand_over_tells_the_one_that_has_the_role_by_it() {
+fn a_member_that_knows_of_a_hand_over_tells_the_successor() {
     let mut net = group_of(3, 1);
     net.filter(|seen| if seen.from == 0 && seen.to == 1 { LOST } else { PROMPT });
     net.hand_over(0, 1);
     net.run(MS);
     net.crash(0);
     net.run(150 * MS);
-    net.show("m0 is dead, and m2 knows that m1 orders");
-    assert!(net.group(1).marks().acting && net.epoch(1) == 0, "m1 does not know that it orders");
+    net.show("m0 is dead, and m2 knows that m1 is the sequencer");
+    assert!(net.group(1).marks().acting && net.epoch(1) == 0, "m1 does not know that it is the sequencer");
 }

@@ -83,7 +83,7 @@ fn a_member_that_multicasts_in_vain_tries_ever_more_rarely() {
 // Later messages of a busy member reveal to the sequencer what is missing, and it requests that. So a failed trial
 // costs one round trip, not the time until the resend.
 #[test]
-fn a_busy_member_that_nobody_hears_is_as_fast_as_by_copies() {
+fn a_busy_member_whose_multicasts_are_lost_is_as_fast_as_by_copies() {
     let mut delivered = Vec::new();
     for is_mute in [true, false] {
         let mut net = group_with_a_mute(1);
@@ -104,7 +104,7 @@ fn a_busy_member_that_nobody_hears_is_as_fast_as_by_copies() {
 // A sender misses its seqno and resends, and a heartbeat to it alone shows how far the seqnos go. That heartbeat is no
 // sign that the sender hears the sequencer's multicasts.
 #[test]
-fn a_busy_group_soon_gets_copies_from_a_sequencer_that_nobody_hears() {
+fn a_busy_group_soon_gets_copies_from_a_sequencer_whose_multicasts_are_lost() {
     let config = GroupConfig { broadcast_above_bytes: 0, ..GroupConfig::default() };
     let mut net = group_with(5, config, Settings { transport: Transport::Auto, ..Settings::default() });
     // m4 hears no multicasts, so members send copies to each other.
@@ -130,7 +130,7 @@ fn a_busy_group_soon_gets_copies_from_a_sequencer_that_nobody_hears() {
 
 // A member whose multicasts are lost answers probes, so it is not suspected. But all that it multicasts is lost.
 #[test]
-fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
+fn the_role_moves_from_and_to_a_member_whose_multicasts_are_lost() {
     for (mute, pause) in [0, 1].into_iter().flat_map(|mute| [0, 20, 200, 1000].map(|pause| (mute, pause))) {
         let mut net = group_with_a_mute(mute);
         for round in 0..6 {
@@ -146,7 +146,7 @@ fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
 // m1 was sequencer before, and all members have acknowledged its multicasts. Now m4 receives no multicasts, and misses
 // the hand-over. It goes on acknowledging to m0, which answers its probes.
 #[test]
-fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
+fn a_member_that_missed_a_hand_over_hears_of_it_from_the_old_sequencer() {
     let settings = Settings { transport: Transport::Auto, ..Settings::default() };
     let mut net = group_with(5, GroupConfig::default(), settings);
     net.run(3000 * MS);
@@ -165,7 +165,7 @@ fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
 
 // The sequencer probes m4 early. So m4 hears the sequencer, but none of its heartbeats.
 #[test]
-fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
+fn a_member_that_hears_the_sequencer_and_no_heartbeat_gets_copies() {
     let mut net = Net::new();
     let early = Settings { silence: Duration::from_millis(60), ..Settings::default() };
     net.add(EntryMode::Found(GroupConfig::default()), early);

@@ -169,7 +169,7 @@ impl Net {
     }
 
     /// Adds a host without a process.
-    pub(crate) fn add_nobody(&mut self) {
+    pub(crate) fn add_empty_host(&mut self) {
         self.seat(None);
     }
 
@@ -292,7 +292,7 @@ impl Net {
             }
             if next <= self.now {
                 spins += 1;
-                assert!(spins < 2_000_000, "somebody asks for a time that has passed, again and again");
+                assert!(spins < 2_000_000, "a member asks for a time that has passed, again and again");
             }
             self.now = self.now.max(next);
             if let Some((at, id)) = flight

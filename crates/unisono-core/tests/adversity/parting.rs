@@ -34,7 +34,7 @@ fn a_leaver_cut_off_for_seconds_gets_away() {
 // While the leaver is cut off, the role goes to a member that joined after its leave. The leaver asks the members that
 // it knows. If only the sequencer could send a farewell, it would get none.
 #[test]
-fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
+fn a_leaver_gets_away_although_the_new_sequencer_never_knew_it() {
     // A leaver that is cut off for long is forgotten by the members. Otherwise a member that it asks again and again
     // remembers it.
     for (members, cut_ms) in [(2, 0), (3, 0), (3, 2_000)] {
@@ -89,7 +89,7 @@ fn a_farewell_resolves_the_leavers_last_messages() {
     assert_eq!(net.phase(2), Phase::Gone);
     let is_told =
         |(sent, outcome): &(MessageNumber, Outcome)| *sent == number && matches!(outcome, Outcome::Ok { .. });
-    assert!(net.outcomes[2].iter().any(is_told), "its sender is told {:?}", net.outcomes[2]);
+    assert!(net.outcomes[2].iter().any(is_told), "the outcomes are {:?}", net.outcomes[2]);
 }
 
 // Of two members the sequencer leaves. If it went as soon as the other one holds its leave, and before that one knows
@@ -118,7 +118,7 @@ fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
 // A leaver must stay until a quorum of the remaining members knows its leave accepted. If it went earlier and the
 // member that knows crashed next, the others would lack the leaver's vote (hazard H19).
 #[test]
-fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
+fn a_leaver_goes_only_when_the_rest_can_do_without_its_vote() {
     let mut net = group_of(4, 1);
     // m0 is the sequencer, and the first member, so it breaks ties. Its LEAVE reaches m1, the next sequencer, and m2,
     // but not m3. Only m1 learns that the LEAVE is accepted. Then m0 is cut off from m1 and m2 for 0.6 s.
@@ -133,12 +133,12 @@ fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
     });
     net.leave(0);
     net.run_until(MS / 20, 4_000 * MS, |net| net.phase(0) == Phase::Gone);
-    net.show("m0 was told to go, or never");
+    net.show("m0 has its farewell, or 4 s have passed");
     net.crash(1);
     net.calm();
     net.run(20_000 * MS);
     net.show("m1 crashed, twenty calm seconds ago");
-    assert_eq!(net.epoch(2), 1, "m2 and m3 are two of m0, m1, m2 and m3, and stuck");
+    assert_eq!(net.epoch(2), 1, "m2 and m3 are no quorum of {m0, m1, m2, m3}, and stuck");
 }
 
 // A leaver has a message without a seqno and is cut off, and the others reset twice. The leaver asks to leave only when
@@ -150,7 +150,7 @@ fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
         let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
         net.run(50 * MS);
         net.cut_off(3);
-        net.send(3, b"without a place").unwrap();
+        net.send(3, b"without a seqno").unwrap();
         net.leave(3);
         let reset_to = |net: &mut Net, epoch: u64| {
             net.run(1_000 * MS);
@@ -172,18 +172,18 @@ fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
         );
         net.run(5_000 * MS);
         net.show("five seconds");
-        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 is never told");
+        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 does not learn that it is out");
     }
 }
 
 // A leaver that hears no member for a minute goes.
 #[test]
-fn a_leaver_that_hears_nobody_goes_after_a_minute() {
+fn a_leaver_that_hears_no_member_goes_after_a_minute() {
     let mut net = group_of(2, 1);
     net.crash(0);
     net.leave(1);
     net.run(50_000 * MS);
-    assert_ne!(net.phase(1), Phase::Gone, "somebody may only be away");
+    assert_ne!(net.phase(1), Phase::Gone, "other members may only be away");
     net.run(15_000 * MS);
     net.show("a minute alone");
     assert_eq!(net.phase(1), Phase::Gone);
@@ -211,13 +211,13 @@ fn a_leave_that_the_old_sequencer_knows_accepted_does_not_hold_up_the_new_one() 
     net.run(2_000 * MS);
     net.show("two seconds after the leave and the hand-over");
     assert!(net.group(1).marks().acting, "the case was not reached");
-    assert_eq!(net.phase(3), Phase::Gone, "nobody tells m3 that it may go");
+    assert_eq!(net.phase(3), Phase::Gone, "m3 gets no farewell");
 }
 
 // A leaver that does not know its leave accepted coordinates a reset, and all remaining members must vote. One of them
 // has not heard the leaver for a while, and has forgotten it.
 #[test]
-fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
+fn a_leaver_that_coordinates_is_heard_by_members_that_have_forgotten_it() {
     let names = (0..5).map(|n| name(&format!("m{n}"))).collect();
     let config = GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() };
     // Long enough for a leaver to be forgotten before other members are suspected.
@@ -247,7 +247,7 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
         asks.set(asks.get() || (seen.from == 2 && seen.to == 3 && probes));
         if seen.to == 2 && seen.from == 3 { PROMPT } else { LOST }
     });
-    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "it is not heard");
+    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "m2 does not probe m3");
     net.calm();
     let over =
         |net: &Net| net.phase(3) == Phase::Gone && (0..3).all(|stays| net.phase(stays) == Phase::Member);
@@ -258,13 +258,13 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
 // The sequencer numbers its own leave. The other member has not heard it for long and resets; the reset keeps the
 // leave. The leaver serves its log like an excluded member, but it has left.
 #[test]
-fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
+fn a_member_whose_leave_a_reset_keeps_has_left() {
     let mut net = group_of(2, 1);
     net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
     net.leave(0);
     let promised = |net: &Net| net.group(0).marks().promised.is_some();
     assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
-    assert!(!net.group(0).has_left(), "its leave is in the order before it was kept");
+    assert!(!net.group(0).has_left(), "the leave counts before the reset keeps it");
     net.filter(|seen| {
         let dismisses = seen.has(|frame| matches!(frame, Frame::Decided { entered: true, .. }));
         if dismisses { LOST } else { PROMPT }
@@ -280,7 +280,7 @@ fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
 // A leaver that has its own leave is cut off while the group goes on. A later `Excluded` for an epoch long after its
 // own does not exclude it: it has left.
 #[test]
-fn whoever_has_left_is_not_excluded() {
+fn a_member_that_has_left_is_not_excluded() {
     let mut net = group_of(3, 1);
     net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Farewell { .. })) { LOST } else { PROMPT });
     net.leave(2);
@@ -305,11 +305,11 @@ fn left_last(net: &Net, index: usize) -> bool {
 // later and do not know it. They are in the same epoch. A member that answers its `Locate` names the sequencer, which
 // can say that m2 may go.
 #[test]
-fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
-    [true, false].into_iter().for_each(finds_those_who_came_after_it);
+fn a_leaver_that_knew_only_former_members_gets_its_farewell() {
+    [true, false].into_iter().for_each(finds_later_members);
 }
 
-fn finds_those_who_came_after_it(automatic: bool) {
+fn finds_later_members(automatic: bool) {
     let mut net = group_with(3, GroupConfig { automatic, ..GroupConfig::default() }, unicast());
     net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
     net.leave(2);
@@ -330,16 +330,16 @@ fn finds_those_who_came_after_it(automatic: bool) {
     net.calm();
     assert!(
         net.run_until(MS, 3000 * MS, |net| net.phase(2) == Phase::Gone),
-        "it waits for those who have gone"
+        "it waits for members that have gone"
     );
-    assert!(net.group(2).has_left(), "its leave was ordered, though it never had it");
+    assert!(net.group(2).has_left(), "its leave was ordered, although it never received it");
     assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
 }
 
 // The sequencer has numbered every JOIN of its epoch. So a stranger that invites it has left, whether the stranger
 // knows that or not.
 #[test]
-fn an_sequencer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
+fn a_sequencer_dismisses_a_stranger_that_invites_it() {
     let mut net = group_of(2, 0);
     let (stranger, place) = (Uid(999), 5);
     let told = Rc::new(Cell::new(false));
@@ -360,7 +360,7 @@ fn an_sequencer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
 // entries that the leaver would need. If the other member voted as soon as they hear each other, both would wait for
 // entries that no member has.
 #[test]
-fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
+fn a_leaver_that_coordinates_and_is_not_needed_gets_its_farewell() {
     let mut net = group_of(2, 0);
     net.filter(|seen| if seen.to == 0 { LOST } else { PROMPT });
     net.leave(0);
@@ -381,7 +381,7 @@ fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
     net.calm();
     let over = |net: &Net| net.phase(0) == Phase::Gone && net.phase(1) == Phase::Member;
     assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
-    assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
+    assert_eq!(net.epoch(1), 0, "a needless reset");
 }
 
 // A leaver knows its leave accepted, has promised a ballot, and hears no member for as long as other leavers wait. It
@@ -442,7 +442,7 @@ fn a_leaver_that_hears_only_another_one_goes_soon() {
 // A member that is asked knows that the leave is in the order, but not that a quorum of the remaining members knows it
 // accepted.
 #[test]
-fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
+fn only_a_member_that_knows_that_the_leave_is_known_sends_a_farewell() {
     let mut net = group_of(4, 0);
     net.filter(|seen| {
         let dismisses = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
@@ -490,7 +490,7 @@ fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
     net.group_mut(0).reset(now, 1).unwrap();
     net.drain(0);
     net.calm();
-    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it is not told");
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it gets no farewell");
     assert!(net.group(0).marks().promised.is_some() && net.group(3).has_left());
 }
 
@@ -519,7 +519,7 @@ fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch()
     assert!(net.run_until(MS, 10_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
     net.run(500 * MS);
     assert_eq!((net.epoch(2), net.epoch(3)), (0, 0), "the case was not reached");
-    assert_ne!(net.phase(4), Phase::Gone, "only one has entered");
+    assert_ne!(net.phase(4), Phase::Gone, "only one member has entered");
     net.calm();
     assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(4) == Phase::Gone && net.epoch(2) == 1));
 }
@@ -572,7 +572,7 @@ fn leavers_that_hear_only_each_other_go_after_a_minute() {
 // m2 asks for its leave and hears nothing from then on, but is heard, because it asks again and again. Entries from its
 // leave on would be kept for it, and the histories would be full before it gives up.
 #[test]
-fn nothing_is_kept_for_a_leaver_that_hears_nobody() {
+fn nothing_is_kept_for_a_leaver_that_hears_no_member() {
     let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
     net.filter(move |seen| if seen.to == 2 { LOST } else { PROMPT });
     net.leave(2);
@@ -586,8 +586,5 @@ fn nothing_is_kept_for_a_leaver_that_hears_nobody() {
     assert_eq!(net.phase(2), Phase::Leaving, "the case was not reached");
     assert_eq!(net.group(0).info().buffered, 0);
     net.calm();
-    assert!(
-        net.run_until(MS, 2_000 * MS, |net| net.phase(2) == Phase::Gone),
-        "it is not told that it may go"
-    );
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(2) == Phase::Gone), "it gets no farewell");
 }

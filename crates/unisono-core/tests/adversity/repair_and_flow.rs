@@ -54,7 +54,7 @@ fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
 // The sequencer waits until the members hold what is under way. It must learn that from their own reports, not from the
 // answers to the next heartbeat.
 #[test]
-fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
+fn members_that_keep_up_delay_no_sender_however_little_their_sockets_hold() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
     let mut net = group_with(3, config, little_buffers());
     for n in 0..300_u32 {
@@ -149,8 +149,8 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in
     assert_eq!(window_shut_by(&net), Some(uid(3)));
     net.hand_over(0, 1);
     net.run(50 * MS);
-    assert_eq!(net.group(0).info().sequencer, uid(1), "a shut window keeps nobody from giving the role away");
-    assert_eq!(window_shut_by(&net), None, "m1 numbers now, and knows better");
+    assert_eq!(net.group(0).info().sequencer, uid(1), "a shut window does not keep the role from moving");
+    assert_eq!(window_shut_by(&net), None, "m1 is the sequencer now");
     net.asleep[3] = false;
     net.drain(3);
     net.run(2_000 * MS);
@@ -158,7 +158,7 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in
     net.hand_over(1, 0);
     net.run(1_000 * MS);
     net.show("m0 has the role again");
-    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for what is long over");
+    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for an old delay");
 }
 
 // An application takes one event at a time, too few for its member to report. While members wait, the sequencer asks
@@ -179,7 +179,7 @@ fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
 
 // Heartbeats ask members for their watermarks. m2 receives no heartbeats.
 #[test]
-fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
+fn a_member_that_hears_no_heartbeat_reports_its_watermarks() {
     let config = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
     let mut net = group_with(3, config, unicast());
     net.run(500 * MS);
@@ -190,11 +190,11 @@ fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
     net.run(20 * MS);
     assert!(net.group(0).info().under_way > 0, "the case was not reached");
     let report = net.group(0).report(Time::from_nanos(net.now));
-    assert!(report.members[2].received >= report.end - 64 / 8, "it does not say what it holds");
+    assert!(report.members[2].received >= report.end - 64 / 8, "it does not report what it holds");
     net.asleep[2] = false;
     net.drain(2);
     net.run(5 * MS);
-    assert_eq!(net.delivered(2), 128, "it does not say what its application has");
+    assert_eq!(net.delivered(2), 128, "it does not report what its application has received");
 }
 
 // Room comes for one message at a time. If the same sender always came first, the other one would never have a turn.
@@ -259,7 +259,7 @@ fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     let begin = net.now;
     net.run_until(10 * MS, 60_000 * MS, |net| net.outcomes[1].len() >= 60);
     let took = (net.now - begin) / MS;
-    assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
+    assert!(took < 2_000, "{took} ms after the losses ended {} of 60 are ordered", net.outcomes[1].len());
 }
 
 // The seqnos reach m2 later than the sender, which sends on. The unordered buffer of a member must have room for more
@@ -280,7 +280,7 @@ fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     }
     net.run(100 * MS);
     assert_eq!(net.delivered(2), 2 * window as usize);
-    assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 has to ask for what it was sent");
+    assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 requests what it was sent");
 }
 
 // Everything goes through the sequencer. If it had to copy the data of busy members, they would wait for it.
@@ -301,17 +301,13 @@ fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
         net.send(1, &[7; 600]).unwrap();
         net.run(10 * MS);
     }
-    assert_eq!(
-        copied.replace(0),
-        3,
-        "one at a time takes one copy by way of the sequencer: nobody else is disturbed"
-    );
+    assert_eq!(copied.replace(0), 3, "single messages go through the sequencer, one copy each");
     for _ in 0..100 {
         net.send(1, &[7; 600]).unwrap();
     }
     net.run(100 * MS);
     assert_eq!(net.delivered(4), 103);
-    assert!(copied.get() < 10, "the sequencer sends {} of a hundred messages once more", copied.get());
+    assert!(copied.get() < 10, "the sequencer copies {} of 100 messages", copied.get());
 }
 
 // A member lacks nearly a whole history of seqnos, and keeps what arrives by BB meanwhile. When it has received the
@@ -353,7 +349,7 @@ fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
     (0..16).for_each(|_| _ = net.send(1, b"by BB").unwrap());
     net.run(500 * MS);
     assert_eq!(net.delivered(2), 112);
-    assert!(again.get() <= 96, "{} places were sent again with their data", again.get());
+    assert!(again.get() <= 96, "{} messages were sent again with their data", again.get());
 }
 
 // m1's history is full when the epoch begins. The first sequencer of the epoch gives its role away before it has
@@ -401,7 +397,7 @@ fn changes_wait_too_when_their_slots_are_full() {
         net.run(10 * MS);
         for index in 0..3 {
             let kept = net.group(index).marks().history;
-            assert!(kept <= 16 + 3 + 2, "m{index} keeps {kept} places");
+            assert!(kept <= 16 + 3 + 2, "m{index} keeps {kept} entries");
         }
     }
     net.asleep[1] = false;
@@ -413,7 +409,7 @@ fn changes_wait_too_when_their_slots_are_full() {
 
 // Histories keep what an observer lacks, but no member waits for it: it may never be heard again.
 #[test]
-fn nobody_waits_for_an_observer_that_says_nothing() {
+fn no_member_waits_for_a_silent_observer() {
     let few = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
     let little = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
     for (config, bytes) in [(few, 1), (little, 1000)] {
@@ -513,7 +509,7 @@ fn pieces_fill_their_datagrams() {
 }
 
 #[test]
-fn what_nobody_gives_is_asked_for_ever_more_rarely() {
+fn a_request_that_no_member_answers_is_repeated_ever_more_rarely() {
     let mut net = group_of(3, 0);
     let is_data = |frame: &Frame| matches!(frame, Frame::Ordered(_));
     net.filter(move |seen| if seen.to == 2 && seen.has(is_data) { LOST } else { PROMPT });
@@ -556,7 +552,7 @@ fn one_request_is_answered_with_512_places() {
 }
 
 #[test]
-fn whoever_asks_for_what_everybody_had_is_told_that_it_is_gone() {
+fn a_request_for_what_all_members_held_is_answered_with_gone() {
     let mut net = group_of(2, 0);
     (0..100).for_each(|_| _ = net.send(0, b"x").unwrap());
     net.run(500 * MS);
@@ -585,8 +581,8 @@ fn members_come_and_go_while_the_history_is_full() {
     net.run(100 * MS);
     assert_eq!((net.delivered(1), net.group(0).marks().history), (16, 16), "the case was not reached");
     let joiner = net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it does not come in");
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it is not admitted");
     net.leave(1);
-    assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
-    assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is full still");
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "m1 gets no farewell");
+    assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is still full");
 }

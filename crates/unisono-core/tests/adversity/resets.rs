@@ -45,19 +45,19 @@ fn a_member_is_told_of_its_exclusion_by_one_it_never_knew() {
     net.cut_off(1);
     net.add(EntryMode::Join, unicast());
     net.run(3_000 * MS);
-    net.show("without m1");
+    net.show("m1 is excluded");
     net.leave(0);
     net.run(1_000 * MS);
     net.calm();
     net.run(30_000 * MS);
     net.show("m1 is back");
-    assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 is never told");
+    assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 does not learn of its exclusion");
 }
 
 // m2 has crashed. At its address there is now a member of another group of the same name, in a later epoch. Asked what
 // became of m0's epoch, it can only answer that m0 is not in its own epoch.
 #[test]
-fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_nobody() {
+fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_no_member() {
     let mut net = group_of(3, 0);
     let elsewhere = |index| index >= 3;
     net.filter(move |seen| if elsewhere(seen.from) == elsewhere(seen.to) { PROMPT } else { LOST });
@@ -169,7 +169,7 @@ fn a_member_that_pulls_from_an_epoch_long_over_is_told_so() {
     net.calm();
     net.run(5_000 * MS);
     net.show("five calm seconds");
-    assert!(matches!(net.phase(2), Phase::Gone | Phase::Excluded), "m2 is never told");
+    assert!(matches!(net.phase(2), Phase::Gone | Phase::Excluded), "m2 does not learn of its exclusion");
 }
 
 // Under *at least one*, m0 and m1 go on without each other. If m0 alone held a join and delivered it, m1 would never
@@ -184,8 +184,8 @@ fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
         let is_join = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(2));
         net.events[0].iter().any(is_join)
     };
-    assert!(net.run_until(MS, 3_000 * MS, joined), "m2 is never let in");
-    assert_eq!(net.epoch(0), 1, "delivered when m0 alone held it");
+    assert!(net.run_until(MS, 3_000 * MS, joined), "m2 is not admitted");
+    assert_eq!(net.epoch(0), 1, "delivered when only m0 held it");
     net.run(1_000 * MS);
     let loses_nothing = |event: &Event| matches!(event, Event::Reset { degraded: false, .. });
     assert!(net.events[1].iter().any(loses_nothing), "the case was not reached");
@@ -218,7 +218,7 @@ fn with_at_least_n_a_member_whose_own_proposal_came_to_nothing_is_excluded() {
 // Under *at least two* of four, the halves {m0, m1} and {m2, m3} go on without each other. m3 has prepared to go on
 // with m2, and first receives the other half's decision, which does not contain m3. That decision does not exclude it.
 #[test]
-fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
+fn with_at_least_n_the_other_half_excludes_no_member_that_prepared_to_go_on() {
     let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
     let mut net = group_with(4, config, unicast());
     let (prepared, told) = (Cell::new(false), Rc::new(Cell::new(false)));
@@ -236,7 +236,7 @@ fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
     });
     assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
     net.run(1_000 * MS);
-    net.show("a second after m3 was told");
+    net.show("a second after m3 received the decision");
     assert_eq!((net.phase(3), net.size(3)), (Phase::Member, 2), "m3 was excluded by the other half");
 }
 
@@ -244,7 +244,7 @@ fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
 // without it. m0 has sent the decision to m2, but not yet to m1, when m2 learns that the other half has gone on. m2
 // must linger: if m0 died, only m2 could send m1 the decision.
 #[test]
-fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
+fn with_at_least_n_an_excluded_member_lingers_though_the_other_half_has_gone_on() {
     let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     let (out, told) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
@@ -261,9 +261,9 @@ fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
     });
     assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
     net.run(20 * MS);
-    net.show("twenty milliseconds after m2 was told");
+    net.show("20 ms after m2 learnt that the other half has gone on");
     assert!(out.get() && net.phase(1) == Phase::Resetting, "the case was not reached");
-    assert_eq!(net.phase(2), Phase::Excluded, "m2 is gone by what the other half decided");
+    assert_eq!(net.phase(2), Phase::Excluded, "m2 went because of the other half's decision");
 }
 
 // m2 missed a leave and a join, and the sequencer crashed. The member that knows of both is a stranger to m2, and needs
@@ -308,7 +308,7 @@ fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
         net.calm();
         net.run(5_000 * MS);
         net.show("five calm seconds");
-        assert_eq!(net.phase(2), Phase::Gone, "m2 is never told");
+        assert_eq!(net.phase(2), Phase::Gone, "m2 does not learn of its exclusion");
         assert!(matches!(net.events[2].last(), Some(Event::Excluded { epoch: Some(_) })));
     }
 }
@@ -316,7 +316,7 @@ fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
 // The other members are a quorum and could go on without a late vote. But a coordinator must wait for a vote as long as
 // any member waits for the answer to a probe.
 #[test]
-fn whoever_votes_within_the_patience_of_the_coordinator_goes_on() {
+fn a_member_that_votes_within_the_patience_of_the_coordinator_goes_on() {
     for (patience, late, goes_on) in [(100, 95, true), (400, 390, true), (100, 150, false)] {
         let settings = Settings { patience: Duration::from_millis(patience), ..unicast() };
         let mut net = group_with(5, GroupConfig::default(), settings);
@@ -351,7 +351,7 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
         }
         net.run(50 * MS);
     }
-    net.show("two seconds after the first asked");
+    net.show("two seconds after the first request");
     assert_eq!((net.epoch(1), net.size(1)), (1, 3));
 }
 
@@ -359,7 +359,7 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
 // prepare because it lacks an entry. Of the others, which promised all, two are left. The three are a quorum, but fewer
 // than four, whichever of them coordinates.
 #[test]
-fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
+fn a_minimum_binds_a_member_that_promises_by_a_proposal_alone() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     net.run(50 * MS);
@@ -397,7 +397,7 @@ fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
 // For example, a leaver that cannot win may outbid a coordinator again and again. A member that did not vote in one
 // ballot is not waited for in the next, or no ballot would last long enough.
 #[test]
-fn a_coordinator_waits_once_for_whoever_does_not_vote() {
+fn a_coordinator_waits_once_for_a_member_that_does_not_vote() {
     let settings = Settings { patience: Duration::from_millis(400), ..unicast() };
     let mut net = group_with(5, GroupConfig::default(), settings);
     net.run(50 * MS);
@@ -430,7 +430,7 @@ fn a_coordinator_waits_once_for_whoever_does_not_vote() {
 // No vote for the first ballot arrives. When the voters are heard again, the first of them are a quorum. That is no
 // reason to leave the others behind.
 #[test]
-fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
+fn a_member_that_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
     let mut net = group_with(6, GroupConfig::default(), unicast());
     net.run(50 * MS);
     net.crash(0);
@@ -448,26 +448,26 @@ fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
         }
     });
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
-    assert_eq!(net.size(1), 5, "somebody alive was left behind");
+    assert_eq!(net.size(1), 5, "a live member was left behind");
 }
 
 // Three of seven, the sequencer among them, hear nothing any more. They are heard, and invite by turns without end. If
 // the other four, a quorum, gave way to each of these invitations, they would never begin a reset themselves.
 #[test]
-fn the_deaf_do_not_keep_those_who_hear_from_a_reset() {
+fn deaf_members_do_not_keep_the_others_from_a_reset() {
     let patience = Duration::from_millis(1000);
     let mut net = group_with(7, GroupConfig::default(), Settings { patience, ..unicast() });
     net.filter(|seen| if seen.to < 3 { LOST } else { PROMPT });
     let goes_on = |net: &Net| (3..7).all(|index| net.epoch(index) == 1 && net.size(index) == 4);
     let went_on = net.run_until(10 * MS, 5_000 * MS, goes_on);
     net.show("in the end");
-    assert!(went_on, "the deaf keep a quorum from going on");
+    assert!(went_on, "deaf members keep a quorum from going on");
 }
 
 // The straggler voted, missed the decision, and knew neither newcomer; then all members that it knew died. The
 // newcomers are in an epoch that the straggler does not know. They need its vote there, and are strangers to it.
 #[test]
-fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
+fn a_straggler_gets_the_decision_from_newcomers() {
     let mut net = group_of(3, 0);
     net.filter(|seen| {
         let decided = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
@@ -527,7 +527,7 @@ fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
 // joined last. They are no quorum without it, and it does not vote any more. It sends the decision to any member that
 // invites it.
 #[test]
-fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
+fn an_excluded_member_sends_the_decision_to_members_that_it_never_knew() {
     let mut net = group_of(2, 0);
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
     net.filter(|seen| if seen.to == 1 && seen.has_join() { LOST } else { PROMPT });
@@ -552,8 +552,8 @@ fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
     assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
 }
 
-// All members that a member knew may be gone, and a full group may consist of strangers, each of which may be the one that
-// coordinates.
+// All members that a member knew may be gone, and a full group may consist of strangers, each of which may be the one
+// that coordinates.
 #[test]
 fn as_many_strangers_are_heard_as_a_group_may_have_members() {
     let mut net = group_with(2, GroupConfig { members_max: 2, ..GroupConfig::default() }, unicast());
@@ -570,7 +570,7 @@ fn as_many_strangers_are_heard_as_a_group_may_have_members() {
         let invite = Frame::Invite { ballot: Ballot { round: 1, coordinator: stranger }, members_min: 0 };
         net.inject(1, address(place), &forge(group, epoch, stranger, 1, &[invite]));
         net.drain(1);
-        assert_eq!(asked.get(), place, "it is not asked whether it hears");
+        assert_eq!(asked.get(), place, "the stranger is not probed");
     }
 }
 
@@ -620,10 +620,10 @@ fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(0) == 1 && net.epoch(1) == 1));
     net.calm();
     net.run(500 * MS);
-    assert_eq!(net.outcomes[1].len(), 1, "m1 is told of each piece");
+    assert_eq!(net.outcomes[1].len(), 1, "m1 gets an outcome for each piece");
     assert_eq!(net.outcomes[1][0].1, Outcome::Failed);
     let joiner = net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no join is let in");
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no joiner is admitted");
     net.send(1, b"next").unwrap();
     net.run(100 * MS);
     for index in [0, 1, 2, joiner] {

@@ -22,7 +22,7 @@ fn a_lost_request_is_sent_again() {
     let call = world.call(2, port, b"hello", 5 * SECONDS);
     let (took, outcome) = world.wait(2, call);
     assert_eq!(outcome.unwrap(), "hello");
-    assert!((MS * 60..MS * 62).contains(&took), "20 ms, and twice as much again: {took:?}");
+    assert!((MS * 60..MS * 62).contains(&took), "20 ms, then 40 ms: {took:?}");
     assert_eq!(world.host(1).requests.len(), 1);
 }
 
@@ -83,7 +83,7 @@ fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
     world.run(MS * 10);
     let request = world.take(1).unwrap();
     world.run(SECONDS);
-    assert_eq!(world.outcome(2, slow), None, "it is asked after, and is being worked on");
+    assert_eq!(world.outcome(2, slow), None, "the client asks after it, and it is in progress");
     world.reply(1, request.id, b"slow").unwrap();
     assert_eq!(world.wait(2, slow).1.unwrap(), "slow");
 }

@@ -85,7 +85,7 @@ fn a_call_goes_to_the_one_server_that_takes_it() {
         world.run(MS);
         busy += [1, 2].into_iter().filter(|server| world.take(*server).is_some()).count();
     }
-    assert_eq!(busy, 2, "both have what they take");
+    assert_eq!(busy, 2, "both are full");
     for _ in 0..20 {
         let call = world.call(4, port, b"x", SECONDS);
         assert_eq!(world.wait(4, call), (WAY * 2, Ok("x".into())));

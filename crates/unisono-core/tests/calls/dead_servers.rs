@@ -27,7 +27,7 @@ fn the_outcome_comes_at_the_deadline_whenever_the_next_question_is_due() {
 }
 
 #[test]
-fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same() {
+fn calls_shorter_than_the_silence_limit_find_another_server_in_the_end() {
     let (mut world, port) = fallen_silent();
     let other = world.start_echo(3, PRIVATE);
     assert_eq!(other, port);
@@ -42,7 +42,7 @@ fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same()
 }
 
 #[test]
-fn who_waits_on_for_another_server_sleeps_meanwhile() {
+fn a_client_that_waits_for_another_server_sleeps_meanwhile() {
     let mut world = World::new();
     world.start(1);
     world.start(2);

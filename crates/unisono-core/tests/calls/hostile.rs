@@ -186,14 +186,14 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     world.run(Duration::from_secs(30));
     assert_eq!(world.host(1).endpoint.account().sessions, 1);
     let executed = world.host(1).requests.len();
-    assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "on its way all the time");
+    assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "under way all the time");
     assert!(ask(&mut world, 9, 5, &request(2, 6, None)).any(|frame| busy(&frame)), "sent before it");
     assert!(ask(&mut world, 9, 6, &request(3, 7, None)).any(|frame| busy(&frame)), "still");
     assert_eq!(world.host(1).requests.len(), executed);
     ask(&mut world, 9, 7, &request(3, 8, None)).count();
     assert_eq!(world.host(1).requests.len(), executed + 1);
     assert_eq!(ask(&mut world, 9, 8, &request(3, 7, None)).count(), 0);
-    assert_eq!(world.host(1).requests.len(), executed + 1, "not in a slot that is in use either");
+    assert_eq!(world.host(1).requests.len(), executed + 1, "nor in a slot that is in use");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn what_was_rejected_for_want_of_a_session_is_never_executed() {
     assert_eq!(world.host(1).requests.len(), executed + 1);
     ask(&mut world, 9, 5, &small_request(port, (1, 32), fresh)).count();
     ask(&mut world, 9, 6, &small_request(port, (2, 33), None)).count();
-    assert_eq!(world.host(1).requests.len(), executed + 3, "what is new is");
+    assert_eq!(world.host(1).requests.len(), executed + 3, "new requests are executed");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn requests_that_supersede_each_other_do_not_fill_the_queue() {
         assert!(world.host(1).endpoint.requests_waiting(port) <= 6);
     }
     let taken: Vec<_> = std::iter::from_fn(|| world.take(1)).map(|request| request.call).collect();
-    assert_eq!(taken, [998, 999, 1000], "the last of each slot");
+    assert_eq!(taken, [998, 999, 1000], "the last request of each slot");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_flood_of_questions_is_answered_up_to_a_bound() {
 }
 
 #[test]
-fn who_serves_a_port_no_longer_says_so_and_who_never_did_only_if_asked_alone() {
+fn a_former_server_denies_the_port_and_others_only_if_asked_alone() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     let now = world.now;
@@ -387,5 +387,5 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let cookie = cookie_for(&mut world, client.0, port);
     let request = small_request(port, (0, 9), cookie);
     let moved = ask(&mut world, client.0, 51, &request).any(|frame| matches!(frame, Frame::Reply(_)));
-    assert!(moved, "whoever proves its new address is answered there");
+    assert!(moved, "a client that proves its new address is answered there");
 }

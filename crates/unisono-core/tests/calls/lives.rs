@@ -58,7 +58,7 @@ fn a_server_that_restarted_executes_nothing_that_its_former_life_had() {
     world.start_echo(1, PRIVATE);
     let (took, outcome) = world.wait(2, call);
     assert_eq!(outcome, Err(CallFailure::Unknown));
-    assert!(took < MS * 50, "the other life says so at once: {took:?}");
+    assert!(took < MS * 50, "the other life answers at once: {took:?}");
     assert!(world.host(1).requests.is_empty());
 }
 
@@ -89,7 +89,7 @@ fn a_client_that_restarted_is_another_one() {
     assert_ne!(old.client, new.client);
     world.reply(1, old.id, b"to the old one").unwrap();
     world.run(MS);
-    assert_eq!(world.outcome(2, call), None, "another life's answer is nobody's");
+    assert_eq!(world.outcome(2, call), None, "the answer to another life is ignored");
     world.reply(1, new.id, b"to the new one").unwrap();
     assert_eq!(world.wait(2, call).1.unwrap(), "to the new one");
 }
@@ -138,7 +138,7 @@ fn an_address_that_moves_to_an_older_life_proves_nothing() {
 }
 
 #[test]
-fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
+fn a_call_that_may_have_happened_goes_only_to_servers_that_recognise_repeats() {
     for passed_on in [false, true] {
         let mut world = World::new();
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
@@ -165,7 +165,7 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
         while passed_on && let Some(request) = world.take(4) {
             world.reply(4, request.id, b"there").unwrap();
         }
-        assert!(world.wait(3, other).1.is_ok(), "others may go to either");
+        assert!(world.wait(3, other).1.is_ok(), "other calls may go to either server");
         let executed = &world.host(2).requests;
         assert!(executed.iter().all(|request| request.call != call));
         assert!(passed_on || world.wait(3, call).1 == Err(CallFailure::Unknown));
@@ -185,7 +185,7 @@ fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
     world.hosts.remove(&1);
     let begun = world.now;
     while world.outcome(2, call).is_none() {
-        assert!(world.now.since(begun) < 8 * SECONDS, "a server is taken for alive");
+        assert!(world.now.since(begun) < 8 * SECONDS, "the dead server is taken for alive");
         for datagram in world.recording.clone() {
             world.put(1, 2, false, datagram, WAY);
         }
@@ -343,7 +343,7 @@ fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     assert_eq!(outcome.unwrap(), "fresh");
     assert_eq!(took, WAY * 4, "a cookie costs a round trip");
     replay(&mut world);
-    assert_eq!(world.host(1).requests.len(), 7, "in another session of the same two");
+    assert_eq!(world.host(1).requests.len(), 7, "in another session of the same lives");
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
 }
 
 #[test]
-fn who_has_not_the_private_port_is_not_believed() {
+fn a_server_without_the_private_port_is_not_believed() {
     let mut world = World::new();
     let port = PlainProof.public(&PRIVATE);
     world.start(2);
@@ -450,7 +450,7 @@ fn who_has_not_the_private_port_is_not_believed() {
 }
 
 #[test]
-fn who_does_not_know_the_question_cannot_deny_that_a_port_is_served() {
+fn only_an_answer_to_the_question_can_deny_that_a_port_is_served() {
     let (mut world, port) = server_and_client();
     world.answered(2, port);
     let denies = Frame::PortNotHere { nonce: 1, port };
@@ -458,7 +458,7 @@ fn who_does_not_know_the_question_cannot_deny_that_a_port_is_served() {
     world.put(1, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
     world.run(MS);
     let call = world.call(2, port, b"hello", SECONDS);
-    assert_eq!(world.wait(2, call).0, WAY * 2, "nobody has to be looked for");
+    assert_eq!(world.wait(2, call).0, WAY * 2, "the client need not locate a server");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_call_is_answered_after_locating_and_the_next_one_needs_two_datagrams() {
 }
 
 #[test]
-fn nobody_is_found_where_nobody_serves() {
+fn a_port_without_a_server_is_not_found() {
     let mut world = World::new();
     world.start(1);
     world.start(2);

@@ -259,7 +259,7 @@ fn what_the_queues_still_take_is_shared_by_the_clients_that_have_requests_there(
 }
 
 #[test]
-fn who_is_pushed_back_again_and_again_comes_back_ever_later() {
+fn a_client_that_is_pushed_back_repeatedly_waits_ever_longer() {
     let (mut world, port) = server(1);
     world.start(2);
     world.start(3);
@@ -297,7 +297,7 @@ fn so_many_ports_are_served_and_no_more() {
 }
 
 #[test]
-fn outcomes_that_nobody_took_and_ports_that_are_looked_for_count_among_the_calls() {
+fn outcomes_not_taken_and_ports_being_located_count_among_the_calls() {
     let mut world = World::new();
     let now = world.now;
     let endpoint = &mut world.start(1).endpoint;
@@ -313,5 +313,5 @@ fn outcomes_that_nobody_took_and_ports_that_are_looked_for_count_among_the_calls
     assert_eq!(endpoint.account().calls, 0);
     assert_eq!(endpoint.call(now, Port(0), Bytes::new(), SECONDS), Err(CallError::TooMany));
     assert!(endpoint.poll_outcome().is_some());
-    assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of one that is at rest");
+    assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of an unused port");
 }

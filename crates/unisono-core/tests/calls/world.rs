@@ -166,7 +166,7 @@ impl World {
             if let Some(outcome) = self.outcome(host, call) {
                 return (self.now.since(begun), outcome);
             }
-            assert!(self.step(), "call {call} has no outcome, and nothing is to come");
+            assert!(self.step(), "call {call} has no outcome, and no datagram or timer is left");
         }
         panic!("call {call} has no outcome after 100 s");
     }

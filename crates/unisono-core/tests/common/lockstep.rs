@@ -80,7 +80,7 @@ impl Lockstep {
                 if member == ORDERER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
             );
             while lockstep.members[member].info().members.len() <= member {
-                assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not come in");
+                assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not join");
                 lockstep.pass_time();
             }
         }
