@@ -138,7 +138,7 @@ fn a_leaver_goes_only_when_the_rest_can_do_without_its_vote() {
     net.calm();
     net.run(20_000 * MS);
     net.show("m1 crashed, twenty calm seconds ago");
-    assert_eq!(net.epoch(2), 1, "m2 and m3 are no quorum of {m0, m1, m2, m3}, and stuck");
+    assert_eq!(net.epoch(2), 1, "m2 and m3 are no quorum of all four, and stuck");
 }
 
 // A leaver has a message without a seqno and is cut off, and the others reset twice. The leaver asks to leave only when

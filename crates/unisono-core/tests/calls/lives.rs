@@ -18,7 +18,7 @@ fn server_and_client() -> (World, Port) {
 }
 
 /// Host 1 executes a call, and its reply is lost. Then both hosts are cut off until the session is forgotten. `silence`
-/// is so long that the client does not give the server up.
+/// is long enough to keep the client from giving the server up.
 fn executed_and_forgotten() -> (World, Port, CallNumber) {
     let mut world = World::new();
     world.settings.silence = 1000 * SECONDS;
