@@ -483,7 +483,6 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Window => "window",
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
-        WaitReason::State => "state",
         WaitReason::Reset => "reset",
     }
 }
@@ -495,7 +494,6 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Window => "room in the history",
         WaitReason::Token => "the role to be taken",
         WaitReason::Flush => "missing messages",
-        WaitReason::State => "state",
         WaitReason::Reset => "the end of a reset",
     }
 }

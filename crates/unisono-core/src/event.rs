@@ -194,8 +194,6 @@ pub enum Suspicion {
     Deaf,
     /// A new process answers at its address.
     Replaced,
-    /// It said so itself when it died.
-    Crashed,
     /// It holds everybody up, longer than the group allows.
     Slow,
 }

@@ -74,7 +74,6 @@ impl fmt::Display for LastReset {
             Some(Suspicion::Silent) => ": silent",
             Some(Suspicion::Deaf) => ": deaf",
             Some(Suspicion::Replaced) => ": replaced by a new process",
-            Some(Suspicion::Crashed) => ": crashed",
             Some(Suspicion::Slow) => ": slow",
         })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
@@ -124,8 +123,6 @@ pub enum WaitReason {
     Token,
     /// Places that this member lacks.
     Flush,
-    /// State for a joiner.
-    State,
     /// The end of a reset.
     Reset,
 }

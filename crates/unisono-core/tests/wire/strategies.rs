@@ -297,7 +297,7 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
 
 fn last_reset() -> impl Strategy<Value = LastReset> {
     use Suspicion::*;
-    let reason = option::of(select(&[Silent, Deaf, Replaced, Crashed, Slow][..]));
+    let reason = option::of(select(&[Silent, Deaf, Replaced, Slow][..]));
     (mark(), any::<u16>(), any::<bool>(), reason).prop_map(|(seqno, excluded, degraded, reason)| LastReset {
         seqno,
         excluded,
@@ -321,7 +321,7 @@ fn member_report() -> impl Strategy<Value = MemberReport> {
 
 fn waiting() -> impl Strategy<Value = Waiting> {
     use WaitReason::*;
-    (uid(), select(&[Ack, Window, Token, Flush, State, Reset][..]), option::of(uid()), mark(), duration())
+    (uid(), select(&[Ack, Window, Token, Flush, Reset][..]), option::of(uid()), mark(), duration())
         .prop_map(|(who, reason, member, seqno, since)| Waiting { who, reason, member, seqno, since })
 }
 
