@@ -484,6 +484,7 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
         WaitReason::Reset => "reset",
+        _ => "other",
     }
 }
 
@@ -495,6 +496,7 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Token => "the role to be taken",
         WaitReason::Flush => "missing messages",
         WaitReason::Reset => "the end of a reset",
+        _ => "something that this version has no words for",
     }
 }
 

@@ -337,6 +337,7 @@ impl Director {
             Quorum::All => living == view.len(),
             // Decided only when all of the next view have prepared: whoever dies in between holds up the others.
             Quorum::AtLeast(_) => living == view.len(),
+            other => unreachable!("the director does not know {other:?}"),
         }
     }
 

@@ -83,6 +83,7 @@ pub struct RequestId {
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Request {
     /// To answer it by.
     pub id: RequestId,
@@ -102,7 +103,7 @@ pub struct Request {
     pub payload: Bytes,
 }
 
-/// Why a call came to nothing.
+/// Why a call came to nothing. Exhaustive: each says whether the call may have happened, which no caller can guess.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallFailure {
     /// Nobody was found who serves the port: it did not happen.
@@ -124,6 +125,7 @@ pub enum CallFailure {
 
 /// A call was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// Larger than a request may be.
     #[error("the request has {bytes} bytes; at most {max} are taken")]
@@ -140,6 +142,7 @@ pub enum CallError {
 
 /// A service was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// This endpoint serves the port already.
     #[error("the port is served here already")]
@@ -157,6 +160,7 @@ pub enum ServeError {
 
 /// An answer was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AnswerError {
     /// Larger than a reply may be: answer otherwise.
     #[error("the reply has {bytes} bytes; at most {max} are taken")]
@@ -173,6 +177,7 @@ pub enum AnswerError {
 
 /// A request was not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ForwardError {
     /// It was passed on as often as any: answer it.
     #[error("the request was passed on {hops} times; it must be answered here")]
@@ -185,7 +190,7 @@ pub enum ForwardError {
     Over,
 }
 
-/// Where a datagram goes.
+/// Where a datagram goes. Exhaustive: a driver must know how to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDestination {
     /// To one address.
@@ -196,6 +201,7 @@ pub enum CallDestination {
 
 /// What a timeout is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallReason {
     /// Calls: a deadline, something to ask again, somebody to look for.
     Client,
@@ -205,6 +211,7 @@ pub enum CallReason {
 
 /// What an endpoint has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallCounters {
     /// Datagrams sent, one for each destination.
     pub datagrams_sent: u64,
