@@ -484,8 +484,8 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Window => "window",
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
-        WaitReason::State => "state",
         WaitReason::Reset => "reset",
+        _ => "other",
     }
 }
 
@@ -496,8 +496,8 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Window => "room in the history",
         WaitReason::Token => "the role to be taken",
         WaitReason::Flush => "missing messages",
-        WaitReason::State => "state",
         WaitReason::Reset => "the end of a reset",
+        _ => "something that this version has no words for",
     }
 }
 

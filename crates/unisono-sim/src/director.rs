@@ -345,6 +345,7 @@ impl Director {
             // A reset is decided only when all members of the next view have prepared. A member that crashes in between
             // blocks the others.
             Quorum::AtLeast(_) => living == view.len(),
+            other => unreachable!("the director does not know {other:?}"),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         match serve(&member, &command.port.name, output) {
             Ok(Ended::Left) => return Ok(()),
             // It may have stood still for long: the others know what it missed.
-            Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
+            Ok(ended) => tell(format_args!("{ended}; joining again")),
             Err(problem) => {
                 // The others are not to miss it.
                 member.close(FAREWELL);
@@ -142,6 +142,7 @@ fn words(notice: &Notice) -> String {
                 "that one gives way: its members are told to end and to start again"
             }
         ),
+        other => format!("{other:?}"),
     }
 }
 

@@ -35,6 +35,7 @@ pub struct Header {
 
 /// Why a datagram is not one of ours, or not one that this version can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// Shorter than a header.
     #[error("shorter than the {HEADER_BYTES} bytes of a header")]

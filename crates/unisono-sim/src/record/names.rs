@@ -128,6 +128,7 @@ impl Names {
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
             Event::Conflict { gives_way, .. } => What::Conflict { gives_way: *gives_way },
+            other => unreachable!("no checker knows {other:?}"),
         }
     }
 }

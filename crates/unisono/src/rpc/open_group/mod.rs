@@ -85,6 +85,7 @@ pub struct Asked<'a> {
 
 /// Something that whoever runs a member has to know, since no client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Notice {
     /// More members were lost at once than the group's resilience covers: what was answered may be lost.
     Degraded {
@@ -533,8 +534,7 @@ mod tests {
     fn of_resets_only_the_degraded_are_told_with_who_was_lost() {
         let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
         let reset = |degraded| {
-            let (epoch, members) = (EpochId::default(), Vec::new());
-            let view = View { epoch, members, sequencer: Uid(1), resilience: 0, resilience_founded: 1 };
+            let view = View::new(EpochId::default(), Vec::new(), Uid(1), 1);
             Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
         };
         assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));
