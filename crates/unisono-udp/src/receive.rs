@@ -15,9 +15,9 @@ use std::os::fd::AsRawFd;
 /// Most coalesced datagrams that one call brings, each from one sender.
 const SLOTS: usize = 16;
 /// After so many datagrams that came by themselves a call offers two slots, to see whether they still do.
-const ALONE_MAX: u32 = 16;
+const PROBE_EVERY: u32 = 16;
 /// The most bytes that a coalesced datagram can have.
-const ROOM_BYTES: usize = 1 << 16;
+const SLOT_BYTES: usize = 1 << 16;
 /// So much or less is copied into memory of its own: who keeps it keeps nothing that came beside it.
 const COPIED_BYTES_MAX: usize = 4096;
 /// So much or less is copied into a block, beside others of its kind: who keeps it keeps a block at most.
@@ -72,7 +72,7 @@ impl Receiver {
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<bool> {
         let offered = self.offered;
-        self.make_room(offered);
+        self.prepare_slots(offered);
         let received = match offered {
             1 => self.receive_one(socket, MsgFlags::MSG_DONTWAIT),
             _ => self.receive_many(socket),
@@ -88,7 +88,7 @@ impl Receiver {
         self.offered = match self.alone {
             0 if more => (offered * 2).min(SLOTS),
             0 => count + 1,
-            alone if alone.is_multiple_of(ALONE_MAX) => 2,
+            alone if alone.is_multiple_of(PROBE_EVERY) => 2,
             _ => 1,
         };
         Ok(more)
@@ -102,10 +102,10 @@ impl Receiver {
         socket: &Socket,
         take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        if socket.gets_apart() {
-            self.receive_apart(socket, take)
+        if socket.is_uncoalesced() {
+            self.receive_uncoalesced(socket, take)
         } else {
-            self.receive_lone(socket, MsgFlags::empty(), take)
+            self.receive_packet(socket, MsgFlags::empty(), take)
         }
     }
 
@@ -116,16 +116,16 @@ impl Receiver {
         socket: &Socket,
         take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.receive_lone(socket, MsgFlags::MSG_DONTWAIT, take)
+        self.receive_packet(socket, MsgFlags::MSG_DONTWAIT, take)
     }
 
-    fn receive_lone(
+    fn receive_packet(
         &mut self,
         socket: &Socket,
         flags: MsgFlags,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.make_room(1);
+        self.prepare_slots(1);
         let mut datagrams = 0;
         let mut count = |from, datagram| {
             datagrams += 1;
@@ -140,12 +140,12 @@ impl Receiver {
     }
 
     /// The same where the kernel has nothing to tell about a datagram but its sender, which costs less. Waits.
-    fn receive_apart(
+    fn receive_uncoalesced(
         &mut self,
         socket: &Socket,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.make_room(1);
+        self.prepare_slots(1);
         let slot = &mut self.slots[0];
         let (bytes, from) = match recvfrom(socket, &mut slot[..], RecvFlags::empty()) {
             Ok((bytes, _, from)) => (bytes, from.and_then(|from| from.try_into().ok())),
@@ -158,14 +158,14 @@ impl Receiver {
     }
 
     /// Sees to it that so many slots have room for whatever comes.
-    fn make_room(&mut self, offered: usize) {
+    fn prepare_slots(&mut self, offered: usize) {
         for slot in &mut self.slots[..offered] {
-            if slot.len() < ROOM_BYTES {
-                if slot.capacity() < ROOM_BYTES {
+            if slot.len() < SLOT_BYTES {
+                if slot.capacity() < SLOT_BYTES {
                     let spent = std::mem::replace(slot, chunk(&mut self.retired));
                     retire(&mut self.retired, spent);
                 }
-                slot.resize(ROOM_BYTES, 0);
+                slot.resize(SLOT_BYTES, 0);
             }
         }
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_nothing_that_nobody_asked_for() {
+    fn the_kernel_adds_no_unneeded_ancillary_data() {
         for here in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let Ok(socket) = Socket::bind((here, 0).into()) else { continue };
             socket.send(b"x", 1, &[socket.address()]);

@@ -15,7 +15,7 @@ const CALL_DATAGRAMS_MAX: usize = 64;
 /// Most bytes of a run that crosses the stack as one packet.
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 /// How long [`Socket::send`] waits for room in a full send buffer before what it sends counts as lost.
-const ROOM_WAIT: Duration = Duration::from_millis(5);
+const WRITABLE_WAIT: Duration = Duration::from_millis(5);
 
 /// How far a run has been sent, to go on from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ struct Full;
 impl Socket {
     /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to
     /// each of `destinations`, from `progress` on. False if the send buffer was full before the end: when there is
-    /// room ([`Watch::await_room`](crate::Watch::await_room)), call it again with the same. Never waits.
+    /// room ([`Watch::await_writable`](crate::Watch::await_writable)), call it again with the same. Never waits.
     pub fn send_on(
         &self,
         bytes: &[u8],
@@ -76,14 +76,14 @@ impl Socket {
                 progress.refused += self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
             } else {
                 waited_at = Some(progress);
-                self.has_room(ROOM_WAIT);
+                self.wait_writable(WRITABLE_WAIT);
             }
         }
         progress.refused
     }
 
     /// Waits so long for room to send; says whether there is.
-    fn has_room(&self, wait: Duration) -> bool {
+    fn wait_writable(&self, wait: Duration) -> bool {
         let ready = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&timespec(wait)));
         matches!(ready, Ok(1..))
     }
@@ -138,7 +138,7 @@ impl Socket {
 
     fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> io::Result<()> {
         // There is no way to ask for not waiting here.
-        if self.waiting.load(Ordering::Relaxed) && !self.has_room(Duration::ZERO) {
+        if self.blocking.load(Ordering::Relaxed) && !self.wait_writable(Duration::ZERO) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let transmit =

@@ -23,9 +23,9 @@ pub struct Socket {
     pub(crate) state: UdpSocketState,
     address: SocketAddr,
     /// It was told to wait.
-    pub(crate) waiting: AtomicBool,
+    pub(crate) blocking: AtomicBool,
     /// Nothing that lies there is coalesced.
-    apart: AtomicBool,
+    uncoalesced: AtomicBool,
     /// Runs that it sent as one packet.
     pub(crate) runs: AtomicU32,
     /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
@@ -37,32 +37,32 @@ impl Socket {
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         inner.bind(&address.into())?;
-        Socket::equip(inner)
+        Socket::configure(inner)
     }
 
     /// The longest that a socket which waits does so in one call.
     pub const WAIT_MAX: Duration = Duration::from_millis(20);
 
     /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
-    /// `interface`, except what `deaf_to` sends, and empty datagrams, unless they are [wakeup datagrams](SocketWaker) from this port.
+    /// `interface`, except what `except` sends, and empty datagrams, unless they are [wakeup datagrams](SocketWaker) from this port.
     /// Any number of processes can listen to one group.
     pub fn listen(
         group: SocketAddrV4,
         interface: Ipv4Addr,
-        deaf_to: Option<SocketAddrV4>,
+        except: Option<SocketAddrV4>,
         waker_port: Option<u16>,
     ) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         inner.set_reuse_address(true)?;
         // Linux would also hand over what other sockets of this machine have joined.
         inner.set_multicast_all_v4(false)?;
-        inner.attach_filter(&wanted(deaf_to, waker_port))?;
+        inner.attach_filter(&listener_filter(except, waker_port))?;
         inner.bind(&SockAddr::from(group))?;
         inner.join_multicast_v4(group.ip(), &interface)?;
-        Socket::equip(inner)
+        Socket::configure(inner)
     }
 
-    fn equip(inner: socket2::Socket) -> io::Result<Socket> {
+    fn configure(inner: socket2::Socket) -> io::Result<Socket> {
         // Refused beyond the system's limit, which then applies.
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
@@ -70,7 +70,7 @@ impl Socket {
         inner.set_read_timeout(Some(Socket::WAIT_MAX))?;
         inner.set_write_timeout(Some(SHORTEST_WAIT))?;
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
-        untold(&inner);
+        disable_ancillary_data(&inner);
         let address = inner
             .local_addr()?
             .as_socket()
@@ -79,8 +79,8 @@ impl Socket {
             // A path narrower than it looked is to be slow (fragments), not a black hole.
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
-        let (waiting, apart) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Socket { inner, state, address, waiting, apart, runs: AtomicU32::new(0), source: None })
+        let (blocking, uncoalesced) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Socket { inner, state, address, blocking, uncoalesced, runs: AtomicU32::new(0), source: None })
     }
 
     /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
@@ -101,27 +101,27 @@ impl Socket {
     /// From now on [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something to
     /// receive, or does not, and [`Receiver::receive`](crate::Receiver::receive) is not to be called, or is. Sending does
     /// not wait for room either way.
-    pub fn set_waiting(&self, waiting: bool) -> io::Result<()> {
-        self.inner.set_nonblocking(!waiting)?;
-        self.waiting.store(waiting, Ordering::Relaxed);
+    pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        self.inner.set_nonblocking(!blocking)?;
+        self.blocking.store(blocking, Ordering::Relaxed);
         Ok(())
     }
 
     /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less, and splits
     /// runs up on their way here, which costs their sender; or puts together again where it can. While something lies there
     /// that may have been put together it remains as it was.
-    pub fn set_apart(&self, apart: bool) {
+    pub fn set_uncoalesced(&self, apart: bool) {
         self.coalesce(!apart);
         let refused = apart && self.wait(Some(Duration::ZERO));
         if refused {
             self.coalesce(true);
         }
-        self.apart.store(apart && !refused, Ordering::Relaxed);
+        self.uncoalesced.store(apart && !refused, Ordering::Relaxed);
     }
 
     /// Whether every datagram comes by itself.
-    pub fn gets_apart(&self) -> bool {
-        self.apart.load(Ordering::Relaxed)
+    pub fn is_uncoalesced(&self) -> bool {
+        self.uncoalesced.load(Ordering::Relaxed)
     }
 
     /// The kernel decides before it puts anything where it is received. So a run that is on its way between the two when
@@ -156,7 +156,7 @@ impl Socket {
 
 /// Switches off what the kernel would tell with each datagram and nobody here needs: its type of service, when it came
 /// and to which address. Where that fails it costs a little time.
-fn untold(socket: &socket2::Socket) {
+fn disable_ancillary_data(socket: &socket2::Socket) {
     let _ = socket.set_recv_tos_v4(false);
     let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &false);
     let _ = setsockopt(socket, sockopt::Ipv4PacketInfo, &false);
@@ -210,7 +210,7 @@ impl SocketWaker {
 }
 
 /// A filter in the kernel's packet language that drops, before it wakes anybody, what a listener does not want.
-fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFilter> {
+fn listener_filter(except: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -235,7 +235,7 @@ fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFil
         TAKE,
         DROP,
     ]);
-    if let Some(sender) = deaf_to {
+    if let Some(sender) = except {
         // The port first: what lies before the UDP header takes longer to load.
         filter.extend([load(LOAD_HALF, 0, 0, PORT), unless_equal(sender.port().into(), 3)]);
         filter.extend([load(LOAD_WORD, 0, 0, IP_SOURCE), unless_equal(u32::from(*sender.ip()), 1), DROP]);
@@ -297,7 +297,7 @@ mod tests {
     /// Listeners on a fresh group; says so and gives nothing where multicast is not permitted.
     fn listeners(sender: &Socket, deaf: &[Option<SocketAddrV4>]) -> Option<Vec<Socket>> {
         let made: io::Result<Vec<Socket>> = sender.send_multicast_by(LOOPBACK, 1).and_then(|()| {
-            deaf.iter().map(|deaf_to| Socket::listen(group(sender), LOOPBACK, *deaf_to, None)).collect()
+            deaf.iter().map(|except| Socket::listen(group(sender), LOOPBACK, *except, None)).collect()
         });
         match made {
             Ok(listeners) => Some(listeners),
@@ -341,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_datagram_wakes_who_waits_in_a_receive_and_nobody_else() {
+    fn a_wakeup_datagram_wakes_only_the_socket_it_is_sent_to() {
         let sender = bind();
         let socket_waker = SocketWaker::new(sender.address(), Some(LOOPBACK)).unwrap();
         let Some(other) = listeners(&sender, &[None]) else { return };
         let woken = Socket::listen(group(&sender), LOOPBACK, None, Some(socket_waker.port())).unwrap();
         for (socket, apart) in [(&woken, false), (&woken, true), (&sender, false), (&sender, true)] {
-            socket.set_waiting(true).unwrap();
-            socket.set_apart(apart);
+            socket.set_blocking(true).unwrap();
+            socket.set_uncoalesced(apart);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let (mut receiver, begin) = (Receiver::new(), Instant::now());
@@ -376,13 +376,13 @@ mod tests {
             else {
                 continue;
             };
-            socket.set_waiting(true).unwrap();
+            socket.set_blocking(true).unwrap();
             for apart in [false, true, false] {
-                socket.set_apart(apart);
-                assert_eq!(socket.gets_apart(), apart);
+                socket.set_uncoalesced(apart);
+                assert_eq!(socket.is_uncoalesced(), apart);
                 is_waited_for(&sender, &socket);
             }
-            socket.set_waiting(false).unwrap();
+            socket.set_blocking(false).unwrap();
             assert!(!Receiver::new().receive(&socket, |_, _| panic!("that was all")).unwrap());
         }
     }
@@ -404,7 +404,7 @@ mod tests {
                 calls += receiver.wait_and_receive(socket, take).unwrap().min(1);
             }
             assert_eq!(taken, expected);
-            let together = sender.segments() && !socket.gets_apart();
+            let together = sender.segments() && !socket.is_uncoalesced();
             assert_eq!(calls, if together { 1 } else { expected.len() });
         }
         assert_eq!(receiver.receive_next(socket, |_, _| panic!("that was all")).unwrap(), 0);
@@ -419,15 +419,15 @@ mod tests {
         let mut receiver = Receiver::new();
         sender.send(&[7; 250], 100, &[socket.address()]);
         assert!(socket.wait(Some(PATIENCE)));
-        socket.set_apart(true);
+        socket.set_uncoalesced(true);
         let mut lengths = Vec::new();
         while lengths.len() < 3 && socket.wait(Some(PATIENCE)) {
-            assert!(!socket.gets_apart());
+            assert!(!socket.is_uncoalesced());
             receiver.receive_next(&socket, |_, datagram| lengths.push(datagram.len())).unwrap();
         }
         assert_eq!(lengths, [100, 100, 50]);
-        socket.set_apart(true);
-        assert!(socket.gets_apart());
+        socket.set_uncoalesced(true);
+        assert!(socket.is_uncoalesced());
     }
 
     #[test]

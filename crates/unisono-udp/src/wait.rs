@@ -48,7 +48,7 @@ impl Watch {
     }
 
     /// From now on a wait ends too, or does not, when this socket, which was added with this key, has room to send.
-    pub fn await_room(&self, socket: &Socket, key: u64, awaited: bool) {
+    pub fn await_writable(&self, socket: &Socket, key: u64, awaited: bool) {
         let flags = if awaited { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         // Fails only for what was never added.
         let _ = epoll::modify(&self.set, socket, EventData::new_u64(key), flags);
@@ -77,7 +77,7 @@ impl Watch {
         for event in events {
             if event.data.u64() == ALARM {
                 ready.alarmed = true;
-                self.alarm.wakeup().silence();
+                self.alarm.wakeup().clear();
                 continue;
             }
             ready.keys[ready.count] = event.data.u64();
@@ -144,13 +144,13 @@ impl Wakeup {
     }
 
     /// Wakes whoever waits for the wakeup, until it is silenced.
-    pub fn ring(&self) {
+    pub fn signal(&self) {
         // Fails only when it has been rung 2^64 times.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Silences the wakeup.
-    pub fn silence(&self) {
+    pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
@@ -207,16 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_rung_before_the_wait_ends_it_until_silenced() {
+    fn a_wakeup_signalled_before_the_wait_ends_it_until_cleared() {
         let (watch, wakeup) = (Watch::new().unwrap(), Wakeup::new().unwrap());
         watch.add(&wakeup, 3).unwrap();
         assert!(watch.look().keys().is_empty());
-        wakeup.ring();
-        wakeup.ring();
+        wakeup.signal();
+        wakeup.signal();
         wakeup.wait();
         assert_eq!(watch.wait().keys(), [3]);
         assert_eq!(watch.wait().keys(), [3]);
-        wakeup.silence();
+        wakeup.clear();
         assert!(watch.look().keys().is_empty());
     }
 
@@ -225,12 +225,12 @@ mod tests {
         let (watch, wakeup) = (Watch::new().unwrap(), Arc::new(Wakeup::new().unwrap()));
         watch.add(&*wakeup, 1).unwrap();
         let sleeper = std::thread::spawn(move || watch.wait().keys().to_vec());
-        wakeup.ring();
+        wakeup.signal();
         assert_eq!(sleeper.join().unwrap(), [1]);
     }
 
     #[test]
-    fn of_hundreds_of_sockets_those_with_something_are_named_and_others_join_while_one_sleeps() {
+    fn only_the_ready_ones_of_hundreds_of_sockets_are_named() {
         let sockets: Vec<Socket> = (0..200).map(|_| bind()).collect();
         let watch = Watch::new().unwrap();
         for (key, socket) in sockets.iter().enumerate() {
@@ -264,15 +264,15 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_another_that_it_has_something_ready() {
+    fn a_watch_with_something_ready_is_ready_in_another_watch() {
         let (outer, inner, wakeup) = (Watch::new().unwrap(), Watch::new().unwrap(), Wakeup::new().unwrap());
         inner.add(&wakeup, 1).unwrap();
         outer.add(&inner, 2).unwrap();
         assert!(outer.look().keys().is_empty());
-        wakeup.ring();
+        wakeup.signal();
         assert_eq!(outer.wait().keys(), [2]);
         assert_eq!(inner.look().keys(), [1]);
-        wakeup.silence();
+        wakeup.clear();
         assert!(outer.look().keys().is_empty());
         inner.set_alarm(Duration::ZERO);
         assert_eq!(outer.wait().keys(), [2]);
@@ -281,30 +281,30 @@ mod tests {
     }
 
     #[test]
-    fn room_to_send_is_waited_for_only_while_it_is_asked_for() {
+    fn a_watch_waits_for_space_in_the_send_buffer_only_on_request() {
         let (socket, watch) = (bind(), Watch::new().unwrap());
         watch.add(&socket, 0).unwrap();
         assert!(watch.look().keys().is_empty());
-        watch.await_room(&socket, 0, true);
+        watch.await_writable(&socket, 0, true);
         assert_eq!(watch.wait().keys(), [0]);
-        watch.await_room(&socket, 0, false);
+        watch.await_writable(&socket, 0, false);
         assert!(watch.look().keys().is_empty());
     }
 
     #[test]
-    fn an_alarm_rings_at_its_time() {
+    fn an_alarm_goes_off_at_its_time() {
         let alarm = Alarm::new().unwrap();
         let begin = Instant::now();
         alarm.set(Duration::from_millis(2));
         alarm.wakeup().wait();
         assert!(begin.elapsed() >= Duration::from_millis(2));
-        alarm.wakeup().silence();
+        alarm.wakeup().clear();
         alarm.set(Duration::ZERO);
         alarm.wakeup().wait();
     }
 
     #[test]
-    fn a_socket_is_waited_for_by_itself() {
+    fn a_thread_can_wait_for_one_socket() {
         let socket = bind();
         assert!(!socket.wait(Some(Duration::from_micros(300))));
         socket.send(b"x", 1, &[socket.address()]);

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const INSIDE: &str = "UNISONO_TEST_SLOW_LOOPBACK";
 
 #[test]
-fn a_full_send_buffer_blocks_nobody_and_loses_nothing() {
+fn a_full_send_buffer_blocks_no_caller_and_loses_nothing() {
     if std::env::var_os(INSIDE).is_some() {
         return [false, true].into_iter().for_each(send_more_than_fits);
     }
@@ -41,10 +41,10 @@ fn a_full_send_buffer_blocks_nobody_and_loses_nothing() {
 }
 
 /// Whether the sender's receives wait makes no difference.
-fn send_more_than_fits(waiting: bool) {
+fn send_more_than_fits(blocking: bool) {
     let bind = || Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let (sender, receivers) = (bind(), [bind(), bind()]);
-    sender.set_waiting(waiting).unwrap();
+    sender.set_blocking(blocking).unwrap();
     let to = receivers.each_ref().map(Socket::address);
     let run: Vec<u8> = (0..DATAGRAMS).flat_map(|n| [n.to_be_bytes(); DATAGRAM_BYTES / 4].concat()).collect();
     let watch = Watch::new().unwrap();
@@ -73,9 +73,9 @@ fn send_more_than_fits(waiting: bool) {
                 refusals += 1;
                 fastest = fastest.min(call.elapsed());
             }
-            watch.await_room(&sender, 0, !sent);
+            watch.await_writable(&sender, 0, !sent);
         }
     }
     assert!(sent && refusals > 0 && progress.refused() == 0);
-    assert!(fastest < CALL_MAX, "without room the fastest call took {fastest:?}, waiting: {waiting}");
+    assert!(fastest < CALL_MAX, "without room the fastest call took {fastest:?}, blocking: {blocking}");
 }

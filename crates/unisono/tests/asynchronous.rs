@@ -59,9 +59,9 @@ fn what_one_task_sends_the_other_receives() {
     block_on(async {
         let (first, second) = pair(&fresh_name("send")).await;
         for count in 0..50 {
-            let place = second.send(format!("{count}")).await.unwrap();
+            let seqno = second.send(format!("{count}")).await.unwrap();
             assert_eq!(message(&first).await, format!("{count}"));
-            assert_eq!(first.info().expected, place + 1);
+            assert_eq!(first.info().expected, seqno + 1);
         }
         let tickets = [first.submit("a").await.unwrap(), first.submit("b").await.unwrap()];
         let [a, b] = tickets;
@@ -159,7 +159,7 @@ fn dropping_the_last_handle_leaves_in_the_background() {
 }
 
 #[test]
-fn dropping_a_join_that_is_under_way_leaves_nobody_behind() {
+fn dropping_a_join_that_is_under_way_leaves_no_member_behind() {
     let name = fresh_name("abort");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
     let _ = poll_once(AsyncGroup::join(&name, "", &options()));
@@ -210,7 +210,7 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
 }
 
 #[test]
-fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_nobody() {
+fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_no_task() {
     const EACH: usize = 300;
     let name = fresh_name("mixed");
     let options = options();

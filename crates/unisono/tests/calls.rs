@@ -74,7 +74,7 @@ fn a_call_is_answered_from_another_socket_and_from_the_same() {
 }
 
 #[test]
-fn nobody_serves_the_port() {
+fn no_server_serves_the_port() {
     let failure = hasty_client().call(port().public(), "hello").unwrap_err();
     assert_eq!(failure, CallFailure::NotFound);
     assert!(failure.did_not_happen());
@@ -271,7 +271,7 @@ fn a_drained_server_answers_what_it_took_and_takes_no_more() {
 }
 
 #[test]
-fn clients_of_another_key_find_nobody() {
+fn clients_of_another_key_find_no_server() {
     let port = port();
     let keyed = |byte, options| Options { key: Some(unisono::Key::from_bytes([byte; 32])), ..options };
     let server = Server::new(&port, ServeOptions::default(), &keyed(1, apart())).unwrap();
@@ -454,7 +454,7 @@ fn a_member_whose_service_panics_leaves_the_group() {
 }
 
 #[test]
-fn whoever_runs_a_member_is_told_of_another_group_that_serves_the_port() {
+fn a_member_is_notified_of_another_group_that_serves_the_port() {
     let port = port();
     let name = port.public().to_string();
     let options = apart();

@@ -58,7 +58,7 @@ fn three_members_receive_one_order() {
 }
 
 #[test]
-fn the_role_goes_to_who_sends_and_everybody_is_told() {
+fn the_role_goes_to_the_sender_and_every_member_is_told() {
     let name = fresh_name("migrating");
     let config = GroupConfig { migration: Migration::ByLoad, ..GroupConfig::default() };
     let founder = Group::create(&name, config, &options()).unwrap();
@@ -182,18 +182,18 @@ fn batches_and_tickets_tell_what_became_of_their_messages() {
     first.ignore_events();
     for group in [&first, &second] {
         let tickets: Vec<_> = (0..20).map(|n| group.submit(format!("{n}")).unwrap()).collect();
-        let places: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
-        assert!(places.is_sorted());
+        let seqnos: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
+        assert!(seqnos.is_sorted());
         let batch = group.submit_all((0..500).map(|n| format!("{n}"))).unwrap();
         let outcome = batch.wait();
         assert_eq!((outcome.accepted, outcome.failure), (500, None));
-        assert!(outcome.last > places[19]);
+        assert!(outcome.last > seqnos[19]);
     }
     assert_eq!(messages(&second, 1040).len(), 1040);
     let mut ticket = second.submit("once more").unwrap();
-    let place = until_known(&mut ticket);
-    assert_eq!(ticket.try_wait(), Some(place));
-    assert_eq!(ticket.wait(), place);
+    let known = until_known(&mut ticket);
+    assert_eq!(ticket.try_wait(), Some(known));
+    assert_eq!(ticket.wait(), known);
     let nothing: [Bytes; 0] = [];
     assert_eq!(second.submit_all(nothing).unwrap().wait().accepted, 0);
 }
@@ -208,7 +208,7 @@ fn until_known(ticket: &mut Ticket) -> Result<Seqno, SendFailure> {
 }
 
 #[test]
-fn messages_may_be_slow_to_come_by_and_hold_up_nobody_meanwhile() {
+fn a_slow_iterator_of_messages_blocks_no_other_call() {
     let group = Group::create(&fresh_name("slow-iterator"), GroupConfig::default(), &options()).unwrap();
     let (sender, (say, said), (handed, is_handed)) = (group.clone(), mpsc::channel(), mpsc::channel());
     let submitting = thread::spawn(move || {
@@ -224,7 +224,7 @@ fn messages_may_be_slow_to_come_by_and_hold_up_nobody_meanwhile() {
     assert_eq!(submitting.join().unwrap(), 2);
 }
 
-/// A group of two whose first member receives nothing: what its history holds beside the second's join gets places, and
+/// A group of two whose first member receives nothing: what its history holds beside the second's join gets seqnos, and
 /// then the window fills. So many messages are taken, and no more.
 fn full(name: &str, history_messages: u32, window: u32) -> (Group, Group, Vec<Ticket>) {
     let config = GroupConfig { history_messages, window, ..GroupConfig::default() };
@@ -347,11 +347,11 @@ fn anybody_can_look_at_a_group_from_outside() {
     let name = fresh_name("look");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
     let second = Group::join(&name, "", &options()).unwrap();
-    let place = second.send("something").unwrap();
+    let seqno = second.send("something").unwrap();
     let report = look(&name, &options(), PATIENCE).unwrap();
     assert!(report.primary);
     assert_eq!(report.sequencer, first.info().me);
-    assert!(report.end >= place);
+    assert!(report.end >= seqno);
     let seen: Vec<_> = report.members.iter().map(|member| member.member.clone()).collect();
     assert_eq!(seen, first.members());
     // By asking one member instead of everybody.
@@ -371,7 +371,7 @@ fn anybody_can_look_at_a_group_from_outside() {
 }
 
 #[test]
-fn who_looks_at_many_members_is_told_how_many_did_not_fit() {
+fn a_status_query_reports_how_many_members_did_not_fit() {
     let name = fresh_name("many");
     let named = |rank: usize| Options { name: Name::new(&format!("{rank:0>32}")).unwrap(), ..options() };
     let mut groups = vec![Group::create(&name, GroupConfig::default(), &named(0)).unwrap()];
@@ -442,7 +442,7 @@ fn two_groups_under_one_key_do_not_take_each_other_for_strangers() {
 }
 
 #[test]
-fn whoever_is_refused_is_told_by_whom_and_why() {
+fn a_refused_joiner_learns_which_member_refused_it_and_why() {
     let name = fresh_name("full");
     let config = GroupConfig { members_max: 2, ..GroupConfig::default() };
     let first = Group::create(&name, config, &options()).unwrap();
@@ -474,7 +474,7 @@ fn seeds_replace_multicast() {
 }
 
 #[test]
-fn whoever_can_ask_nobody_is_told_so_and_founds_nothing() {
+fn a_joiner_that_can_send_no_query_gets_an_error_and_founds_nothing() {
     let name = fresh_name("unasked");
     // A broadcast that nobody has permitted, which the system refuses everywhere.
     let refused: std::net::SocketAddr = "255.255.255.255:9".parse().unwrap();
@@ -571,7 +571,7 @@ fn a_thread_that_sends_and_one_that_receives_share_a_handle() {
 }
 
 #[test]
-fn two_who_create_or_join_at_once_end_up_together() {
+fn two_that_create_or_join_at_once_end_up_together() {
     let name = fresh_name("both");
     let seeking = hasty(Settings::default().locate, options());
     let groups: Vec<_> = std::thread::scope(|scope| {

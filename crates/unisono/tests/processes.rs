@@ -126,7 +126,7 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
 
 #[test]
 fn the_sequencer_killed_is_survived_too() {
-    let name = fresh_name("orderer");
+    let name = fresh_name("sequencer");
     let founder = Group::create(&name, GroupConfig::default(), &watchful()).unwrap();
     let second = Group::join(&name, "", &watchful()).unwrap();
     let mut child = Killed::joining(&name);
@@ -145,9 +145,9 @@ fn the_sequencer_killed_is_survived_too() {
     second.send("by the new sequencer").unwrap();
     child.kill();
     let begin = Instant::now();
-    let place = loop {
+    let expected = loop {
         match second.send("after the crash") {
-            Ok(place) => break place,
+            Ok(seqno) => break seqno,
             Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
         }
     };
@@ -157,14 +157,14 @@ fn the_sequencer_killed_is_survived_too() {
     });
     assert!(!degraded && sequencer != victim);
     let survivor = until(&founder, |event| match event {
-        Event::Message { seqno, payload, .. } if *seqno == place => Some(payload.clone()),
+        Event::Message { seqno, payload, .. } if *seqno == expected => Some(payload.clone()),
         _ => None,
     });
     assert_eq!(survivor, "after the crash");
 }
 
 #[test]
-fn whoever_cannot_be_let_go_is_out_all_the_same() {
+fn a_leaver_that_no_member_can_confirm_is_out_all_the_same() {
     let name = fresh_name("alone");
     let mut founder = Killed::founding(&name);
     let group = Group::join(&name, "", &watchful()).unwrap();

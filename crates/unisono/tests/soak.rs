@@ -165,13 +165,13 @@ fn busy_members_and_a_lossy_network_are_no_reason_to_suspect_anybody() {
             return;
         }
         let rounds = if number(SECONDS).is_some() { 1 } else { ROUNDS_MAX };
-        let nobody_suspected = (0..rounds).any(|_| nobody_is_suspected(members, loss_percent));
-        assert!(nobody_suspected, "{members} members, {loss_percent} % loss, {rounds} rounds");
+        let none_suspected = (0..rounds).any(|_| no_member_is_suspected(members, loss_percent));
+        assert!(none_suspected, "{members} members, {loss_percent} % loss, {rounds} rounds");
     }
 }
 
 /// Lets so many members send as fast as they can; whether none of them suspected another.
-fn nobody_is_suspected(members: usize, loss_percent: u64) -> bool {
+fn no_member_is_suspected(members: usize, loss_percent: u64) -> bool {
     let name = fresh_name("soak");
     let mut group: Vec<Member> =
         (0..members).map(|index| Member::begin(&name, index == 0, members, loss_percent)).collect();
