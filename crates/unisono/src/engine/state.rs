@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Returns when the slots were last served, if no thread has held or wanted the lease since and no slot has to be
+    /// Returns when the slots were last served, if the lease is free, no thread waits for it, and no slot has to be
     /// served.
     pub(crate) fn undisturbed_since(&self) -> Option<Time> {
         let undisturbed = self.dirty.is_empty() && self.turn.is_vacant() && !self.turn.claimed();
