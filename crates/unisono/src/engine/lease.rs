@@ -87,7 +87,7 @@ impl IoLease {
 
     /// Pins the socket from which all datagrams come, if there is one and `may` is true; unpins a socket for which that
     /// no longer holds. `elsewhere` is the number of datagrams that came from other sockets meanwhile. While a socket
-    /// is pinned, `fallback` becomes ready when there is something in the other sockets.
+    /// is pinned, `fallback` becomes ready for the other sockets, the wakeup and the alarm.
     pub(crate) fn repin(&mut self, fallback: &Watch, may: bool, elsewhere: usize) {
         self.pinned.note_elsewhere(elsewhere);
         if self.pinned.key().is_some() && (!may || self.pinned.should_unpin()) {

@@ -26,7 +26,7 @@ const BURST: u32 = 8;
 pub(crate) struct PinnedSocket {
     key: Option<u64>,
     /// The socket of the last datagrams, and the number of consecutive lone datagrams from it. While a socket is
-    /// pinned, `lone` goes on with the number of waits.
+    /// pinned, `lone` is the number of waits since it was.
     last: u64,
     lone: u32,
     /// Number of datagrams from other sockets since this one was pinned.
