@@ -1,9 +1,11 @@
 //! The tree of commands, and the flags that all commands on the network share.
 
+use crate::log;
 use crate::look;
 use crate::output;
 use crate::problem::Problem;
-use clap::builder::BoolishValueParser;
+use crate::units;
+use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
@@ -14,12 +16,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use unisono::Migration;
 
+/// The name of the program.
+pub(crate) const PROGRAM: &str = "unisono";
+
 /// Totally ordered group communication.
 ///
 /// Every member of a group sees every message, join, leave and crash in the same order.
 #[derive(Debug, Parser)]
 #[command(
-    name = "unisono",
+    name = PROGRAM,
     version,
     max_term_width = 110,
     after_help = "First steps:\n  unisono demo                          five processes, one killed, one order\n  \
@@ -49,6 +54,8 @@ pub(crate) enum Command {
     Sim(crate::sim::Sim),
     Explain(crate::explain::Explain),
     Keygen(crate::keygen::Keygen),
+    Completions(crate::completions::Completions),
+    Man(crate::man::Man),
     #[command(hide = true)]
     Worker(crate::worker::Worker),
 }
@@ -72,8 +79,10 @@ impl Command {
             Command::Lab(command) => command.common(),
             Command::Explain(command) => &command.common,
             Command::Keygen(command) => &command.common,
+            Command::Completions(command) => &command.common,
+            Command::Man(command) => &command.common,
             Command::Sim(command) => return command.common(),
-            Command::Worker(_) => return Common::default(),
+            Command::Worker(command) => return Common { log: command.log, ..Common::default() },
         }
         .clone()
     }
@@ -103,15 +112,16 @@ pub(crate) struct Common {
     #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How long a silent member may leave questions unanswered before it is suspected, in milliseconds; more on machines
-    /// that keep processes waiting. A silent server of calls has as long, and 2000 at least [default: 100]
-    #[arg(long, value_name = "MS", env = "UNISONO_PATIENCE", value_parser = number)]
-    pub(crate) patience: Option<u64>,
+    /// How long a silent member may leave questions unanswered before it is suspected, such as 150ms or 2s, or a number of
+    /// milliseconds; more on machines that keep processes waiting. A silent server of calls has as long, and 2s at least
+    /// [default: 100ms]
+    #[arg(long, value_name = "TIME", env = "UNISONO_PATIENCE", value_parser = units::milliseconds)]
+    pub(crate) patience: Option<Duration>,
 
-    /// How long to look for a group before founding it, or for who serves a port, in milliseconds [default: 300, and 2000
-    /// for a port]
-    #[arg(long, value_name = "MS", env = "UNISONO_LOCATE", value_parser = number)]
-    pub(crate) locate: Option<u64>,
+    /// How long to look for a group before founding it, or for the servers of a port, such as 500ms or 2s, or a number of
+    /// milliseconds [default: 300ms, and 2s for a port]
+    #[arg(long, value_name = "TIME", env = "UNISONO_LOCATE", value_parser = units::milliseconds)]
+    pub(crate) locate: Option<Duration>,
 
     /// File of settings: the same names as these flags, in TOML, such as key = "group.key" and seeds = ["192.0.2.7"]
     #[arg(long, value_name = "FILE", env = "UNISONO_CONFIG")]
@@ -120,6 +130,9 @@ pub(crate) struct Common {
     /// Print one JSON object per line
     #[arg(long, env = "UNISONO_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) log: log::LogOptions,
 }
 
 /// How datagrams for the whole group travel.
@@ -176,6 +189,17 @@ pub(crate) fn read() -> Result<Arguments, Problem> {
     })
 }
 
+/// The commands that people use, without the hidden one under which workers run.
+pub(crate) fn public_tree() -> clap::Command {
+    let whole = Arguments::command();
+    let public = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let tree = clap::Command::new(PROGRAM).version(env!("CARGO_PKG_VERSION")).subcommand_required(true);
+    tree.about(Resettable::from(whole.get_about().cloned()))
+        .long_about(Resettable::from(whole.get_long_about().cloned()))
+        .after_help(Resettable::from(whole.get_after_help().cloned()))
+        .subcommands(public)
+}
+
 /// A number below nought is what somebody gave to an option, which then says what it takes; not an option of its own.
 fn refuse_negative_values(command: clap::Command) -> clap::Command {
     command
@@ -207,13 +231,4 @@ where
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| format!("a whole number, from {} to {}", range.start(), range.end()))
     }
-}
-
-/// A time, as people type it.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
-    seconds
-        .filter(|seconds| range.contains(seconds))
-        .ok_or_else(|| "a number of seconds, from 0.001 to 86400".into())
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
+use crate::form::FormOptions;
 use crate::lines::{self, Input, Lines};
 use crate::listen::{self, RESILIENCE};
 use crate::output::{Output, tell};
@@ -36,12 +37,16 @@ pub(crate) struct Chat {
     order: OrderChoice,
 
     #[command(flatten)]
+    form: FormOptions,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
 pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
+    let founding = command.form.founding(config, command.name.as_deref())?;
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
     signals::leave_on_interrupt(&group, || {})?;
     listen::leave_when_unread(&group)?;
     let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);

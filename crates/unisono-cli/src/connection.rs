@@ -1,6 +1,7 @@
 //! From settings to a place in a group.
 
 use crate::arguments::{OrderChoice, Transport};
+use crate::form::{self, Founding};
 use crate::output::{quoted, tell, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -65,24 +66,30 @@ pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
     GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
 }
 
-/// Joins the group; if nobody answers, founds it like this, or fails where there is no `config`: its members were counted a
-/// moment ago, and no other is founded in its place. Says aloud if nothing protects it, and if
-/// it was founded: who expected others there has misspelt something, or cannot reach them. And, while this process is a
-/// member, if the group stands still, or is spoken of under another key.
+/// Joins the group. If no member answers, founds it as `founding` says; without `founding` it fails, since the members were
+/// counted a moment ago and no other group is to be founded in its place. Warns if nothing protects the group, and if it was
+/// founded alone: a user who expected others there has misspelt something, or cannot reach them. While this process is a
+/// member, warns too if the group stands still or uses another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,
     name: Option<&str>,
-    config: Option<&GroupConfig>,
+    founding: Option<&Founding>,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
-    let joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));
-    let entered = patiently(|| match config {
-        Some(config) => Group::join_or_create(group, config.clone(), "", &options),
-        None => Group::join(group, "", &options).map_err(lost),
-    })?;
-    drop(joining);
+    let entered = match founding {
+        Some(Founding { config, formation: Some(formation) }) => {
+            form::form(group, formation, config, "listen", settings, &options)?
+        }
+        founding => {
+            let _joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));
+            patiently(|| match founding {
+                Some(founding) => Group::join_or_create(group, founding.config.clone(), "", &options),
+                None => Group::join(group, "", &options).map_err(lost),
+            })?
+        }
+    };
     warn_of_no_key(&options);
     if let [founder] = &entered.info().members[..] {
         let (name, from, asked) = (visible(group), founder.address.ip(), asked(settings));
@@ -166,11 +173,12 @@ pub(crate) fn patiently(enter: impl Fn() -> Result<Group, OpenError>) -> Result<
     }
 }
 
-/// A joiner that asked for another resilience than the group has is told so; the group's holds.
+/// Warns a joiner, or one of those who formed the group, that asked for another resilience than the group has: the group's
+/// holds.
 pub(crate) fn warn_of_other_resilience(event: &Event, asked: Option<u8>) {
-    if let (Event::Entered { seqno, view }, Some(asked)) = (event, asked) {
+    if let (Event::Entered { view, .. }, Some(asked)) = (event, asked) {
         let founded = view.resilience_founded;
-        if *seqno > 0 && founded != asked {
+        if founded != asked {
             tell(format_args!("this group was founded with resilience {founded}, which holds, not {asked}"));
         }
     }

@@ -32,7 +32,7 @@ Without its key, datagrams of a group that has one are shown from outside only."
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct Explain {
-    /// A datagram as hexadecimal digits, or a capture that `tcpdump -w` wrote
+    /// A datagram as hexadecimal digits, or a capture that `tcpdump -w` or Wireshark wrote (pcap or pcapng)
     #[arg(value_name = "HEX|FILE.pcap")]
     what: String,
 
@@ -56,10 +56,10 @@ pub(crate) fn run(command: Explain, settings: &Settings, output: &Output) -> Res
         return Err(Problem::usage(format!("'{}' is neither hexadecimal digits nor a file", command.what)));
     }
     let capture = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let datagrams = pcap::datagrams(BufReader::new(capture))
+    let mut datagrams = pcap::datagrams(BufReader::new(capture))
         .map_err(|reason| Problem::failed(format!("{}: {reason}", path.display())))?;
     let mut count: u64 = 0;
-    for found in datagrams {
+    for found in datagrams.by_ref() {
         count += 1;
         let words = explainer.explain(&found.payload);
         let (seconds, micros) = (found.time_ns / 1_000_000_000, found.time_ns / 1000 % 1_000_000);
@@ -81,7 +81,9 @@ pub(crate) fn run(command: Explain, settings: &Settings, output: &Output) -> Res
     }
     output.object(&json!({"command": "explain", "datagrams": count}))?;
     if count == 0 {
-        return Err(Problem::failed(format!("{}: there is no UDP datagram in this capture", path.display())));
+        let reason =
+            datagrams.unread().map_or("there is no UDP datagram in this capture".into(), |it| it.to_string());
+        return Err(Problem::failed(format!("{}: {reason}", path.display())));
     }
     Ok(())
 }

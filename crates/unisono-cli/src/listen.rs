@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
+use crate::form::FormOptions;
 use crate::gathering;
 use crate::output::{self, Output, tell};
 use crate::printer::Printer;
@@ -33,6 +34,7 @@ order in which they came in.
 Examples:
   unisono listen news
   unisono listen news --count 10 --json
+  unisono listen news --form ann,bob,cy --name ann    the same with --name bob and --name cy
 
 Ends on ctrl-c, after --count messages, or with exit status 3 if the group goes on without it.";
 
@@ -65,12 +67,16 @@ pub(crate) struct Listen {
     name: Option<String>,
 
     #[command(flatten)]
+    form: FormOptions,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
 pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&config))?;
+    let founding = command.form.founding(config, command.name.as_deref())?;
+    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
     signals::leave_on_interrupt(&group, || {})?;
     leave_when_unread(&group)?;
     gathering::watch(&group, command.min_members)?;
@@ -94,7 +100,7 @@ pub(crate) fn print_events(
                 drop(LEFT.lock());
                 return Ok(());
             }
-            Err(ended @ Ended::Excluded { .. }) => return Err(Problem::not_primary(ended)),
+            Err(ended) => return Err(Problem::not_primary(ended)),
         }
         let mut text = String::new();
         for event in events.drain(..) {

@@ -1,6 +1,6 @@
 //! Looking at a group from outside: `members`, `status`, `why`, `stats`, `links`. Any member answers; nobody joins.
 
-use crate::arguments::{Common, seconds};
+use crate::arguments::Common;
 use crate::connection;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
@@ -8,6 +8,7 @@ use crate::progress;
 use crate::roster;
 use crate::seeds;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
@@ -32,8 +33,8 @@ pub(crate) struct Look {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
 
-    /// Look again every so many seconds, until ctrl-c
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Look again and again at this interval, such as 500ms or 2s, or a number of seconds, until ctrl-c
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     watch: Option<Duration>,
 
     #[command(flatten)]
@@ -483,8 +484,8 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Window => "window",
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
-        WaitReason::State => "state",
         WaitReason::Reset => "reset",
+        _ => "other",
     }
 }
 
@@ -495,8 +496,8 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Window => "room in the history",
         WaitReason::Token => "the role to be taken",
         WaitReason::Flush => "missing messages",
-        WaitReason::State => "state",
         WaitReason::Reset => "the end of a reset",
+        _ => "something that this version has no words for",
     }
 }
 

@@ -11,18 +11,22 @@
 mod arguments;
 mod bench;
 mod chat;
+mod completions;
 mod connection;
 mod cut;
 mod demo;
 mod doctor;
 mod explain;
+mod form;
 mod gathering;
 mod keygen;
 mod lab;
 mod lines;
 mod listen;
 mod location;
+mod log;
 mod look;
+mod man;
 mod output;
 mod pcap;
 mod printer;
@@ -40,6 +44,7 @@ mod sim;
 mod text_file;
 mod threads;
 mod trial;
+mod units;
 mod watch;
 mod worker;
 
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Problem> {
     let settings = Settings::resolve(&command.common())?;
+    log::begin(settings.log);
     let output = Output::new(&settings);
     match command {
         Command::Listen(command) => listen::run(command, &settings, &output),
@@ -77,6 +83,8 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Sim(command) => sim::run(command, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),
+        Command::Completions(command) => completions::run(&command, &output),
+        Command::Man(command) => man::run(&command, &output),
         Command::Worker(command) => Ok(worker::run(&command)?),
     }
 }

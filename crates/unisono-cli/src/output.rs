@@ -2,13 +2,16 @@
 //! results only; everything else goes to standard error.
 
 use crate::settings::Settings;
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
 use indicatif::MultiProgress;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,10 +42,9 @@ pub(crate) enum Tone {
 }
 
 impl Output {
-    /// As the settings ask. Colour only where a person looks.
+    /// As the settings ask. Colour on terminals that show it, and as `NO_COLOR`, `CLICOLOR` and `CLICOLOR_FORCE` say.
     pub(crate) fn new(settings: &Settings) -> Output {
-        let colour = !settings.json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Output { json: settings.json, colour }
+        Output { json: settings.json, colour: !settings.json && shows_colour(&io::stdout()) }
     }
 
     /// Whether scripts read this.
@@ -77,13 +79,18 @@ impl Output {
         if !self.colour {
             return text.to_string();
         }
-        let code = match tone {
-            Tone::Good => "32",
-            Tone::Bad => "31",
-            Tone::Strong => "1",
+        let style = match tone {
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default(),
+            Tone::Strong => Style::new().bold(),
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{style}{text}{style:#}")
     }
+}
+
+/// True if what is written there may have colours.
+pub(crate) fn shows_colour(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// How many pieces of what was printed somebody has taken, or a pipe holds.

@@ -132,7 +132,8 @@ impl Printer {
                     ),
                 )
             }
-            Event::Gone | Event::JoinFailed { .. } => return None,
+            // The group is gone or was not joined; or this version has no words for the event.
+            _ => return None,
         })
     }
 }

@@ -7,6 +7,8 @@
 //! strikes only processes it started and has not yet waited for.
 
 use crate::cut::cut_off;
+use crate::log;
+use crate::output::BARS;
 use crate::problem::Problem;
 use crate::threads;
 use anyhow::Context;
@@ -15,8 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The hidden subcommand under which workers run.
@@ -33,6 +36,8 @@ pub(crate) struct Crew<O, R> {
 struct Worker {
     process: Child,
     orders: Option<ChildStdin>,
+    /// Passes on what it writes to standard error, until it ends.
+    logged: Option<JoinHandle<()>>,
     ended: bool,
 }
 
@@ -70,16 +75,21 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
     pub(crate) fn start(&mut self, role: &impl Serialize) -> anyhow::Result<usize> {
         let program =
             std::env::current_exe().context("cannot find this program's own file to start it again")?;
+        // What a worker logs while a person sees progress bars goes through this process, which keeps the bars whole.
+        let passes_log_on = log::is_on() && !BARS.is_hidden();
         let mut process = Command::new(program)
             .arg(WORKER)
             .arg(std::process::id().to_string())
+            .envs(log::environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(if passes_log_on { Stdio::piped() } else { Stdio::inherit() })
             .spawn()
             .context("cannot start a member process")?;
         let (orders, reports) = (process.stdin.take(), process.stdout.take());
+        let logged = process.stderr.take().map(pass_on).transpose()?;
         let index = self.workers.len();
-        self.workers.push(Worker { process, orders, ended: false });
+        self.workers.push(Worker { process, orders, logged, ended: false });
         if let Some(reports) = reports {
             let sayer = self.sayer.clone();
             threads::start(format!("reports {index}"), move || {
@@ -166,10 +176,7 @@ impl<O: Serialize, R: DeserializeOwned + Send + 'static> Crew<O, R> {
 
     /// Waits for a worker's end.
     pub(crate) fn wait(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
-        let worker = &mut self.workers[index];
-        let status = worker.process.wait()?;
-        worker.ended = true;
-        Ok(status)
+        self.workers[index].wait()
     }
 
     /// Lets the workers end by themselves (the end of their orders tells them) and waits for that, at most `patience`.
@@ -193,9 +200,30 @@ impl<O, R> Drop for Crew<O, R> {
         for worker in self.workers.iter_mut().filter(|worker| !worker.ended) {
             // It may have ended in the meantime, which is as good.
             let _ = worker.process.kill();
-            let _ = worker.process.wait();
+            let _ = worker.wait();
         }
     }
+}
+
+impl Worker {
+    /// Waits until it has ended, and all that it wrote to standard error is passed on.
+    fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        let status = self.process.wait()?;
+        self.ended = true;
+        // A panic of that thread is on standard error already.
+        let _ = self.logged.take().map(JoinHandle::join);
+        Ok(status)
+    }
+}
+
+/// Passes on to standard error what a worker writes there, line by line and beside the progress bars.
+fn pass_on(stderr: ChildStderr) -> anyhow::Result<JoinHandle<()>> {
+    let passing = std::thread::Builder::new().name("log of a member".into()).spawn(move || {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            BARS.suspend(|| _ = std::io::stderr().write_all(&[&line[..], b"\n"].concat()));
+        }
+    });
+    passing.context("cannot start a thread")
 }
 
 /// A worker's side: its orders.

@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
+use crate::form::FormOptions;
 use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
@@ -56,18 +57,27 @@ pub(crate) struct Send {
     name: Option<String>,
 
     #[command(flatten)]
+    form: FormOptions,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
 pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    // The group that was waited for is there: no other is founded beside it.
+    let founds = command.min_members.is_none_or(|members| members == 0);
+    if !founds && command.form.is_given() {
+        return Err(Problem::usage(
+            "--min-members waits for a group that is there, and --form founds one: give one of them",
+        ));
+    }
+    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let founding = command.form.founding(config, command.name.as_deref())?;
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;
     }
-    // The group that was waited for is there: no other is founded beside it.
-    let founds = command.min_members.is_none_or(|members| members == 0);
-    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
     let group =
-        connection::enter(&command.group, settings, command.name.as_deref(), founds.then_some(&config))?;
+        connection::enter(&command.group, settings, command.name.as_deref(), founds.then_some(&founding))?;
     if let Ok(entered) = group.receive() {
         connection::warn_of_other_resilience(&entered, command.resilience);
     }

@@ -2,8 +2,10 @@
 //! beats the file named by `--config`, and a setting that the file misspells is an error rather than a surprise.
 
 use crate::arguments::{Common, Transport};
+use crate::log::{self, Log};
 use crate::problem::Problem;
 use crate::text_file;
+use crate::units::Milliseconds;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) locate: Option<Duration>,
     /// Objects for scripts.
     pub(crate) json: bool,
+    /// What is logged.
+    pub(crate) log: Log,
 }
 
 /// What a file may say: the names of the flags.
@@ -42,9 +46,12 @@ struct File {
     bind: Option<String>,
     transport: Option<Transport>,
     insecure: Option<bool>,
-    patience: Option<u64>,
-    locate: Option<u64>,
+    patience: Option<Milliseconds>,
+    locate: Option<Milliseconds>,
     json: Option<bool>,
+    log: Option<log::Level>,
+    #[serde(rename = "log-format")]
+    log_format: Option<log::Format>,
 }
 
 impl Settings {
@@ -69,9 +76,13 @@ impl Settings {
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),
-            patience: flags.patience.or(file.patience).map(Duration::from_millis),
-            locate: flags.locate.or(file.locate).map(Duration::from_millis),
+            patience: flags.patience.or(file.patience.map(|time| time.0)),
+            locate: flags.locate.or(file.locate.map(|time| time.0)),
             json: flags.json || file.json.unwrap_or(false),
+            log: Log {
+                level: flags.log.log.or(file.log).unwrap_or_default(),
+                format: flags.log.log_format.or(file.log_format).unwrap_or_default(),
+            },
         })
     }
 }
@@ -115,9 +126,10 @@ mod tests {
 
     #[test]
     fn a_flag_beats_the_file() {
-        let (_folder, path) =
-            file("bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = 600\n");
-        let (bind, patience) = (Some("10.0.0.2:5".into()), Some(700));
+        let (_folder, path) = file(
+            "bind = '10.0.0.1'\ntransport = 'unicast'\nseeds = ['a:1']\npatience = 500\nlocate = '600ms'\n",
+        );
+        let (bind, patience) = (Some("10.0.0.2:5".into()), Some(Duration::from_millis(700)));
         let flags = Common { config: Some(path), bind, patience, ..Common::default() };
         let settings = Settings::resolve(&flags).unwrap();
         assert_eq!(settings.bind, Some("10.0.0.2:5".parse().unwrap()));
@@ -144,6 +156,16 @@ mod tests {
         let (_folder, path) = file("seeds = ['', 'a:1']");
         let settings = Settings::resolve(&Common { config: Some(path), ..Common::default() }).unwrap();
         assert_eq!(settings.seeds, ["a:1"]);
+    }
+
+    #[test]
+    fn a_file_says_what_is_logged_and_flags_beat_it() {
+        let (_folder, path) = file("log = 'info'\nlog-format = 'json'");
+        let mut flags = Common { config: Some(path), ..Common::default() };
+        let settings = Settings::resolve(&flags).unwrap();
+        assert_eq!(settings.log, Log { level: log::Level::Info, format: log::Format::Json });
+        flags.log.log = Some(log::Level::Off);
+        assert_eq!(Settings::resolve(&flags).unwrap().log.level, log::Level::Off);
     }
 
     #[test]

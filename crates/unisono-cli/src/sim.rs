@@ -1,10 +1,12 @@
 //! `unisono sim`: the protocols in a simulated world, where a seed decides everything.
 
 use crate::arguments::{self, Common};
+use crate::log;
 use crate::output::{Output, Tone, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::text_file;
+use crate::units;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -44,6 +46,9 @@ struct Manner {
     /// Print one JSON object per line
     #[arg(long, global = true, env = "UNISONO_JSON")]
     json: bool,
+
+    #[command(flatten)]
+    log: log::LogOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,8 +87,8 @@ struct Run {
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
-    /// Begin no further seed after so many minutes
-    #[arg(long, value_name = "M", value_parser = arguments::within::<u64>(1..=100_000))]
+    /// Begin no further seed after this time, such as 90m or 2h, or a number of minutes
+    #[arg(long, value_name = "TIME", value_parser = units::whole_minutes(1..=100_000))]
     minutes: Option<u64>,
 
     /// On so many threads [default: one for each processor]
@@ -169,7 +174,12 @@ struct Sizes {
 impl Sim {
     /// The flags that all commands have.
     pub(crate) fn common(&self) -> Common {
-        Common { config: self.manner.config.clone(), json: self.manner.json, ..Common::default() }
+        Common {
+            config: self.manner.config.clone(),
+            json: self.manner.json,
+            log: self.manner.log,
+            ..Common::default()
+        }
     }
 }
 

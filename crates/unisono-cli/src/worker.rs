@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Worker {
     /// That process
     parent: u32,
+
+    #[command(flatten)]
+    pub(crate) log: crate::log::LogOptions,
 }
 
 /// What a worker is to be.

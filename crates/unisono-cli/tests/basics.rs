@@ -21,6 +21,8 @@ const COMMANDS: &[&[&str]] = &[
     &["doctor"],
     &["explain"],
     &["keygen"],
+    &["completions"],
+    &["man"],
     &["sim", "run"],
     &["sim", "replay"],
     &["sim", "scenario"],
@@ -57,12 +59,121 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
             "--config",
             "--json",
             "--insecure",
+            "--log ",
+            "--log-format ",
         ] {
             // Nothing is sent in a simulated world.
-            let meant = command[0] != "sim" || ["--config", "--json"].contains(&flag);
+            let meant =
+                command[0] != "sim" || ["--config", "--json", "--log ", "--log-format "].contains(&flag);
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{command:?} has long lines");
+    }
+}
+
+#[test]
+fn the_log_is_text_or_json_on_standard_error_and_off_by_default() {
+    let logged = |flags: &[&str]| {
+        let output = unisono([&["explain", "00"], flags].concat());
+        assert!(output.status.success() && !output.stdout.starts_with(b"{"), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for quiet in [&[][..], &["--log", "off"], &["--log", "warn", "--log-format", "json"]] {
+        assert_eq!(logged(quiet), "", "{quiet:?}");
+    }
+    let text = logged(&["--log", "debug"]);
+    assert!(text.contains("DEBUG unisono::command: command started") && !text.contains('\x1b'), "{text}");
+    let lines = logged(&["--log", "debug", "--log-format", "json"]);
+    assert!(!lines.is_empty());
+    for line in lines.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&entry["level"], &entry["target"]), (&"DEBUG".into(), &"unisono::command".into()));
+        assert_eq!(entry["message"], "command started");
+    }
+}
+
+#[test]
+fn colours_follow_the_environment() {
+    let coloured = |command: &mut Command| {
+        let output = command.args(["doctor", "--log", "debug"]).output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| bytes.contains(&0x1b))
+    };
+    assert_eq!(coloured(&mut command()), [false; 2], "no terminal");
+    assert_eq!(coloured(command().env("CLICOLOR_FORCE", "1")), [true; 2]);
+    assert_eq!(coloured(command().envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")])), [false; 2]);
+    assert_eq!(coloured(command().env("CLICOLOR_FORCE", "1").env("UNISONO_JSON", "1")), [false, true]);
+}
+
+#[test]
+fn the_log_is_chosen_by_environment_and_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("unisono.toml"), "log = 'debug'\nlog-format = 'json'").unwrap();
+    let chosen = |level: Option<&str>, file: Option<&str>| {
+        let mut explain = command();
+        explain.current_dir(folder.path()).args(["explain", "00"]);
+        explain.envs(level.map(|level| ("UNISONO_LOG", level)));
+        explain.args(file.into_iter().flat_map(|file| ["--config", file]));
+        String::from_utf8(explain.output().unwrap().stderr).unwrap()
+    };
+    assert!(chosen(Some("debug"), None).contains("DEBUG"));
+    assert!(chosen(None, Some("unisono.toml")).starts_with('{'));
+    assert_eq!(chosen(Some("off"), Some("unisono.toml")), "");
+}
+
+#[test]
+fn shells_complete_the_commands_and_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = unisono(["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        for word in ["unisono", "listen", "counter", "completions", "min-members", "patience"] {
+            assert!(script.contains(word), "{shell}: no {word}");
+        }
+        assert!(!script.contains("worker"), "{shell} offers the hidden command");
+        assert_eq!(json(&unisono(["completions", shell, "--json"]))["script"], *script, "{shell}");
+    }
+    assert_eq!(unisono(["completions", "tcsh"]).status.code(), Some(2));
+}
+
+#[test]
+fn bash_reads_the_completions_and_completes() {
+    let script = "source <(\"$0\" completions bash) && COMP_WORDS=(unisono li) COMP_CWORD=1 && \
+                  _unisono unisono li unisono && echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_unisono")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "listen links\n".to_string(), "{output:?}");
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = unisono_in(folder.path(), ["man", "new/pages", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let listed = json(&output)["pages"].as_array().unwrap().len();
+    let pages = folder.path().join("new/pages");
+    assert_eq!(std::fs::read_dir(&pages).unwrap().count(), listed);
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap_or_default();
+    assert!(page("unisono.1").contains("listen") && !page("unisono.1").contains("worker"));
+    for command in COMMANDS {
+        let page = page(&format!("unisono-{}.1", command.join("-")));
+        assert!(
+            page.contains(".SH OPTIONS") || page.contains(".SH \"COMMON OPTIONS\""),
+            "{command:?}: {page}"
+        );
+        assert!(page.contains("Example"), "{command:?}: {page}");
+    }
+    // The pages of last time are replaced.
+    assert_eq!(unisono_in(folder.path(), ["man", "new/pages"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_folder_for_manual_pages_that_cannot_be_made_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for nowhere in ["file", "file/pages"] {
+        let output = unisono_in(folder.path(), ["man", nowhere]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot make the folder") && said.lines().count() == 1, "{said}");
     }
 }
 
@@ -129,6 +240,16 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["listen", "x", "--seeds", "127.0.0.1:99999"],
         &["listen", "x", "--patience", "soon"],
         &["listen", "x", "--locate", "0"],
+        &["listen", "x", "--log", "loud"],
+        &["listen", "x", "--form", "a,b,c", "--name", "d"],
+        &["listen", "x", "--form", "a,b,c"],
+        &["chat", "x", "--form", "a,b,a", "--name", "a"],
+        &["send", "x", "text", "--form", "a,b,c", "--name", "a", "--at-least", "4"],
+        &["send", "x", "text", "--form", "a,b,c", "--name", "a", "--min-members", "1"],
+        &["listen", "x", "--at-least", "2"],
+        &["status", "x", "--patience", "3 parsecs"],
+        &["bench", "latency", "--bytes", "4M"],
+        &["sim", "run", "--log-format", "xml"],
         &["rpc", "call", "x", "y", "--patience", "0"],
         &["rpc", "call", "x", "y", "--patience", "18446744073709551615"],
         &["status", "x", "--insecure", "--bind", "192.0.2.7"],
@@ -169,6 +290,25 @@ fn views_are_explained_where_they_are_shown() {
 }
 
 #[test]
+fn durations_have_units_or_the_unit_of_their_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("unisono.toml");
+    std::fs::write(&config, "patience = '2s'\nlocate = 150").unwrap();
+    let config = config.to_str().unwrap();
+    for flags in
+        [&["--patience", "150ms", "--locate", "2s"][..], &["--patience", "150"], &["--config", config]]
+    {
+        let output = unisono([&["doctor"], flags].concat());
+        assert_ne!(output.status.code(), Some(2), "{flags:?}: {output:?}");
+    }
+    std::fs::write(config, "patience = 'soon'").unwrap();
+    let output = unisono(["doctor", "--config", config]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("a duration such as 150ms or 2s"), "{said}");
+}
+
+#[test]
 fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
     for (arguments, option, taken) in [
         (["listen", "x", "--resilience", "-1"], "--resilience", "from 0 to 255"),
@@ -176,6 +316,12 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
         (["listen", "x", "--count", "-1"], "--count", "0 or more"),
         (["status", "x", "--patience", "-5"], "--patience", "0 or more"),
         (["members", "x", "--watch", "-1"], "--watch", "from 0.001 to 86400"),
+        (["members", "x", "--watch", "2d"], "--watch", "from 0.001 to 86400"),
+        (["status", "x", "--locate", "soon"], "--locate", "such as 150ms or 2s"),
+        (["rpc", "call", "--deadline=soon", "x"], "--deadline", "such as 150ms or 2s"),
+        (["bench", "throughput", "--seconds", "1500ms"], "--seconds", "from 1 to 3600"),
+        (["bench", "throughput", "--bytes", "2MiB"], "--bytes", "from 1 to 1048576"),
+        (["sim", "run", "--minutes", "30s"], "--minutes", "from 1 to 100000"),
         (["send", "x", "--min-members", "-1"], "--min-members", "up to 256"),
         (["bench", "latency", "--members", "many"], "--members", "from 2 to 64"),
         (["bench", "latency", "--bytes", "65536"], "--bytes", "from 0 to"),

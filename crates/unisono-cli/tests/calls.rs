@@ -133,6 +133,29 @@ fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
 }
 
 #[test]
+fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
+    let port = group("formed");
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c", "--at-least", "3"];
+        Background::start(&[&form, &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = ["a", "b", "c"].map(start);
+    for member in &mut members {
+        member.until("the service", |seen| !seen.is_empty());
+        assert_eq!((&member.seen[0]["members"], &member.seen[0]["value"]), (&3.into(), &"0".into()));
+    }
+    for number in 1..=5 {
+        assert_eq!(patiently(&port, "add"), number.to_string());
+    }
+    members[2].process.kill().unwrap();
+    assert_eq!(patiently(&port, "add"), "6");
+    let mut back = start("c");
+    back.until("the service", |seen| !seen.is_empty());
+    assert_eq!(back.seen[0]["value"], "6");
+    assert_eq!(patiently(&port, "add"), "7");
+}
+
+#[test]
 fn a_counter_that_cannot_say_that_it_serves_leaves() {
     let port = group("speechless");
     let mut counter = Background::start(&["rpc", "counter", &port]);

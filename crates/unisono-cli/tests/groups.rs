@@ -83,6 +83,19 @@ fn the_demonstration_survives_its_sequencer() {
 }
 
 #[test]
+fn member_processes_log_as_their_command_does_and_report_all_the_same() {
+    let _alone = alone();
+    let run = ["demo", "--members", "3", "--messages", "30", "--kill", "none", "--json"];
+    let output = unisono([&run[..], &["--log", "debug", "--log-format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["acknowledged"], 30);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let entries = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let begun = entries.filter(|entry| entry["message"] == "command started").count();
+    assert_eq!(begun, 4, "the command and its three members: {log}");
+}
+
+#[test]
 fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
     let _alone = alone();
     let run = ["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"];
@@ -629,6 +642,64 @@ fn children(of: u32) -> Vec<u32> {
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     processes.filter(|pid| stat(*pid).is_some_and(|(_, parent)| parent == of)).collect()
+}
+
+/// Arguments of a listener that forms a group with others.
+fn former<'a>(group: &'a str, names: &'a str, me: &'a str) -> Vec<&'a str> {
+    [&["listen", group, "--form", names, "--name", me], &WATCHFUL[..]].concat()
+}
+
+#[test]
+fn three_form_one_group_with_one_first_view_and_one_that_comes_back_joins_it() {
+    let _alone = alone();
+    let name = group("form");
+    let names = ["ann", "bob", "cy"];
+    let mut listeners = names
+        .map(|me| Background::start(&[&former(&name, "ann,bob,cy", me)[..], &["--at-least", "3"]].concat()));
+    for listener in &mut listeners {
+        listener.until("the view", |seen| !seen.is_empty());
+    }
+    let first = listeners[0].seen[0].clone();
+    assert_eq!((&first["event"], &first["members"]), (&"view".into(), &3.into()), "{first}");
+    assert!(listeners.iter().all(|listener| listener.seen[0] == first));
+    let [ann, bob, cy] = &mut listeners;
+    cy.process.kill().unwrap();
+    ann.until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
+    let again = Background::join(&name, &former(&name, "ann,bob,cy", "cy")[2..]);
+    assert_eq!(again.seen[0]["members"], 3, "{:?}", again.seen);
+    for listener in [ann, bob] {
+        listener.until("the return", |seen| {
+            seen.iter().any(|line| line["event"] == "joined" && line["member"] == "cy")
+        });
+        assert!(listener.seen.iter().all(|line| line["event"] != "conflict"));
+    }
+}
+
+#[test]
+fn two_of_three_form_a_group_and_the_third_joins_it_later() {
+    let _alone = alone();
+    let name = group("majority");
+    let mut listeners = ["ann", "bob"].map(|me| Background::start(&former(&name, "ann,bob,cy", me)));
+    for listener in &mut listeners {
+        listener.until("the view", |seen| !seen.is_empty());
+        assert_eq!(listener.seen[0]["members"], 2);
+    }
+    let cy = Background::join(&name, &former(&name, "ann,bob,cy", "cy")[2..]);
+    assert_eq!(cy.seen[0]["members"], 3, "{:?}", cy.seen);
+}
+
+#[test]
+fn one_of_three_forms_no_group_and_says_what_to_type() {
+    let name = group("few");
+    let form = ["--form", "ann,bob,cy", "--form-within", "200ms", "--locate", "50ms"];
+    for command in [&["listen", &name][..], &["chat", &name], &["send", &name, "text"]] {
+        let output = unisono([command, &["--name", "bob"], &form[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        let typed = format!("`unisono listen {name} --form ann,bob,cy --name ann`");
+        assert!(said.lines().count() == 1 && said.contains(&typed), "{said}");
+        assert!(said.contains("fewer than 2 of ann, bob, cy met within 200ms"), "{said}");
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Default for GroupConfig {
 
 /// Which sets of members may go on after a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Quorum {
     /// More than half of the view, or half of it with its first member. So there is one line of views; a group of
     /// two cannot outlive its first member.
@@ -70,6 +71,7 @@ pub enum Quorum {
 
 /// What becomes of a member that answers but whose application does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowMember {
     /// Everybody waits for it (the papers' choice).
     Wait,
@@ -79,6 +81,7 @@ pub enum SlowMember {
 
 /// When the role of sequencer moves to another member though the one that has it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Migration {
     /// Never: only leaves and resets move it.
     Never,
@@ -95,6 +98,7 @@ pub enum Migration {
 
 /// How datagrams for the whole group travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Transport {
     /// Multicast to those who are seen to hear it where that is the cheaper way, a datagram each to the rest.
     #[default]

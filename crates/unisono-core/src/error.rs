@@ -17,6 +17,7 @@ pub struct ConfigError {
 
 /// A message was not taken. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// Larger than the group allows; send less, or found the group with a larger limit.
     #[error("the message has {bytes} bytes; this group takes at most {max}")]
@@ -46,6 +47,7 @@ pub enum SendError {
 
 /// A leave was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LeaveError {
     /// Not a member yet.
     #[error("not a member of the group yet")]
@@ -65,6 +67,7 @@ pub enum LeaveError {
 
 /// A reset was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ResetError {
     /// Nobody is suspected, and the group has fewer members than were asked for.
     #[error("the group has {members} members, fewer than the {min} asked for")]
@@ -81,6 +84,7 @@ pub enum ResetError {
 
 /// The role of sequencer was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HandOverError {
     /// Only the sequencer can hand the role over.
     #[error("this member does not order; {sequencer} does")]

@@ -7,6 +7,7 @@ use core::net::SocketAddr;
 
 /// Something that happened in the group. Those that have a `seqno` happen at the same place at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// This member is in: the first event of its stream, for a founder and a joiner alike.
     ///
@@ -126,6 +127,7 @@ impl Event {
 /// A list of members at a place in the order. The first event of the stream has one ([`Event::Entered`]), and
 /// [`View::follow`] keeps it: whoever folds all events has the same view at each place as everybody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct View {
     /// The epoch.
     pub epoch: EpochId,
@@ -140,6 +142,12 @@ pub struct View {
 }
 
 impl View {
+    /// A view in which the resilience that holds follows from the number of members.
+    pub fn new(epoch: EpochId, members: Vec<Member>, sequencer: Uid, resilience_founded: u8) -> View {
+        let resilience = resilience_among(resilience_founded, members.len());
+        View { epoch, members, sequencer, resilience, resilience_founded }
+    }
+
     /// Takes over what an event changes: members, sequencer, epoch and resilience are those of its place then. True if it
     /// changes anything.
     pub fn follow(&mut self, event: &Event) -> bool {
@@ -171,7 +179,7 @@ pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
     founded.min(u8::try_from(members.saturating_sub(1)).unwrap_or(u8::MAX))
 }
 
-/// What became of a message.
+/// What became of a message. Exhaustive: a message has one of these three outcomes in every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It has its place in the order and was delivered here too.
@@ -187,6 +195,7 @@ pub enum Outcome {
 
 /// Why a member is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Suspicion {
     /// Nothing was heard from it, and it answered no probe.
     Silent,
@@ -194,14 +203,13 @@ pub enum Suspicion {
     Deaf,
     /// A new process answers at its address.
     Replaced,
-    /// It said so itself when it died.
-    Crashed,
     /// It holds everybody up, longer than the group allows.
     Slow,
 }
 
 /// Why a join came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JoinFailure {
     /// Nobody answered: there is no such group within reach.
     NotFound,

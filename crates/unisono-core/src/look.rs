@@ -7,7 +7,8 @@ use core::fmt;
 use core::time::Duration;
 
 /// A member's account of its group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The epoch.
     pub epoch: EpochId,
@@ -53,7 +54,8 @@ pub struct Report {
 }
 
 /// A reset that a member lived through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LastReset {
     /// The place of its event.
     pub seqno: Seqno,
@@ -74,7 +76,6 @@ impl fmt::Display for LastReset {
             Some(Suspicion::Silent) => ": silent",
             Some(Suspicion::Deaf) => ": deaf",
             Some(Suspicion::Replaced) => ": replaced by a new process",
-            Some(Suspicion::Crashed) => ": crashed",
             Some(Suspicion::Slow) => ": slow",
         })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
@@ -83,6 +84,7 @@ impl fmt::Display for LastReset {
 
 /// One member as the reporter sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemberReport {
     /// Who and where.
     pub member: Member,
@@ -98,8 +100,23 @@ pub struct MemberReport {
     pub silent: Duration,
 }
 
+impl MemberReport {
+    /// A report on a member of which nothing is known but who and where it is.
+    pub fn new(member: Member) -> MemberReport {
+        MemberReport {
+            member,
+            received: 0,
+            delivered: 0,
+            suspected: false,
+            multicast: false,
+            silent: Duration::ZERO,
+        }
+    }
+}
+
 /// Somebody is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiting {
     /// Who waits.
     pub who: Uid,
@@ -113,8 +130,16 @@ pub struct Waiting {
     pub since: Duration,
 }
 
+impl Waiting {
+    /// A wait that begins now, at seqno 0, for no member in particular.
+    pub fn new(who: Uid, reason: WaitReason) -> Waiting {
+        Waiting { who, reason, member: None, seqno: 0, since: Duration::ZERO }
+    }
+}
+
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitReason {
     /// An acknowledgement that acceptance needs.
     Ack,
@@ -124,14 +149,13 @@ pub enum WaitReason {
     Token,
     /// Places that this member lacks.
     Flush,
-    /// State for a joiner.
-    State,
     /// The end of a reset.
     Reset,
 }
 
 /// What a member has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Datagrams sent: a multicast counts once, and otherwise each copy (a question to all seeds counts once).
     pub datagrams_sent: u64,

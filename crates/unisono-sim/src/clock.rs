@@ -1,50 +1,50 @@
-//! The clock of one life: it begins anywhere, and runs a little too fast or too slow.
+//! The clock of one life: it starts at a random time, and runs a little too fast or too slow.
 //!
-//! Members never compare times with each other, and nothing may depend on all clocks running alike. So each life
-//! gets an origin and a drift of its own, and the world translates.
+//! Members never compare times with each other, and nothing may depend on equal clock rates. So each life has its own
+//! origin and drift, and the world converts.
 
 use unisono_core::Time;
 
-/// Translates between the world's nanoseconds and the time that one life is told.
+/// Converts between the world's nanoseconds and the time that one life reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     born: u64,
     origin: u64,
-    /// Nanoseconds gained in 2^20.
+    /// Nanoseconds gained per 2^20 nanoseconds; negative if the clock is slow.
     gain: i64,
 }
 
-/// Drift is counted in parts of 2^20 nanoseconds, about a millisecond.
+/// Drift is counted per 2^20 nanoseconds, which is about a millisecond.
 const PART_BITS: u32 = 20;
 
-/// A deadline further away than any run is long, in nanoseconds.
-const CENTURIES: u64 = 1 << 60;
+/// Most nanoseconds (36 years) until a deadline that is ever due; no run is that long.
+const DEADLINE_MAX: u64 = 1 << 60;
 
 impl Clock {
-    /// A clock that shows `origin` at the world's `born` and gains `gain` nanoseconds (or loses, if negative) in each
-    /// 2^20. 10,486 is one percent.
+    /// Returns a clock that shows `origin` at the world's time `born` and gains `gain` nanoseconds (or loses, if
+    /// negative) per 2^20. A gain of 10,486 is one percent.
     pub(crate) fn new(born: u64, origin: u64, gain: i64) -> Clock {
         Clock { born, origin, gain }
     }
 
-    /// What it shows at the world's `now`.
+    /// Returns the time that it shows at the world's time `now`.
     pub(crate) fn read(&self, now: u64) -> Time {
         let elapsed = now.saturating_sub(self.born);
         let gained = (elapsed as i64).saturating_mul(self.gain) >> PART_BITS;
         Time::from_nanos(self.origin.saturating_add_signed(elapsed as i64 + gained))
     }
 
-    /// The world's first moment at which it shows `time` or more.
+    /// Returns the first world time at which it shows `time` or more; `u64::MAX` if that is never.
     pub(crate) fn moment(&self, time: Time) -> u64 {
         let wanted = time.as_nanos().saturating_sub(self.origin);
-        if wanted > CENTURIES {
+        if wanted > DEADLINE_MAX {
             return u64::MAX;
         }
         let mut moment = self.born.saturating_add(wanted);
         if self.gain > 0 {
             moment -= (wanted.saturating_mul(self.gain as u64) >> PART_BITS).min(wanted);
         }
-        // Each round closes all but a hundredth of what is missing.
+        // Each iteration reduces the difference to at most a hundredth.
         loop {
             let shown = self.read(moment);
             if shown >= time {

@@ -1,13 +1,18 @@
-//! Runs one plan: lets members begin, applications work and faults strike, then ends all faults and demands that the
-//! group comes together again.
+//! Runs one plan: the members form a group, applications work and faults strike. Then all faults end, and the director
+//! demands that the group converges.
 //!
-//! A run has five parts: the group forms; faults strike (safety must hold throughout); faults end and who is down
-//! comes back; the group is *healed* and must converge; applications fall silent, so that in the end everything sent
-//! has to be settled. What applications do lies in `workload`, what faults do in `faults`.
+//! A run has five parts:
+//! 1. The group forms.
+//! 2. Faults strike; safety must hold throughout.
+//! 3. Faults end, and crashed processes restart.
+//! 4. The group is *healed* and must converge.
+//! 5. Applications fall silent, so that at the end every send must have its outcome.
+//!
+//! The actions of applications are in `workload`, those of faults in `faults`.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::faults::TARGETS;
-use crate::havoc::Havoc;
+use crate::injector::FaultInjector;
 use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::process::Resident;
@@ -18,23 +23,23 @@ use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, Wor
 use std::io::Write;
 use unisono_core::{EntryMode, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) violation: Option<Violation>,
     pub(crate) totals: Totals,
-    /// How often each property found its promise kept.
+    /// How often each checker found its promise kept.
     pub(crate) checked: Vec<(&'static str, u64)>,
-    /// The rare states met.
+    /// The probes (rare states) that were hit, as bits.
     pub(crate) probes: u128,
-    /// Two runs of a seed have the same.
+    /// Fingerprint of the run; the same for every run of the seed.
     pub(crate) fingerprint: u64,
-    /// Nanoseconds of the world's time.
+    /// Length of the run in simulated nanoseconds.
     pub(crate) simulated: u64,
 }
 
 impl Finding {
-    /// What there is to find when the checkers have spoken.
+    /// Returns the results of a world whose run is over.
     pub(crate) fn of<S: Side>(world: &World<S>) -> Finding {
         Finding {
             violation: world.recorder.violation().cloned(),
@@ -51,17 +56,17 @@ impl Finding {
 pub(crate) struct Director {
     pub(super) world: World<GroupSide>,
     pub(super) plan: Plan,
-    /// What applications draw from; faults draw apart.
-    pub(super) whims: Random,
-    pub(super) havoc: Havoc,
-    /// Messages that whoever makes a speech at a place still has to send.
-    pub(super) speeches: Vec<u64>,
-    /// Applications send.
+    /// Random numbers of applications; faults have their own generator.
+    pub(super) app_random: Random,
+    pub(super) injector: FaultInjector,
+    /// Messages left in the streak of each process; 0 if there is none.
+    pub(super) streak_left: Vec<u64>,
+    /// True while applications act.
     pub(super) is_busy: bool,
-    /// New lives may begin.
+    /// True while new lives may begin.
     pub(super) is_open: bool,
     planted: Option<Planted>,
-    /// The places that are healed in the end.
+    /// The processes that are healed when faults end; all of them, unless the plan heals only a core.
     core: Vec<usize>,
 }
 
@@ -75,25 +80,25 @@ impl Director {
         let plan = Plan::draw(seed, profile);
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
-        let mut network = Network::new(plan.places, plan.weather.clone(), fork());
+        let mut network = Network::new(plan.places, plan.conditions.clone(), fork());
         plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
         let checkers = Checkers::new(properties::all(&Terms { config: plan.config.clone() }));
         let mut recorder = Recorder::new(checkers, trace);
-        recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
             world: World::new(plan.places, common, network, recorder, fork()),
-            whims: fork(),
-            havoc: Havoc::new(
+            app_random: fork(),
+            injector: FaultInjector::new(
                 fork(),
                 plan.places,
-                plan.weather.clone(),
+                plan.conditions.clone(),
                 plan.faults.clone(),
                 patience,
                 TARGETS,
             ),
-            speeches: vec![0; plan.places],
+            streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,
             planted,
@@ -102,11 +107,11 @@ impl Director {
         }
     }
 
-    /// Runs to the end, or to where a promise is broken.
+    /// Runs to the end, or until a violation is reported.
     pub(crate) fn run(mut self) -> Finding {
         self.begin();
         while let Some(trigger) = self.world.advance(self.plan.parts.end) {
-            self.answer(trigger);
+            self.handle(trigger);
         }
         let end = self.world.end();
         self.world.recorder.finish(&end);
@@ -119,11 +124,11 @@ impl Director {
         }
         let founders = if self.plan.beginning == Beginning::Founder { 1 } else { self.plan.members };
         if matches!(self.plan.beginning, Beginning::Together | Beginning::Apart { .. }) {
-            // The network is quiet until chaos begins.
-            self.havoc.clear_the_air(&mut self.world);
+            // The network is undisturbed until chaos begins.
+            self.injector.clear_faults(&mut self.world);
         }
         if matches!(self.plan.beginning, Beginning::Apart { .. }) {
-            self.havoc.part_places(&mut self.world);
+            self.injector.split_places(&mut self.world);
         }
         for process in 0..founders {
             let config = self.plan.config.clone();
@@ -140,16 +145,16 @@ impl Director {
         for process in founders..self.plan.places {
             let latest =
                 if process < self.plan.members { 100 * MILLISECOND } else { self.plan.parts.settling };
-            let delay = self.whims.below(latest);
+            let delay = self.app_random.below(latest);
             self.world.trigger(delay, Trigger::Start { process: process as u16 });
         }
     }
 
-    fn answer(&mut self, trigger: Trigger) {
+    fn handle(&mut self, trigger: Trigger) {
         match trigger {
             Trigger::Act { process, life } => self.act(process as usize, life),
             Trigger::Start { process } => self.start(process as usize),
-            Trigger::Told { process, life, notice } => self.told(process as usize, life, notice),
+            Trigger::Notice { process, life, notice } => self.handle_notice(process as usize, life, notice),
             Trigger::ResetAgain { process, life } => self.reset_again(process as usize, life),
             Trigger::Fault(code) => self.fault(code),
             Trigger::Part(part) => self.enter_part(part),
@@ -163,13 +168,13 @@ impl Director {
         if !self.is_open || !self.core.contains(&process) {
             return;
         }
-        // Who was excluded goes on serving for a while.
+        // An excluded member goes on serving others for a while.
         let is_serving = |phase| !matches!(phase, Phase::Gone | Phase::Locating);
         if self.world.resident(process).is_some_and(|resident| !resident.is_over) {
             return;
         }
         if self.world.resident(process).is_some_and(|resident| is_serving(resident.side.group.phase()))
-            && self.whims.chance(0.9)
+            && self.app_random.chance(0.9)
         {
             self.world.trigger(200 * MILLISECOND, Trigger::Start { process: process as u16 });
             return;
@@ -179,26 +184,26 @@ impl Director {
 
     pub(super) fn give_life(&mut self, process: usize, entry: EntryMode) {
         let transport = if self.plan.mixed_transports {
-            self.whims.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
+            self.app_random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
         } else {
             self.plan.settings.transport
         };
         let birth = Birth {
             name: name(process, self.plan.long_names),
             side: GroupBirth { entry, settings: Settings { transport, ..self.plan.settings.clone() } },
-            gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },
-            events_first: self.whims.chance(0.5),
+            gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };
         if let Err(error) = self.world.start(process, birth) {
-            self.world.accuse("plans_are_valid", error.to_string());
+            self.world.report_violation("plans_are_valid", error.to_string());
         }
     }
 
-    /// Lets a new life begin at a place after a while.
+    /// Starts a new life on a process after a random delay.
     pub(super) fn start_later(&mut self, process: usize) {
         if self.is_open {
-            let delay = self.whims.spread(MILLISECOND, self.plan.workload.restart_max);
+            let delay = self.app_random.spread(MILLISECOND, self.plan.workload.restart_max);
             self.world.trigger(delay, Trigger::Start { process: process as u16 });
         }
     }
@@ -210,58 +215,59 @@ impl Director {
             self.world.network.clear_cuts(cut::APART);
         }
         match part {
-            Part::Chaos => self.let_chaos_begin(),
+            Part::Chaos => self.begin_chaos(),
             Part::Settling => self.end_chaos(),
             Part::Healed => self.demand_convergence(),
             Part::Quiet => self.is_busy = false,
         }
     }
 
-    /// Ends all faults. Who is down comes back; or only a majority is healed, and what ails the others never ends.
+    /// Ends all faults. Crashed processes restart. If the plan heals only a core, the other processes are disabled for
+    /// the rest of the run.
     fn end_chaos(&mut self) {
-        self.havoc.end(&mut self.world);
+        self.injector.end(&mut self.world);
         if self.plan.heals_core_only {
             self.choose_core();
         }
         for process in 0..self.plan.places {
             if self.core.contains(&process) {
                 self.world.resume(process);
-                self.world.rouse(process);
+                self.world.end_doze(process);
                 if self.world.resident(process).is_none() {
-                    let delay = self.whims.below(500 * MILLISECOND);
+                    let delay = self.app_random.below(500 * MILLISECOND);
                     self.world.trigger(delay, Trigger::Start { process: process as u16 });
                 }
             } else {
-                self.ail_for_good(process);
+                self.disable_for_good(process);
             }
         }
     }
 
-    /// A random majority of the living members is the core; the others stay what they are, or worse.
+    /// Chooses a random majority of the living members as the core.
     fn choose_core(&mut self) {
         let Some(info) = self.latest_view() else { return };
         let mut members: Vec<usize> =
             (0..self.plan.places).filter(|place| self.is_in(*place, &info)).collect();
-        // While somebody comes or goes, the core must be enough for the view before and the one after.
-        let is_passing = |place: usize| {
+        // While a join or leave is pending, the core must be a quorum of the views before and after it.
+        let is_changing = |place: usize| {
             self.world.resident(place).is_some_and(|resident| {
                 let is_settled = resident.side.marks.accepted == resident.side.marks.received;
                 resident.side.group.phase() != Phase::Gone && !(self.is_member(place) && is_settled)
             })
         };
-        let passing = (0..self.plan.places).filter(|place| is_passing(*place)).count();
-        let needed = info.members.len() / 2 + 1 + passing.min(2);
+        let changing = (0..self.plan.places).filter(|place| is_changing(*place)).count();
+        let needed = info.members.len() / 2 + 1 + changing.min(2);
         if members.len() <= needed || !matches!(self.plan.config.quorum, Quorum::MajorityOfView) {
             return;
         }
         while members.len() > needed {
-            let place = self.havoc.fates.below(members.len() as u64) as usize;
+            let place = self.injector.random.below(members.len() as u64) as usize;
             members.remove(place);
         }
         self.core = members;
     }
 
-    /// Nobody begins a life any more, and whoever lives must come to one view.
+    /// Stops new lives, and records that the living members of the core must converge to one view.
     fn demand_convergence(&mut self) {
         self.is_open = false;
         if !self.can_go_on() {
@@ -271,24 +277,25 @@ impl Director {
             .core
             .iter()
             .filter_map(|place| self.world.resident(*place))
-            .filter(|resident| !resident.is_over && !self.is_left_alone(resident))
+            .filter(|resident| !resident.is_over && !self.group_has_ended(resident))
             .map(|resident| resident.life)
             .collect();
         let now = self.world.now;
         self.world.recorder.note(now, 0, Life::NOBODY, What::Healed { core });
     }
 
-    /// Whether the members that did not crash are a quorum of every view that somebody holds, with an open change at
-    /// its end or without, or has prepared in a reset, which may be decided to come; and of the latest that anybody ever
-    /// held. A leaver that has gone, or somebody excluded, is no excuse: they went by the protocol's own rules.
+    /// True if the members that did not crash are a quorum of every view that matters: each view that a member holds,
+    /// with or without an open change at its end; each view that a member has prepared in a reset, because it may be
+    /// decided; and the latest view of each group that any member ever held. Leavers and excluded members that have
+    /// ended do not count as crashed: they ended by the rules of the protocol.
     fn can_go_on(&self) -> bool {
         let is_part = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         let parts = (0..self.plan.places)
             .filter_map(|place| self.world.resident(place))
-            .filter(|resident| is_part(resident.side.group.phase()) && !self.is_left_alone(resident));
+            .filter(|resident| is_part(resident.side.group.phase()) && !self.group_has_ended(resident));
         if matches!(self.plan.config.quorum, Quorum::AtLeast(least) if usize::from(least) * 2 <= self.plan.members)
         {
-            // Halves may have parted in the middle of a reset, each waiting for somebody who is in the other.
+            // A reset may have split the group into halves, each waiting for a member of the other half.
             return false;
         }
         let mut views: Vec<Vec<Uid>> = self.world.recorder.latest_views.iter().map(<[Uid]>::to_vec).collect();
@@ -296,12 +303,12 @@ impl Director {
             let leavers = |view: &[Uid]| view.iter().filter(|uid| self.is_leaving(**uid)).count();
             let too_few = |view: &[Uid]| leavers(view) > 0 && 2 * (view.len() - leavers(view)) <= names.len();
             if views.iter().any(|view| too_few(view)) {
-                // The last of those who leave would leave too few behind, and so waits for others to come.
+                // The last leaver would leave fewer members than the list's majority, so it waits for new members.
                 return false;
             }
         }
         if views.is_empty() {
-            // The last member has left: there is no group any more, and nobody to tell those who lag behind.
+            // The last member has left: no group exists any more, and members that lag behind receive nothing.
             return false;
         }
         for resident in parts {
@@ -313,21 +320,21 @@ impl Director {
             && (0..self.plan.places).any(|place| self.is_member(place))
     }
 
-    /// Its group went on without it, and then its last member left: nobody is there to tell it, whatever becomes of
-    /// another group.
-    fn is_left_alone(&self, resident: &Resident<GroupSide>) -> bool {
+    /// True if the group of this member has ended: its last member has left. The member will receive nothing more,
+    /// whatever happens to other groups.
+    fn group_has_ended(&self, resident: &Resident<GroupSide>) -> bool {
         self.world.recorder.latest_views.has_ended(resident.side.instance)
     }
 
-    /// Whether those of the view that did not crash are a quorum of it.
+    /// True if the members of the view that did not crash are a quorum of it.
     fn has_quorum(&self, view: &[Uid]) -> bool {
-        // What ails those outside of the core never ends: they are as good as dead.
-        let ails = |uid: &Uid| {
+        // Processes outside the core stay disabled, so they count as crashed.
+        let is_disabled = |uid: &Uid| {
             (0..self.plan.places)
                 .filter(|place| !self.core.contains(place))
                 .any(|place| self.world.resident(place).is_some_and(|resident| resident.uid == *uid))
         };
-        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid) && !ails(uid);
+        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid) && !is_disabled(uid);
         let living = view.iter().filter(|uid| lives(uid)).count();
         match &self.plan.config.quorum {
             Quorum::MajorityOfView => {
@@ -335,14 +342,16 @@ impl Director {
             }
             Quorum::MajorityOf(names) => 2 * living > names.len(),
             Quorum::All => living == view.len(),
-            // Decided only when all of the next view have prepared: whoever dies in between holds up the others.
+            // A reset is decided only when all members of the next view have prepared. A member that crashes in between
+            // blocks the others.
             Quorum::AtLeast(_) => living == view.len(),
+            other => unreachable!("the director does not know {other:?}"),
         }
     }
 
-    // --- looking ---
+    // --- queries ---
 
-    /// The place has a living member.
+    /// True if a living member runs on the process.
     pub(super) fn is_member(&self, process: usize) -> bool {
         let phase = self.world.resident(process).map(|resident| resident.side.group.phase());
         matches!(phase, Some(Phase::Member | Phase::Resetting))
@@ -354,7 +363,7 @@ impl Director {
             .any(|resident| resident.uid == uid && resident.side.group.phase() == Phase::Leaving)
     }
 
-    /// The latest view that a living member holds.
+    /// Returns the latest view that a living member holds.
     pub(super) fn latest_view(&self) -> Option<Info> {
         (0..self.plan.places)
             .filter(|place| self.is_member(*place))
@@ -363,33 +372,33 @@ impl Director {
             .max_by_key(|info| (info.epoch, info.expected))
     }
 
-    /// The life at this place is a member of this view.
+    /// True if the life on the process is a member of this view.
     pub(super) fn is_in(&self, process: usize, info: &Info) -> bool {
         self.world
             .resident(process)
             .is_some_and(|resident| info.members.iter().any(|member| member.uid == resident.uid))
     }
 
-    /// Nothing disturbs a place that ails for good: it is cut off, or half of it is.
-    fn ail_for_good(&mut self, process: usize) {
-        let ailment = self.havoc.fates.below(5);
+    /// Disables a process for the rest of the run: it is paused, crashes, or loses one or both directions of its links.
+    fn disable_for_good(&mut self, process: usize) {
+        let defect = self.injector.random.below(5);
         if self.world.resident(process).is_none() {
             return;
         }
-        self.world.recorder.tell(
+        self.world.recorder.trace(
             self.world.now,
             "world",
-            format_args!("m{process} ails for good: {ailment}"),
+            format_args!("m{process} is disabled for the rest of the run: {defect}"),
         );
-        match ailment {
+        match defect {
             0 => self.world.pause(process, 3_600 * SECOND),
             1 => self.world.crash(process),
-            // It speaks and does not hear, or hears and does not speak, or neither.
-            ailment => {
-                let (speaks, hears) = (ailment == 2, ailment == 3);
+            // It only sends, it only receives, or neither.
+            defect => {
+                let (sends, receives) = (defect == 2, defect == 3);
                 for other in (0..self.plan.places).filter(|other| *other != process) {
-                    self.world.network.set_cut(process, other, cut::FOR_GOOD, !speaks);
-                    self.world.network.set_cut(other, process, cut::FOR_GOOD, !hears);
+                    self.world.network.set_cut(process, other, cut::FOR_GOOD, !sends);
+                    self.world.network.set_cut(other, process, cut::FOR_GOOD, !receives);
                 }
             }
         }

@@ -1,40 +1,41 @@
-//! Drawing more than bits from a [`Random`], with integers and the four basic operations only, so that every machine
-//! draws the same.
+//! Draws values of various kinds from a [`Random`]. Uses only integers and the four basic operations, so that every
+//! machine draws the same values.
 
 use std::time::Duration;
 use unisono_core::Random;
 
-/// What plans and faults draw.
+/// Draws of plans, applications and faults.
 pub(crate) trait Draw {
-    /// From `low` to `high`, both included, each as likely.
+    /// Returns a number from `low` to `high`, both included, all equally likely.
     fn between(&mut self, low: u64, high: u64) -> u64;
 
-    /// From `low` to `high`, each doubling as likely: for quantities whose order of magnitude matters.
+    /// Returns a number from `low` to `high`. Each octave (doubling) is equally likely: for quantities whose order of
+    /// magnitude matters.
     fn spread(&mut self, low: u64, high: u64) -> u64;
 
-    /// From 0 to `high`.
+    /// Returns a number from 0 to `high`.
     fn part(&mut self, high: f64) -> f64;
 
-    /// One of several.
+    /// Returns one of `choices`, all equally likely.
     fn pick<T: Copy>(&mut self, choices: &[T]) -> T;
 
-    /// One of several, each with its weight.
+    /// Returns one of `choices`, each with the probability that its weight gives.
     fn weigh<T: Copy>(&mut self, choices: &[(u32, T)]) -> T;
 
-    /// Nanoseconds, from `low` to `high` milliseconds, each doubling as likely.
+    /// Returns nanoseconds for `low` to `high` milliseconds, drawn as by [`Draw::spread`].
     fn millis(&mut self, low: u64, high: u64) -> u64 {
         self.spread(low * MILLISECOND, high * MILLISECOND)
     }
 
-    /// The same, as the core takes it.
+    /// Returns the same as a [`Duration`].
     fn duration(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_nanos(self.millis(low, high))
     }
 }
 
-/// In nanoseconds.
+/// Nanoseconds in a millisecond.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
-/// In nanoseconds.
+/// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MILLISECOND;
 
 impl Draw for Random {

@@ -1,18 +1,18 @@
-//! What each application was told, as lines of text: what scenarios are compared with.
+//! The events that each application received, as lines of text. Scenarios compare them with the expected lines.
 
 use bytes::Bytes;
 use std::fmt::Write;
 use unisono_core::rpc::{CallFailure, Request};
 use unisono_core::{Event, MessageNumber, Outcome, Uid, View};
 
-/// One list of lines for each process.
+/// One list of lines per process.
 #[derive(Default)]
 pub(crate) struct EventLog {
-    homes: Vec<(Uid, usize)>,
+    processes: Vec<(Uid, usize)>,
     lines: Vec<Vec<String>>,
 }
 
-/// Longer payloads are given by their length.
+/// Longer payloads are shown as their length.
 const TEXT_BYTES_MAX: usize = 40;
 
 fn text(payload: &[u8]) -> String {
@@ -21,17 +21,17 @@ fn text(payload: &[u8]) -> String {
 }
 
 impl EventLog {
-    /// This life lives there.
-    pub(crate) fn born(&mut self, uid: Uid, process: usize) {
-        self.homes.push((uid, process));
+    /// Notes that the life `uid` runs in `process`.
+    pub(crate) fn add_life(&mut self, uid: Uid, process: usize) {
+        self.processes.push((uid, process));
     }
 
-    /// Forgets what was told so far, but not who lives where.
+    /// Removes all lines, but keeps the processes of the lives.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
     }
 
-    /// What the application of a process was told.
+    /// Returns the events that the application of a process received.
     pub(crate) fn lines(&self, process: usize) -> &[String] {
         self.lines.get(process).map_or(&[], Vec::as_slice)
     }
@@ -49,11 +49,13 @@ impl EventLog {
         let line = match event {
             Event::Entered { seqno, view } => format!("{seqno} entered {}", self.view(view)),
             Event::Message { seqno, sender, payload, .. } => {
-                format!("{seqno} message {} {}", self.home(*sender), text(payload))
+                format!("{seqno} message {} {}", self.process_of(*sender), text(payload))
             }
-            Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.home(member.uid)),
-            Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.home(member.uid)),
-            Event::HandedOver { seqno, sequencer } => format!("{seqno} sequencer {}", self.home(*sequencer)),
+            Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.process_of(member.uid)),
+            Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.process_of(member.uid)),
+            Event::HandedOver { seqno, sequencer } => {
+                format!("{seqno} sequencer {}", self.process_of(*sequencer))
+            }
             Event::Reset { seqno, view, excluded, degraded } => {
                 let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
                 let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));
@@ -62,17 +64,20 @@ impl EventLog {
                 }
                 line
             }
-            Event::Suspected { member, reason } => format!("suspected {} {reason:?}", self.home(*member)),
+            Event::Suspected { member, reason } => {
+                format!("suspected {} {reason:?}", self.process_of(*member))
+            }
             Event::Excluded { .. } => "excluded".to_string(),
             Event::Gone => "gone".to_string(),
             Event::JoinFailed { reason } => format!("join failed {reason:?}"),
             Event::Conflict { gives_way: true, .. } => "conflict, this group gives way".to_string(),
             Event::Conflict { gives_way: false, .. } => "conflict, the other group gives way".to_string(),
+            other => unreachable!("scenarios have no words for {other:?}"),
         };
         self.add(process, line);
     }
 
-    /// What became of a call.
+    /// Adds the outcome of a call.
     pub(crate) fn call_ended(&mut self, process: usize, result: &Result<Bytes, CallFailure>) {
         let line = match result {
             Ok(reply) => format!("answered {}", text(reply)),
@@ -85,9 +90,9 @@ impl EventLog {
         self.add(process, line);
     }
 
-    /// A request that was handed out.
+    /// Adds a request that was handed to the application.
     pub(crate) fn request(&mut self, process: usize, request: &Request) {
-        let (client, payload) = (self.home(request.client), text(&request.payload));
+        let (client, payload) = (self.process_of(request.client), text(&request.payload));
         let hops = if request.hops > 0 { format!(" hops {}", request.hops) } else { String::new() };
         self.add(process, format!("request {client} {payload}{hops}"));
     }
@@ -99,20 +104,20 @@ impl EventLog {
         self.lines[process].push(line);
     }
 
-    fn home(&self, uid: Uid) -> String {
-        let home = self.homes.iter().find(|(known, _)| *known == uid);
-        home.map_or_else(|| "?".to_string(), |(_, process)| process.to_string())
+    fn process_of(&self, uid: Uid) -> String {
+        let process = self.processes.iter().find(|(known, _)| *known == uid);
+        process.map_or_else(|| "?".to_string(), |(_, process)| process.to_string())
     }
 
     fn list(&self, uids: &[Uid]) -> String {
-        let homes: Vec<String> = uids.iter().map(|uid| self.home(*uid)).collect();
-        format!("[{}]", homes.join(" "))
+        let processes: Vec<String> = uids.iter().map(|uid| self.process_of(*uid)).collect();
+        format!("[{}]", processes.join(" "))
     }
 
     fn view(&self, view: &View) -> String {
         let uids: Vec<Uid> = view.members.iter().map(|member| member.uid).collect();
         let mut words = self.list(&uids);
-        let _ = write!(words, " sequencer {}", self.home(view.sequencer));
+        let _ = write!(words, " sequencer {}", self.process_of(view.sequencer));
         words
     }
 }

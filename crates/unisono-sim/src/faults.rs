@@ -1,20 +1,19 @@
-//! What faults do to a group when they strike, beyond the [havoc](crate::havoc) that strikes anybody. Which of them
-//! there are, and how often, the [plan](crate::plan) says.
+//! Faults of groups, in addition to the faults of the [injector](crate::injector) that strike processes of any kind.
+//! The [plan](crate::plan) determines which faults there are and how often they strike.
 //!
-//! Victims are chosen by what they do more often than by chance: the sequencer above all, for there most of the
-//! protocol's rules meet. As long as a plan is not reckless, crashes leave a quorum alive, so that the group has
-//! something to recover with.
+//! Victims are mostly chosen by role: the sequencer above all, because most rules of the protocol meet there. Unless
+//! the plan is reckless, crashes leave a quorum alive, so that the group can recover.
 
 use crate::director::Director;
 use crate::draw::Draw;
-use crate::havoc::Targets;
+use crate::frame_faults::{FaultAction, FrameFault};
+use crate::injector::Targets;
 use crate::plan::FaultKind;
 use crate::process::ScheduledCrash;
-use crate::trap::{FaultAction, Trap};
 use unisono_core::wire::FrameKind;
 use unisono_core::{EntryMode, Quorum};
 
-/// Where a group is worth striking.
+/// The frames at which faults of a group are aimed.
 pub(crate) const TARGETS: Targets = Targets {
     steps: STEPS,
     may_drop: |kind| !kind.is_of_calls() && !matches!(kind, FrameKind::Ask | FrameKind::Tell),
@@ -41,7 +40,7 @@ const STEPS: &[(u32, (FrameKind, u64))] = &[
     (4, (FrameKind::Decided, 6)),
 ];
 
-/// What resets are made of.
+/// The frames of resets; a duplicate makes the frame twice as likely.
 const RESET_FRAMES: &[FrameKind] = &[
     FrameKind::Invite,
     FrameKind::Vote,
@@ -58,27 +57,27 @@ const RESET_FRAMES: &[FrameKind] = &[
 ];
 
 impl Director {
-    pub(super) fn let_chaos_begin(&mut self) {
-        self.havoc.begin(&mut self.world);
+    pub(super) fn begin_chaos(&mut self) {
+        self.injector.begin(&mut self.world);
         if !(0..self.plan.places).any(|place| self.is_member(place)) {
-            // A formation that came to nothing.
+            // The formation failed: process 0 founds the group instead.
             self.give_life(0, EntryMode::Found(self.plan.config.clone()));
         }
-        self.havoc.await_faults(&mut self.world);
+        self.injector.schedule_faults(&mut self.world);
     }
 
-    /// A fault strikes, or one that is under way goes on.
+    /// Lets a fault of the plan strike, or continues an ongoing one.
     pub(super) fn fault(&mut self, code: u32) {
-        if let Some(kind) = self.havoc.due(&mut self.world, code) {
+        if let Some(kind) = self.injector.due(&mut self.world, code) {
             self.strike(kind);
-            self.havoc.await_fault(&mut self.world, code);
+            self.injector.schedule_fault(&mut self.world, code);
         }
     }
 
     fn strike(&mut self, kind: FaultKind) {
         match kind {
-            FaultKind::Crash => self.crash_somebody(),
-            FaultKind::CrashAtStep if !self.can_lose_anybody() => {}
+            FaultKind::Crash => self.crash_victim(),
+            FaultKind::CrashAtStep if !self.can_lose_any() => {}
             FaultKind::FastRestart => {
                 if let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) {
                     self.world.crash(victim);
@@ -93,62 +92,71 @@ impl Director {
             }
             kind => {
                 let victim = if kind.has_victim() { self.victim() } else { None };
-                self.havoc.strike(&mut self.world, kind, victim);
+                self.injector.strike(&mut self.world, kind, victim);
             }
         }
     }
 
-    /// Several ask for a reset at once, while votes, proposals and decisions get lost.
+    /// Makes one to three reset requests at once, while frames of the resets get lost.
     fn begin_duel(&mut self) {
-        for _ in 0..self.havoc.fates.below(4) {
-            let frame = self.havoc.fates.pick(RESET_FRAMES);
-            let (skip, times) = (self.havoc.fates.below(6) as u32, self.havoc.fates.spread(1, 12) as u32);
+        for _ in 0..self.injector.random.below(4) {
+            let frame = self.injector.random.pick(RESET_FRAMES);
+            let (skip, times) =
+                (self.injector.random.below(6) as u32, self.injector.random.spread(1, 12) as u32);
             let from = self
-                .havoc
-                .fates
+                .injector
+                .random
                 .chance(0.3)
-                .then(|| self.havoc.fates.below(self.plan.places as u64) as usize);
+                .then(|| self.injector.random.below(self.plan.places as u64) as usize);
             let to = self
-                .havoc
-                .fates
+                .injector
+                .random
                 .chance(0.3)
-                .then(|| self.havoc.fates.below(self.plan.places as u64) as usize);
-            self.world.traps.set(Trap { frame, from, to, skip, times, action: FaultAction::Drop });
+                .then(|| self.injector.random.below(self.plan.places as u64) as usize);
+            self.world.frame_faults.set(FrameFault {
+                frame,
+                from,
+                to,
+                skip,
+                times,
+                action: FaultAction::Drop,
+            });
         }
         let places: Vec<usize> = (0..self.plan.places).filter(|place| self.is_member(*place)).collect();
         if places.is_empty() {
             return;
         }
         let duellists: Vec<usize> =
-            (0..self.havoc.fates.between(1, 3)).map(|_| self.havoc.fates.pick(&places)).collect();
-        if self.havoc.fates.chance(0.5) && duellists.len() > 1 && duellists[0] != duellists[1] {
-            // The first two do not hear each other, and everybody else hears both.
+            (0..self.injector.random.between(1, 3)).map(|_| self.injector.random.pick(&places)).collect();
+        if self.injector.random.chance(0.5) && duellists.len() > 1 && duellists[0] != duellists[1] {
+            // The first two do not receive each other's datagrams; all others receive both.
             let (one, other) = (duellists[0], duellists[1]);
-            self.havoc.part(&mut self.world, &[(one, other), (other, one)], 500);
+            self.injector.cut_links(&mut self.world, &[(one, other), (other, one)], 500);
         }
         duellists.into_iter().for_each(|process| self.world.reset(process, 1));
     }
 
     // --- processes ---
 
-    /// Somebody alive: the sequencer, or anybody.
+    /// Returns a living process: the sequencer's with a probability of at least 40 %, otherwise a random one.
     fn victim(&mut self) -> Option<usize> {
-        let by_role = self.havoc.fates.chance(0.4);
+        let by_role = self.injector.random.chance(0.4);
         let sequencer = self.latest_view().and_then(|info| self.place_of(info.sequencer));
-        let anybody = self.havoc.fates.below(self.plan.places as u64) as usize;
-        let victim = sequencer.filter(|_| by_role).unwrap_or(anybody);
+        let any = self.injector.random.below(self.plan.places as u64) as usize;
+        let victim = sequencer.filter(|_| by_role).unwrap_or(any);
         self.world.resident(victim).is_some_and(|resident| !resident.is_over).then_some(victim)
     }
 
-    /// The group can lose this one and go on.
+    /// True if the group keeps a quorum without this process, or if the plan is reckless.
     fn can_lose(&self, victim: usize) -> bool {
         self.plan.is_reckless || self.is_enough_without(Some(victim))
     }
 
-    /// The group can lose anybody and go on.
-    fn can_lose_anybody(&self) -> bool {
+    /// True if no frame fault is set and the group keeps a quorum whichever process it loses, or if the plan is
+    /// reckless.
+    fn can_lose_any(&self) -> bool {
         self.plan.is_reckless
-            || (self.world.traps.is_empty()
+            || (self.world.frame_faults.is_empty()
                 && (0..self.plan.places).all(|victim| self.is_enough_without(Some(victim))))
     }
 
@@ -162,14 +170,14 @@ impl Director {
         }
     }
 
-    fn crash_somebody(&mut self) {
+    fn crash_victim(&mut self) {
         let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) else { return };
-        if self.havoc.fates.chance(0.5) {
+        if self.injector.random.chance(0.5) {
             self.world.crash(victim);
             self.start_later(victim);
         } else {
-            let scheduled_crash = ScheduledCrash::draw(&mut self.havoc.fates);
-            self.world.scheduled_crash(victim, Some(scheduled_crash));
+            let scheduled_crash = ScheduledCrash::draw(&mut self.injector.random);
+            self.world.schedule_crash(victim, Some(scheduled_crash));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a group costs as it grows: datagrams, bytes and history, for each message and for each idle second.
+//! Measures what a group costs as it grows: datagrams, bytes and history entries, per message and per idle second.
 //!
-//! Members join one after another; then the group is idle for a while; then a handful of members send at a steady
-//! rate. Nothing disturbs them, and the checkers watch as in every run. What is found here stands beside the arithmetic
-//! in docs/scale.md.
+//! Members join one after another. Then the group is idle for a while. Then four members send at a steady rate. There
+//! are no faults, and the checkers run as in every other run. docs/scale.md compares these measurements with the
+//! arithmetic.
 
 use crate::draw::{MILLISECOND, SECOND};
-use crate::network::{Network, Traffic, Weather};
+use crate::network::{Conditions, Network, Traffic};
 use crate::plan::name;
 use crate::properties::{self, Checkers, Terms, Violation};
 use crate::recorder::Recorder;
@@ -14,44 +14,45 @@ use serde::Serialize;
 use thiserror::Error;
 use unisono_core::{ConfigError, EntryMode, GroupConfig, Random, Settings, Transport};
 
-/// How a group is to be measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowthOptions {
-    /// So many members.
+    /// Number of members.
     pub members: u16,
-    /// A copy for each member instead of multicasts.
+    /// True to send one copy to each member instead of multicasts.
     pub copies: bool,
 }
 
-/// What a group of one size costs.
+/// The costs of a group of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
     /// Always `growth`.
     pub command: &'static str,
-    /// Members.
+    /// Number of members.
     pub members: u16,
-    /// What is for all goes as a copy for each.
+    /// True if datagrams for all members were sent as one copy for each.
     pub copies: bool,
-    /// Of those that send.
+    /// Number of members that sent.
     pub senders: usize,
-    /// What one more member cost, from its first datagram until its application was let in: the last few of them.
+    /// Cost of one join, from the joiner's first datagram until its application received `Entered`: the average of the
+    /// last four.
     pub join: Cost,
-    /// What a second cost in which nobody sent.
+    /// Cost of one second in which no member sent.
     pub idle_second: Cost,
-    /// What a message cost, everything included that went on meanwhile.
+    /// Cost of one message, including all other traffic at that time.
     pub message: Cost,
-    /// The most entries that any member kept while messages were sent.
+    /// Most history entries that any member kept while messages were sent.
     pub history_entries: usize,
-    /// Seconds of the simulated world.
+    /// Simulated seconds.
     pub simulated_s: f64,
 }
 
-/// What something cost on the network.
+/// Network cost of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Datagrams sent; a multicast counts once.
     pub datagrams: f64,
-    /// Their bytes.
+    /// Bytes in these datagrams.
     pub bytes: f64,
     /// Datagrams received, by all members together.
     pub received: f64,
@@ -60,43 +61,46 @@ pub struct Cost {
 /// Why a group could not be measured.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum GrowthError {
-    /// A group is not made that way.
+    /// The group's configuration is invalid.
     #[error("{0}")]
     Config(ConfigError),
-    /// A member was not let in, in a minute of the simulated world.
-    #[error("member {0} was not let in")]
+    /// A member had not joined after one simulated minute.
+    #[error("member {0} did not join within a simulated minute")]
     NotEntered(u16),
-    /// A member refused to send.
+    /// A member refused to send a message.
     #[error("a message was refused: {0}")]
     Refused(String),
-    /// A promise was broken.
+    /// A checker reported a violation.
     #[error("{0}")]
     Broken(Violation),
 }
 
-/// Fewer are no group, and more a group may not have.
+/// Permitted sizes: the measurement needs at least three members, and a group has at most 4096.
 pub const MEMBERS: std::ops::RangeInclusive<u16> = 3..=4096;
 
 const SENDERS: usize = 4;
 const MESSAGE_BYTES: usize = 100;
-/// Between two messages of one sender.
+/// Nanoseconds between two messages of one sender.
 const EVERY: u64 = 10 * MILLISECOND;
-/// Messages of each sender before anything is counted, and while it is.
+/// Messages of each sender before the measurement starts.
 const WARM_UP: u64 = 100;
+/// Messages of each sender during the measurement.
 const COUNTED: u64 = 640;
-/// Until heartbeats are as rare as they get, and then for some of them, whatever the size.
+/// Nanoseconds until heartbeats have reached their longest interval.
 const CALMING: u64 = 20 * SECOND;
+/// Length of the measurement in an idle group, in seconds: several heartbeats, whatever the size of the group.
 const IDLE_S: u64 = 20;
+/// Maximum duration of one join, in nanoseconds.
 const JOIN_MAX: u64 = 60 * SECOND;
-/// So many joins at the end are averaged.
+/// Number of joins at the end whose costs are averaged.
 const JOINS: u16 = 4;
 
-/// Steps in which a group of so many members is measured: one for each that joins, and as many for what comes then.
+/// Returns the number of progress steps for a group of this size: one for each join, and as many for the rest.
 pub fn steps(members: u16) -> u64 {
     2 * u64::from(members)
 }
 
-/// Measures a group. `progress` is told of so many further [`steps`] now and then.
+/// Measures a group and returns its costs. `progress` receives the number of further [`steps`] that are done.
 ///
 /// # Errors
 /// See [`GrowthError`].
@@ -128,7 +132,7 @@ pub fn growth(options: GrowthOptions, progress: &mut dyn FnMut(u64)) -> Result<G
 }
 
 impl Cost {
-    /// Of each of so many.
+    /// Returns the average cost of each of `count` operations.
     fn between(before: Traffic, after: Traffic, count: u64) -> Cost {
         let each = |before: u64, after: u64| (after - before) as f64 / count as f64;
         Cost {
@@ -157,7 +161,7 @@ impl Stage<'_> {
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
         let recorder = Recorder::new(Checkers::new(properties::all(&Terms { config: config.clone() })), None);
-        let network = Network::new(members.into(), Weather::calm(), fork());
+        let network = Network::new(members.into(), Conditions::quiet(), fork());
         let common = GroupCommon::new(config.history_messages);
         let world = World::new(members.into(), common, network, recorder, fork());
         Stage { world, config, settings, members, progress }
@@ -167,7 +171,8 @@ impl Stage<'_> {
         self.world.network.traffic
     }
 
-    /// One founds the group, and the others join, each when the one before is in. What the last of them cost.
+    /// Lets the first member found the group and the others join one after another. Returns the average cost of the
+    /// last joins.
     fn gather(&mut self) -> Result<Cost, GrowthError> {
         let counted = JOINS.min(self.members - 1);
         let mut before = Traffic::default();
@@ -193,7 +198,7 @@ impl Stage<'_> {
         self.world.start(member.into(), birth).map_err(GrowthError::Config)?;
         let latest = self.world.now + JOIN_MAX;
         while let Some(trigger) = self.world.advance(latest) {
-            if matches!(trigger, Trigger::Told { process, notice: Notice::Entered, .. } if process == member)
+            if matches!(trigger, Trigger::Notice { process, notice: Notice::Entered, .. } if process == member)
             {
                 return Ok(());
             }
@@ -207,12 +212,12 @@ impl Stage<'_> {
         self.broken().map_or(Ok(()), Err)
     }
 
-    /// So many messages of each sender at a steady rate. The most entries that a history had meanwhile.
+    /// Sends `messages` messages from each sender at a steady rate. Returns the largest number of history entries seen.
     fn send(&mut self, messages: u64) -> Result<usize, GrowthError> {
         let mut history_entries = 0;
         for message in 0..messages {
             for sender in 0..SENDERS {
-                // Not the one that orders, which is the first.
+                // Not the sequencer, which is the first member.
                 let process = 1 + sender * (usize::from(self.members) - 1) / SENDERS;
                 let payload = vec![b'.'; MESSAGE_BYTES].into();
                 let sent = self.world.send_payload(process, payload, None);
@@ -235,7 +240,7 @@ impl Stage<'_> {
         self.world.recorder.violation().cloned().map(GrowthError::Broken)
     }
 
-    /// What the checkers say in the end.
+    /// Runs the checkers on the end of the run.
     fn close(&mut self) -> Result<(), GrowthError> {
         let end = self.world.end();
         self.world.recorder.finish(&end);
@@ -255,7 +260,7 @@ mod tests {
         growth
     }
 
-    /// What docs/scale.md says of a group: the arithmetic.
+    /// The arithmetic of docs/scale.md.
     struct Expected {
         message_datagrams: f64,
         idle_datagrams: f64,
@@ -269,7 +274,7 @@ mod tests {
             let heartbeats = 10.0 / stretch;
             let answered = heartbeats * (for_all + others);
             let messages = (SENDERS as u64 * SECOND / EVERY) as f64;
-            // The sender's, the sequencer's, and the acknowledgement of one member.
+            // One by the sender, one or more by the sequencer, and the acknowledgement of one member.
             let message_datagrams = 1.0 + for_all + 1.0 + heartbeats * others / messages;
             let probes_and_answers = 2.0 * others / (6.0 * 0.15 * stretch);
             Expected { message_datagrams, idle_datagrams: answered + probes_and_answers }

@@ -1,21 +1,21 @@
-//! A simulated world for unisono's protocols, and the checkers of what happens in it.
+//! A simulator for unisono's protocols, with checkers that verify what happens in it.
 //!
-//! One seed decides everything: the group, what its applications do, which faults strike and when. A run of a seed is
-//! single-threaded and depends on nothing else, so a seed that fails today fails tomorrow, line by line.
+//! One seed determines a whole run: the group, the actions of its applications, and which faults strike when. A run is
+//! single-threaded and depends on nothing else, so a seed that fails today fails tomorrow with the same trace.
 //!
-//! | | |
+//! | module | what it does |
 //! |---|---|
-//! | [`mod@run`] | many seeds on all processors, and what came of them |
-//! | [`mod@replay`] | one seed, told line by line |
-//! | [`mod@scenario`] | scripts with an expected course |
-//! | [`mod@mutants`] | are the checkers awake? Planted bugs, and how soon each is caught |
-//! | [`mod@growth`] | what groups of growing size cost |
+//! | [`mod@run`] | runs many seeds on all processors and summarises the results |
+//! | [`mod@replay`] | runs one seed and writes a trace, line by line |
+//! | [`mod@scenario`] | runs scripts that state the expected events |
+//! | [`mod@mutants`] | plants bugs and measures how soon the checkers catch each |
+//! | [`mod@growth`] | measures the costs of groups of growing size |
 //! | [`properties`] | the checkers |
-//! | [`record`] | what they are shown |
+//! | [`record`] | the records that the checkers read |
 //!
-//! Below: `world` moves processes and datagrams (`process`, `network`, `seal`,
-//! `queue`, `clock`, `trap`); `plan` says what a
-//! seed decides; `calls` has runs of calls; `director` runs a plan (`workload`, `faults`, `havoc`); `recorder` writes down what happens.
+//! The internal modules: `world` drives processes and datagrams (`process`, `network`, `seal`, `queue`, `clock`,
+//! `frame_faults`). `plan` draws what a seed determines, and `director` runs a plan (`workload`, `faults`, `injector`).
+//! `calls` contains runs of calls. `recorder` writes the records.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -24,8 +24,9 @@ mod director;
 mod draw;
 mod event_log;
 mod faults;
+mod frame_faults;
 pub mod growth;
-mod havoc;
+mod injector;
 pub mod mutants;
 mod network;
 mod plan;
@@ -38,7 +39,6 @@ pub mod replay;
 pub mod run;
 pub mod scenario;
 mod seal;
-mod trap;
 mod words;
 mod workload;
 mod world;

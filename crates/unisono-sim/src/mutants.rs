@@ -1,39 +1,40 @@
-//! Are the checkers awake? Each bug that can be planted in the core must be caught, and soon.
+//! Tests the checkers: each bug that can be planted in the core must be caught within [`SEEDS_MAX`] seeds.
 //!
-//! For each bug, worlds are run with it until a promise is broken. The profiles take turns, because no single kind of
-//! world finds everything.
+//! For each bug, seeds are run with the bug planted until a checker reports a violation. The profiles take turns,
+//! because no single profile finds every bug.
 
 use crate::plan::Profile;
 use crate::run::{find_first, run_seed, threads};
 use serde::Serialize;
 use unisono_core::Planted;
 
-/// Seeds that a bug may survive, over all profiles, before it counts as missed.
+/// Most seeds that are tried for one bug, over all profiles together. If none of them shows the bug, it counts as
+/// missed.
 pub const SEEDS_MAX: u64 = 400;
 
-/// What came of it.
+/// The results for all planted bugs.
 #[derive(Clone, Debug, Serialize)]
 pub struct MutantSummary {
-    /// Bugs that were planted.
+    /// Number of bugs that were planted.
     pub planted: usize,
-    /// Bugs that were caught.
+    /// Number of bugs that were caught.
     pub caught: usize,
-    /// Each of them.
+    /// The result for each bug.
     pub mutants: Vec<Mutant>,
 }
 
-/// One planted bug.
+/// The result for one planted bug.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mutant {
-    /// Its name.
+    /// Name of the bug.
     pub name: String,
-    /// How many seeds it took, if it was caught.
+    /// Number of seeds until the bug was caught; `None` if it was missed.
     pub seeds_to_catch: Option<u64>,
-    /// The promise that it broke.
+    /// Name of the property that was violated.
     pub by: Option<String>,
-    /// The kind of world that showed it.
+    /// Profile of the seed that showed the bug.
     pub profile: Option<Profile>,
-    /// The command that shows it again.
+    /// Command that reproduces the violation.
     pub replay: Option<String>,
 }
 
@@ -41,7 +42,8 @@ const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 
-/// Plants each bug in turn. `progress` is told of each when its fate is known, and how many there are.
+/// Plants each bug in turn and returns the results. `progress` receives each result as soon as it is known, and the
+/// total number of bugs.
 pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> MutantSummary {
     let mut mutants = Vec::new();
     for bug in Planted::ALL {
@@ -56,14 +58,14 @@ pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, us
     }
 }
 
-/// Plants one bug and looks for the first seed that shows it, on so many threads.
+/// Plants one bug and returns the result for the first seed that shows it. Runs on `threads` threads.
 pub fn hunt(bug: Planted, threads: usize) -> Mutant {
     let turns = if bug.is_of_calls() { OF_CALLS } else { OF_GROUPS };
     let world = |turn: u64| (turns[turn as usize % turns.len()], turn / turns.len() as u64 + 1);
     let found = find_first(SEEDS_MAX, threads, |turn| {
         let (profile, seed) = world(turn);
         let violation = run_seed(seed, profile, Some(bug)).violation?;
-        // A seed that fails without the bug proves nothing.
+        // A seed that also fails without the bug proves nothing.
         run_seed(seed, profile, None).violation.is_none().then_some(violation)
     });
     let name = format!("{bug:?}");

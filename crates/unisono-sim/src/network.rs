@@ -1,8 +1,9 @@
-//! The network between the simulated processes: who hears whom, when, and what becomes of a datagram on the way.
+//! The network between the simulated processes: decides whether, when and in which state each copy of a datagram
+//! arrives.
 //!
-//! A datagram is stored once however many copies of it travel; each copy meets its own fate on its own link. Links
-//! are directed. [`Weather`] holds everywhere and changes when a fault begins or ends; cuts, clogs and dead multicast
-//! belong to single links and processes.
+//! A datagram is stored once, however many copies of it travel. Each copy travels on its own link, and its fate is
+//! decided there. Links are directed. [`Conditions`] apply to the whole network and change when a fault begins or ends.
+//! Cuts and clogs belong to single links, and [`Reach`] belongs to single processes.
 
 use crate::queue::Queue;
 use crate::seal::Seal;
@@ -12,37 +13,37 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use unisono_core::Random;
 use unisono_core::wire::FrameKind;
 
-/// What every datagram meets.
+/// Delays and error rates that apply to every datagram.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Weather {
-    /// Each takes at least so long, nanoseconds.
+pub(crate) struct Conditions {
+    /// Minimum delay in nanoseconds.
     pub(crate) delay_min: u64,
-    /// And, exponentially distributed, so much longer on average, nanoseconds.
+    /// Mean of the exponentially distributed additional delay, in nanoseconds.
     pub(crate) delay_mean: u64,
-    /// A later datagram of one link may arrive earlier.
+    /// True if a datagram may overtake an earlier one on the same link.
     pub(crate) reorders: bool,
-    /// The part that is lost.
+    /// Fraction of copies that are lost.
     pub(crate) loss: f64,
-    /// The part of multicasts that is lost to everybody, in the sender's interface.
+    /// Fraction of multicasts that are lost in the sender's interface, for all receivers.
     pub(crate) loss_at_sender: f64,
-    /// The part that arrives twice.
+    /// Fraction of copies that arrive twice.
     pub(crate) duplication: f64,
-    /// The part that arrives damaged.
+    /// Fraction of copies that arrive damaged.
     pub(crate) corruption: f64,
-    /// The part that seems to come from somewhere else: see [`Network::forge_from`].
+    /// Fraction of copies that arrive with a forged source address: see [`Network::forge_from`].
     pub(crate) forgery: f64,
-    /// The part that is recorded, to be replayed whenever a fault says so.
+    /// Fraction of copies that are recorded, so that [`Network::replay`] can send them again.
     pub(crate) recording: f64,
-    /// Most copies on one link at a time; what comes on top is lost.
+    /// Maximum number of copies in flight on one link; further copies are lost.
     pub(crate) in_flight_max: u16,
-    /// Senders hear their own multicasts.
+    /// True if senders receive their own multicasts.
     pub(crate) echo: bool,
 }
 
-impl Weather {
-    /// A quiet local network.
-    pub(crate) fn calm() -> Weather {
-        Weather {
+impl Conditions {
+    /// Returns the conditions of an idle local network: no errors, and a delay of at least 50 µs, 60 µs on average.
+    pub(crate) fn quiet() -> Conditions {
+        Conditions {
             delay_min: 50_000,
             delay_mean: 10_000,
             reorders: false,
@@ -57,34 +58,34 @@ impl Weather {
         }
     }
 
-    /// Whatever leaves arrives once, as it was.
-    fn is_kind(&self) -> bool {
+    /// True if no copy is lost, repeated, damaged, forged or recorded.
+    fn is_faultless(&self) -> bool {
         self.loss + self.duplication + self.corruption + self.forgery + self.recording == 0.0
     }
 }
 
-/// How a copy travels.
+/// How a copy is addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// To one address.
     Unicast,
-    /// As one of the copies of a multicast.
+    /// To the multicast address; one copy for each receiver.
     Multicast,
 }
 
-/// Names a datagram under way.
+/// Index of a stored datagram.
 pub(crate) type DatagramId = u32;
 
-/// What became of a copy.
+/// What happened to a copy on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is under way.
+    /// In flight.
     Sent,
-    /// It is under way, but damaged.
+    /// In flight, but damaged.
     Damaged,
-    /// It is under way, and seems to come from somebody else.
+    /// In flight, with a forged source address.
     Forged,
-    /// It is gone, for this reason.
+    /// Lost, for this reason.
     Lost(&'static str),
 }
 
@@ -94,13 +95,13 @@ struct Datagram {
     holders: u32,
 }
 
-/// Why a link is cut; a link may be for several reasons.
+/// Reasons for which a link is cut, as bits; several can apply at once.
 pub(crate) mod cut {
     /// A partition.
     pub(crate) const PARTITION: u8 = 1;
-    /// Left out when the core of the group is healed.
+    /// The process was not chosen for the core, and stays disabled when the faults end.
     pub(crate) const FOR_GOOD: u8 = 2;
-    /// Those who begin apart.
+    /// The members begin in two halves that do not receive each other's datagrams.
     pub(crate) const APART: u8 = 4;
 }
 
@@ -112,16 +113,16 @@ struct Link {
     last_arrival: u64,
 }
 
-/// What one process hears and can say.
+/// Which datagrams one process can send and receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Its multicasts leave.
+    /// True if multicasts that it sends leave its host.
     pub(crate) multicast_out: bool,
-    /// Multicasts arrive at it.
+    /// True if it receives multicasts.
     pub(crate) multicast_in: bool,
-    /// What it sends to one address leaves.
+    /// True if unicast datagrams that it sends leave its host.
     pub(crate) unicast_out: bool,
-    /// What is sent to its address arrives.
+    /// True if it receives unicast datagrams.
     pub(crate) unicast_in: bool,
 }
 
@@ -129,7 +130,7 @@ impl Reach {
     pub(crate) const FULL: Reach =
         Reach { multicast_out: true, multicast_in: true, unicast_out: true, unicast_in: true };
 
-    /// What both allow.
+    /// Returns what both `self` and `limit` allow.
     fn within(self, limit: Reach) -> Reach {
         Reach {
             multicast_out: self.multicast_out && limit.multicast_out,
@@ -149,25 +150,25 @@ struct Recording {
 
 const RECORDINGS_MAX: usize = 128;
 
-/// What was sent and what arrived so far, damaged or not.
+/// Totals of what was sent so far, damaged or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
-    /// Datagrams put on the wire; a multicast counts once.
+    /// Number of datagrams sent; a multicast counts once.
     pub(crate) datagrams: u64,
-    /// Their bytes.
+    /// Number of bytes in these datagrams.
     pub(crate) bytes: u64,
-    /// Copies on their way to a process.
+    /// Number of copies put on links.
     pub(crate) copies: u64,
 }
 
-/// All links, and what travels on them.
+/// All links, and the datagrams in flight.
 pub(crate) struct Network {
-    pub(crate) weather: Weather,
+    pub(crate) conditions: Conditions,
     pub(crate) traffic: Traffic,
     size: usize,
     links: Vec<Link>,
     reach: Vec<Reach>,
-    /// What each has at best.
+    /// The most that [`Network::set_reach`] can give each process.
     limits: Vec<Reach>,
     datagrams: Vec<Datagram>,
     free: Vec<DatagramId>,
@@ -177,10 +178,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Between `size` processes.
-    pub(crate) fn new(size: usize, weather: Weather, random: Random) -> Network {
+    /// Returns a network between `size` processes.
+    pub(crate) fn new(size: usize, conditions: Conditions, random: Random) -> Network {
         Network {
-            weather,
+            conditions,
             traffic: Traffic::default(),
             size,
             links: vec![Link::default(); size * size],
@@ -194,13 +195,13 @@ impl Network {
         }
     }
 
-    /// The address of a process.
+    /// Returns the address of a process.
     pub(crate) fn address(process: usize) -> SocketAddr {
         let [_, a, b, c] = (process as u32 + 1).to_be_bytes();
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, a, b, c)), 7400)
     }
 
-    /// The process at an address, if there is one.
+    /// Returns the process at an address, if there is one.
     pub(crate) fn process_at(&self, address: SocketAddr) -> Option<usize> {
         let IpAddr::V4(ip) = address.ip() else { return None };
         let [ten, a, b, c] = ip.octets();
@@ -208,46 +209,46 @@ impl Network {
         (ten == 10 && process < self.size).then_some(process)
     }
 
-    /// Forged datagrams seem to come from this process.
+    /// Makes `process` the apparent sender of forged datagrams.
     pub(crate) fn forge_from(&mut self, process: usize) {
         self.forger = process as u16;
     }
 
-    /// A process has this reach until further notice, but no more than its limit.
+    /// Sets the reach of a process, but no higher than its limit.
     pub(crate) fn set_reach(&mut self, process: usize, reach: Reach) {
         self.reach[process] = reach.within(self.limits[process]);
     }
 
-    /// A process has no more than this reach for good.
+    /// Limits the reach of a process for the rest of the run.
     pub(crate) fn limit_reach(&mut self, process: usize, limit: Reach) {
         self.limits[process] = limit;
         self.set_reach(process, limit);
     }
 
-    /// Cuts or joins the link for one reason.
+    /// Cuts the link for one reason, or removes this reason.
     pub(crate) fn set_cut(&mut self, from: usize, to: usize, reason: u8, is_cut: bool) {
         let link = &mut self.links[from * self.size + to];
         link.cut = if is_cut { link.cut | reason } else { link.cut & !reason };
     }
 
-    /// Ends all cuts of one reason.
+    /// Removes one reason from all links.
     pub(crate) fn clear_cuts(&mut self, reason: u8) {
         self.links.iter_mut().for_each(|link| link.cut &= !reason);
     }
 
-    /// Holds back what travels on a link until `until`; then it arrives all at once.
+    /// Holds back copies on a link until `until`, when all of them arrive.
     pub(crate) fn clog(&mut self, from: usize, to: usize, until: u64) {
         self.links[from * self.size + to].clogged_until = until;
     }
 
-    /// Holds nothing back any more: what travels comes when it was to come, and what follows does not wait behind it.
+    /// Ends a clog. Copies already in flight keep their arrival times, and later copies need not wait behind them.
     pub(crate) fn unclog(&mut self, from: usize, to: usize) {
         let link = &mut self.links[from * self.size + to];
         (link.clogged_until, link.last_arrival) = (0, 0);
     }
 
-    /// Takes a datagram that begins its way, and leaves another buffer in its place; [`Network::release`] it when all
-    /// its copies are posted.
+    /// Stores a datagram and returns its id; `bytes` receives another buffer in exchange. The caller must call
+    /// [`Network::release`] when it has posted all copies.
     pub(crate) fn store(&mut self, from: usize, bytes: &mut Vec<u8>) -> DatagramId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.datagrams.push(Datagram { bytes: Vec::new(), from: 0, holders: 0 });
@@ -259,18 +260,18 @@ impl Network {
         id
     }
 
-    /// A datagram goes onto the wire: to one address, or to the group's.
-    pub(crate) fn leaves(&mut self, id: DatagramId) {
+    /// Counts a datagram that is sent, to one address or to the multicast address.
+    pub(crate) fn count_datagram(&mut self, id: DatagramId) {
         self.traffic.datagrams += 1;
         self.traffic.bytes += self.datagrams[id as usize].bytes.len() as u64;
     }
 
-    /// Whether a multicast is lost in its sender's interface.
+    /// True if a multicast is lost in its sender's interface.
     pub(crate) fn lost_at_sender(&mut self, from: usize) -> bool {
-        !self.reach[from].multicast_out || self.random.chance(self.weather.loss_at_sender)
+        !self.reach[from].multicast_out || self.random.chance(self.conditions.loss_at_sender)
     }
 
-    /// Sends a copy of a stored datagram.
+    /// Sends one copy of a stored datagram to `to`.
     pub(crate) fn post(
         &mut self,
         queue: &mut Queue<Happening>,
@@ -294,24 +295,24 @@ impl Network {
         if link.cut != 0 {
             return Fate::Lost("cut");
         }
-        if link.in_flight >= self.weather.in_flight_max {
+        if link.in_flight >= self.conditions.in_flight_max {
             return Fate::Lost("full");
         }
-        if self.weather.is_kind() {
+        if self.conditions.is_faultless() {
             self.launch(queue, now, id, from, to, path);
             return Fate::Sent;
         }
-        if self.random.chance(self.weather.loss) {
+        if self.random.chance(self.conditions.loss) {
             return Fate::Lost("lost");
         }
         self.record(id, from, to, path);
-        if self.random.chance(self.weather.corruption) {
+        if self.random.chance(self.conditions.corruption) {
             let damaged = self.damage(id);
             self.launch(queue, now, damaged, from, to, path);
             self.release(damaged);
             return Fate::Damaged;
         }
-        if self.random.chance(self.weather.forgery) && !answers_a_question(&self.datagrams[id as usize].bytes)
+        if self.random.chance(self.conditions.forgery) && !is_locate_reply(&self.datagrams[id as usize].bytes)
         {
             let (mut bytes, forger) = (self.datagrams[id as usize].bytes.clone(), self.forger as usize);
             let forged = self.store(forger, &mut bytes);
@@ -319,7 +320,7 @@ impl Network {
             self.release(forged);
             return Fate::Forged;
         }
-        if self.random.chance(self.weather.duplication) {
+        if self.random.chance(self.conditions.duplication) {
             self.launch(queue, now, id, from, to, path);
         }
         self.launch(queue, now, id, from, to, path);
@@ -335,13 +336,13 @@ impl Network {
         to: usize,
         path: Path,
     ) {
-        let weather = &self.weather;
+        let conditions = &self.conditions;
         let link = &mut self.links[from * self.size + to];
-        let mut arrival = now + weather.delay_min + exponential(&mut self.random, weather.delay_mean);
+        let mut arrival = now + conditions.delay_min + exponential(&mut self.random, conditions.delay_mean);
         if link.clogged_until > now {
             arrival = arrival.max(link.clogged_until);
         }
-        if !weather.reorders {
+        if !conditions.reorders {
             arrival = arrival.max(link.last_arrival);
         }
         link.last_arrival = link.last_arrival.max(arrival);
@@ -351,20 +352,20 @@ impl Network {
         queue.push(arrival, Happening::Arrival { datagram: id, to: to as u16, path });
     }
 
-    /// A copy has come to the end of its link; [`Network::release`] it when it has been read.
+    /// Notes that a copy has arrived. The caller must call [`Network::release`] when it has read it.
     pub(crate) fn arrived(&mut self, id: DatagramId, to: usize) {
         let from = self.datagrams[id as usize].from as usize;
         let link = &mut self.links[from * self.size + to];
         link.in_flight = link.in_flight.saturating_sub(1);
     }
 
-    /// What it says, and who sent it.
+    /// Returns the bytes of a datagram and its sender.
     pub(crate) fn read(&self, id: DatagramId) -> (&[u8], usize) {
         let datagram = &self.datagrams[id as usize];
         (&datagram.bytes, datagram.from as usize)
     }
 
-    /// One holder less.
+    /// Drops one reference to a stored datagram; the last one frees it.
     pub(crate) fn release(&mut self, id: DatagramId) {
         let datagram = &mut self.datagrams[id as usize];
         datagram.holders -= 1;
@@ -374,7 +375,7 @@ impl Network {
     }
 
     fn record(&mut self, id: DatagramId, from: usize, to: usize, path: Path) {
-        if !self.random.chance(self.weather.recording) {
+        if !self.random.chance(self.conditions.recording) {
             return;
         }
         let (bytes, from, to) = (self.datagrams[id as usize].bytes.clone(), from as u16, to as u16);
@@ -387,7 +388,7 @@ impl Network {
         }
     }
 
-    /// Lets something recorded arrive again, at whom it was for or at anybody; false if nothing was recorded.
+    /// Sends a recorded copy again, to its receiver or to a random process. Returns false if nothing was recorded.
     pub(crate) fn replay(&mut self, queue: &mut Queue<Happening>, now: u64) -> bool {
         if self.recordings.is_empty() {
             return false;
@@ -405,8 +406,8 @@ impl Network {
         true
     }
 
-    /// A damaged copy of a stored datagram: a bit turned, the end missing, or the end of another one, which may make it
-    /// that other one, and whole.
+    /// Stores a damaged copy and returns its id: one bit is flipped, the end is missing, or the end is that of another
+    /// datagram. In the last case the result may equal that other datagram, and then it is intact.
     fn damage(&mut self, id: DatagramId) -> DatagramId {
         let from = self.datagrams[id as usize].from as usize;
         let original = &self.datagrams[id as usize].bytes;
@@ -421,7 +422,7 @@ impl Network {
                 let other = &self.datagrams[other].bytes;
                 bytes.truncate(place);
                 bytes.extend(other.iter().skip(place));
-                // Of one sender, and cut near the beginning.
+                // Both have the same sender, and the cut is near the beginning.
                 is_another = bytes == *other;
             }
         }
@@ -430,19 +431,20 @@ impl Network {
             is_another = false;
         }
         if !is_another {
-            Seal::spoil(&mut bytes);
+            Seal::invalidate(&mut bytes);
         }
         self.store(from, &mut bytes)
     }
 }
 
-/// Whoever sees an answer with the nonce that was asked with can lead the asker anywhere: it is not forged.
-fn answers_a_question(datagram: &[u8]) -> bool {
+/// True if the datagram contains a `PortHere`. These are never forged: an attacker that sees the nonce of a query can
+/// redirect the client to any address.
+fn is_locate_reply(datagram: &[u8]) -> bool {
     words::frames(datagram).contains(FrameKind::PortHere)
 }
 
-/// A draw from the exponential distribution of this mean. Only the four basic operations, so that every machine
-/// draws the same.
+/// Draws from the exponential distribution with this mean. Uses only the four basic operations, so that every machine
+/// draws the same numbers.
 pub(crate) fn exponential(random: &mut Random, mean: u64) -> u64 {
     if mean == 0 {
         return 0;
@@ -452,7 +454,7 @@ pub(crate) fn exponential(random: &mut Random, mean: u64) -> u64 {
     let rest = f64::from(((bits << (zeros + 1)) >> 44) as u32) / f64::from(1u32 << 20);
     // −log2 of a number in (0, 1] whose leading zeros are `zeros` and whose further bits are `rest`.
     let logarithm = f64::from(zeros) + 1.0 - (rest + 0.3466 * rest * (1.0 - rest));
-    // Signed conversions are the cheap ones.
+    // Signed conversions are faster.
     (logarithm * core::f64::consts::LN_2 * mean as i64 as f64) as i64 as u64
 }
 
@@ -462,8 +464,8 @@ mod tests {
     use unisono_core::Uid;
     use unisono_core::wire::{KeyContext, Protection};
 
-    fn network(weather: Weather) -> (Network, Queue<Happening>) {
-        (Network::new(3, weather, Random::from_u64(1)), Queue::new())
+    fn network(conditions: Conditions) -> (Network, Queue<Happening>) {
+        (Network::new(3, conditions, Random::from_u64(1)), Queue::new())
     }
 
     fn store(network: &mut Network, from: usize, bytes: &[u8]) -> DatagramId {
@@ -474,21 +476,21 @@ mod tests {
         core::iter::from_fn(|| queue.pop_by(u64::MAX))
             .map(|(time, happening)| match happening {
                 Happening::Arrival { to, .. } => (time, to),
-                _ => unreachable!("only arrivals were queued"),
+                _ => unreachable!("only arrivals were pushed"),
             })
             .collect()
     }
 
     #[test]
     fn addresses_name_processes() {
-        let (network, _) = network(Weather::calm());
+        let (network, _) = network(Conditions::quiet());
         assert_eq!(network.process_at(Network::address(2)), Some(2));
         assert_eq!(network.process_at(Network::address(3)), None);
     }
 
     #[test]
     fn a_cut_link_carries_nothing_one_way() {
-        let (mut network, mut queue) = network(Weather::calm());
+        let (mut network, mut queue) = network(Conditions::quiet());
         network.set_cut(0, 1, cut::PARTITION, true);
         let (there, back) = (store(&mut network, 0, b"there"), store(&mut network, 1, b"back"));
         assert_eq!(network.post(&mut queue, 0, there, 1, Path::Unicast), Fate::Lost("cut"));
@@ -499,7 +501,7 @@ mod tests {
 
     #[test]
     fn no_reach_goes_beyond_its_limit() {
-        let (mut network, mut queue) = network(Weather::calm());
+        let (mut network, mut queue) = network(Conditions::quiet());
         network.limit_reach(0, Reach { multicast_out: false, ..Reach::FULL });
         network.limit_reach(2, Reach { multicast_in: false, ..Reach::FULL });
         (0..3).for_each(|process| network.set_reach(process, Reach::FULL));
@@ -511,10 +513,10 @@ mod tests {
     }
 
     #[test]
-    fn a_link_keeps_order_unless_the_weather_reorders() {
+    fn a_link_keeps_order_unless_conditions_reorder() {
         for reorders in [false, true] {
             let (mut network, mut queue) =
-                network(Weather { delay_mean: 1_000_000, reorders, ..Weather::calm() });
+                network(Conditions { delay_mean: 1_000_000, reorders, ..Conditions::quiet() });
             let ids: Vec<_> = (0..50u8).map(|i| store(&mut network, 0, &[i])).collect();
             for (i, id) in ids.iter().enumerate() {
                 network.post(&mut queue, i as u64, *id, 1, Path::Unicast);
@@ -529,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_clogged_link_bursts_when_it_opens() {
-        let (mut network, mut queue) = network(Weather::calm());
+        let (mut network, mut queue) = network(Conditions::quiet());
         network.clog(0, 1, 5_000_000);
         let id = store(&mut network, 0, b"x");
         for _ in 0..3 {
@@ -540,8 +542,8 @@ mod tests {
 
     #[test]
     fn an_unclogged_link_carries_at_once_whatever_still_travels_on_it() {
-        let (mut network, mut queue) = network(Weather::calm());
-        assert!(!network.weather.reorders);
+        let (mut network, mut queue) = network(Conditions::quiet());
+        assert!(!network.conditions.reorders);
         network.clog(0, 1, 5_000_000);
         let id = store(&mut network, 0, b"x");
         network.post(&mut queue, 0, id, 1, Path::Unicast);
@@ -552,7 +554,7 @@ mod tests {
 
     #[test]
     fn damaged_copies_differ_are_not_opened_and_leave_the_original_alone() {
-        let (mut network, mut queue) = network(Weather { corruption: 1.0, ..Weather::calm() });
+        let (mut network, mut queue) = network(Conditions { corruption: 1.0, ..Conditions::quiet() });
         let context = KeyContext { instance: Default::default(), sender: Uid(1) };
         let sealed = |number, byte| {
             let mut datagram = vec![byte; 64];
@@ -573,7 +575,8 @@ mod tests {
 
     #[test]
     fn loss_and_duplication_come_at_their_rates() {
-        let (mut network, mut queue) = network(Weather { loss: 0.2, duplication: 0.5, ..Weather::calm() });
+        let (mut network, mut queue) =
+            network(Conditions { loss: 0.2, duplication: 0.5, ..Conditions::quiet() });
         let id = store(&mut network, 0, b"x");
         let lost = (0..10_000).filter(|_| {
             let fate = network.post(&mut queue, 0, id, 1, Path::Unicast);
@@ -594,8 +597,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_comes_again() {
-        let (mut network, mut queue) = network(Weather { recording: 1.0, ..Weather::calm() });
+    fn recorded_copies_arrive_again() {
+        let (mut network, mut queue) = network(Conditions { recording: 1.0, ..Conditions::quiet() });
         let id = store(&mut network, 0, b"once");
         network.post(&mut queue, 0, id, 1, Path::Unicast);
         network.release(id);

@@ -1,38 +1,39 @@
-//! What a seed decides before anything happens: the group, its applications, and which faults there will be, how
-//! often and how bad.
+//! The plan of a run of a group: everything that a seed determines before the run starts, namely the group, the
+//! behaviour of its applications, and the kinds, rates and strengths of faults.
 //!
-//! Each seed draws *which* faults are on and leaves most of them off. A world in which everything always happens a
-//! little is one world; a world with a few things in excess is another each time, and finds more.
+//! Each seed draws *which* faults are on and leaves most of them off. If every fault occurred a little in every world,
+//! all worlds would be alike. A few faults in excess make each world different, and find more bugs.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
-use crate::network::{Reach, Weather};
+use crate::network::{Conditions, Reach};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use unisono_core::{GroupConfig, Migration, Name, Quorum, Random, Settings, SlowMember, Transport};
 
-/// What kind of worlds a run draws.
+/// The kind of worlds that seeds draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// Any faults, in any combination.
     Swarm,
-    /// A network that loses, delays, repeats and damages; members that live.
+    /// A network that loses, delays, repeats and damages datagrams; members do not crash.
     Lossy,
-    /// A network that falls apart, again and again.
+    /// A network that is partitioned repeatedly.
     Partition,
     /// Members that crash, at every step of the protocol.
     Crash,
-    /// Resets without need, several at a time, whose votes and proposals get lost or late; groups of two to five.
+    /// Needless resets, several at a time, whose votes and proposals are lost or delayed; groups of two to five
+    /// members.
     Reset,
-    /// No faults: five members, 500 messages a second.
+    /// No faults: five members, 500 messages per second.
     Perf,
-    /// Calls instead of a group: clients and servers, any faults, in any combination.
+    /// Calls instead of a group: clients and servers, and any faults, in any combination.
     Calls,
-    /// Any faults, and places from which no multicast can ever be sent, or where none can be heard.
+    /// Any faults, and members that can never send multicast, or never receive it.
     Reach,
-    /// Any faults, and groups of 12 to 40.
+    /// Any faults, and groups of 12 to 40 members.
     Crowd,
 }
 
@@ -50,7 +51,7 @@ impl Profile {
         Profile::Crowd,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Swarm => "swarm",
@@ -78,73 +79,74 @@ impl FromStr for Profile {
     fn from_str(text: &str) -> Result<Profile, String> {
         Profile::ALL.iter().copied().find(|profile| profile.name() == text).ok_or_else(|| {
             let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
-            format!("no profile is called {text}; there are {}", names.join(", "))
+            format!("unknown profile {text}; the profiles are {}", names.join(", "))
         })
     }
 }
 
-/// Set the streams from which the role's migration, whether processes are starved, whether members begin out of each
-/// other's hearing, and what sockets hold are drawn apart from the others.
+/// Constants that separate the random streams of some choices from the main one: migration of the sequencer's role,
+/// members that begin apart, starved processes, and the sizes of receive buffers.
 const MIGRATION: u64 = 0x6d69_6772_6174_6521;
 const APART: u64 = 0x6170_6172_7421_2121;
 const STARVATION: u64 = 0x7374_6172_7665_6421;
 const BUFFERS: u64 = 0x6275_6666_6572_7321;
 
-/// So many participants fit the smallest datagram drawn.
+/// Most participants of a formation: the smallest datagram drawn has room for 12.
 const FORMATION_MAX: usize = 12;
 
-/// How the group comes to be.
+/// How the group begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
     /// The first member founds it, and the others join.
     Founder,
-    /// All start at once, and found the group if they find none.
+    /// All members start at once, and each founds a group if it finds none.
     Together,
-    /// The same, but until this part the network is in two: each half that has somebody founds a group of its own.
+    /// Like `Together`, but the network is split in two until this part of the run: each half that has a member founds
+    /// its own group.
     Apart { until: Part },
-    /// All form it together: so many of them at least, in so much time.
+    /// All members form the group together: at least `at_least` of them, `within` this time.
     Formation { at_least: u16, within: Duration },
 }
 
-/// A kind of fault that strikes again and again while faults last.
+/// A kind of fault that strikes repeatedly while faults are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// A member crashes, now or in the middle of one of its next steps.
+    /// A member crashes, now or while it processes one of its next inputs.
     Crash,
-    /// Whoever next sends a frame of some kind crashes before or after doing so.
+    /// The process that next sends a frame of some kind crashes before or after sending it.
     CrashAtStep,
-    /// A process ends and a new one starts at its address before anybody can notice.
+    /// A process crashes and restarts at the same address at once, before other processes can detect the crash.
     FastRestart,
-    /// A process stands still for a while.
+    /// A process is paused for a while.
     Pause,
-    /// Whoever next sends a frame of some kind stands still for a while.
+    /// The process that next sends a frame of some kind is paused for a while.
     PauseAtStep,
-    /// A process stands still again and again, and goes on for a moment only in between.
+    /// A process is paused repeatedly, and runs only for short moments in between.
     Starve,
     /// An application takes no events for a while.
     Doze,
     /// The next few frames of some kind are lost.
     DropFrames,
-    /// The network falls apart for a while.
+    /// The network is partitioned for a while.
     Partition,
-    /// It falls apart and comes together several times, with a period near the group's timeouts.
+    /// The network is partitioned and restored several times, with a period near the group's timeouts.
     Flapping,
-    /// Some links hold back everything for a while.
+    /// Some links hold back all datagrams for a while.
     Clog,
-    /// A process hears no multicast, or cannot send any, for a while; or the same with unicast.
+    /// A process cannot receive multicasts, cannot send them, or both, for a while; or the same for unicast.
     HalfDead,
     /// Datagrams recorded earlier arrive again.
     Replay,
-    /// For a while much more is lost than usual.
+    /// The loss is much higher than usual for a while.
     Storm,
-    /// An application asks for a reset although nothing is wrong.
+    /// An application requests a reset although no member has failed.
     NeedlessReset,
-    /// Several do at once, and some of the frames with which resets are made get lost.
+    /// Several applications request a reset at once, and some of the frames of resets are lost.
     Duel,
 }
 
 impl FaultKind {
-    /// Strikes one process.
+    /// True if the fault strikes one process.
     pub(crate) fn has_victim(self) -> bool {
         matches!(
             self,
@@ -157,78 +159,78 @@ impl FaultKind {
     }
 }
 
-/// A fault and how often it strikes.
+/// A fault and its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recurring {
     pub(crate) kind: FaultKind,
-    /// Nanoseconds between two strikes, on average.
+    /// Mean interval between two strikes, in nanoseconds.
     pub(crate) every: u64,
 }
 
-/// What the applications do.
+/// The behaviour of applications.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    /// Nanoseconds between two things that one application does, on average.
+    /// Mean interval between two actions of one application, in nanoseconds.
     pub(crate) every: u64,
-    /// The part of sends that are bursts, and the most messages in one.
+    /// Fraction of sends that are bursts, and the most messages in one burst.
     pub(crate) bursts: f64,
     pub(crate) burst_max: u64,
-    /// Most bytes of ordinary messages.
+    /// Most bytes in an ordinary message.
     pub(crate) bytes_max: u64,
-    /// The part of messages that need several pieces, and the most bytes of those.
+    /// Fraction of messages that need several pieces, and the most bytes in one of them.
     pub(crate) large: f64,
     pub(crate) large_bytes_max: u64,
-    /// The part of messages that ask for more resilience than the group's.
+    /// Fraction of messages that request more resilience than the group has.
     pub(crate) more_resilient: f64,
-    /// Speeches, if there are any.
-    pub(crate) speech: Option<Speech>,
-    /// The part of actions that are leaves, and hand-overs of the role.
+    /// Streaks, if applications make any.
+    pub(crate) streak: Option<Streak>,
+    /// Fractions of actions that are leaves, and hand-overs of the role.
     pub(crate) leaves: f64,
     pub(crate) hand_overs: f64,
-    /// Most nanoseconds before a process whose life ended starts another.
+    /// Maximum delay before a process starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
 }
 
-/// A member that sends one message after the other for a while, so that nearly all are its own.
+/// Streaks: a member sends many messages in a row, so that nearly all of the group's messages are its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Speech {
-    /// The part of actions that begin one.
+pub(crate) struct Streak {
+    /// Fraction of actions that begin a streak.
     pub(crate) part: f64,
-    /// The most messages in one.
+    /// Most messages in a streak.
     pub(crate) messages_max: u64,
-    /// Nanoseconds between two of them, on average.
+    /// Mean interval between two messages of a streak, in nanoseconds.
     pub(crate) every: u64,
 }
 
-/// A part of a run after its first, in which all begins.
+/// A part of a run after the first one, in which the group forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Faults strike.
     Chaos,
-    /// Faults have ended; who is down comes back.
+    /// Faults have ended; crashed processes restart.
     Settling,
-    /// What is promised where nothing disturbs has to come true.
+    /// What is promised in the absence of faults must come true.
     Healed,
     /// Applications begin nothing new.
     Quiet,
 }
 
-/// When the parts of a run begin, in nanoseconds.
+/// The times at which the parts of a run begin, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     /// Faults begin.
     pub(crate) chaos: u64,
-    /// Faults end; who is down comes back.
+    /// Faults end; crashed processes restart.
     pub(crate) settling: u64,
-    /// From here on the group has to converge.
+    /// The group must converge from here on.
     pub(crate) healed: u64,
-    /// Applications send no more.
+    /// Applications stop sending.
     pub(crate) quiet: u64,
     pub(crate) end: u64,
 }
 
 impl Parts {
-    /// Each part, and when it begins.
+    /// Returns each part and the time at which it begins.
     pub(crate) fn beginnings(&self) -> [(Part, u64); 4] {
         [
             (Part::Chaos, self.chaos),
@@ -239,43 +241,43 @@ impl Parts {
     }
 }
 
-/// All that a seed decides beforehand.
+/// Everything that a seed determines before the run starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Processes; the first `members` of them form the group, others join later.
+    /// Number of processes; the first `members` of them form the group, and the others join later.
     pub(crate) places: usize,
     pub(crate) members: usize,
     pub(crate) beginning: Beginning,
-    /// Names are as long as they may be, so that lists of members need several datagrams.
+    /// True if names have the maximum length, so that member lists need several datagrams.
     pub(crate) long_names: bool,
     pub(crate) config: GroupConfig,
     pub(crate) settings: Settings,
-    /// Each life chooses its transport for itself.
+    /// True if each life chooses its own transport.
     pub(crate) mixed_transports: bool,
-    /// Clocks run up to one percent too fast or too slow.
+    /// True if clocks run up to one percent too fast or too slow.
     pub(crate) drift: bool,
     pub(crate) workload: Workload,
-    pub(crate) weather: Weather,
-    /// Places that never have more reach than this.
+    pub(crate) conditions: Conditions,
+    /// Processes with a limited reach for the whole run.
     pub(crate) limits: Vec<(usize, Reach)>,
     pub(crate) faults: Vec<Recurring>,
-    /// Crashes may leave less than a quorum.
+    /// True if crashes may leave less than a quorum.
     pub(crate) is_reckless: bool,
-    /// Only a majority is healed in the end; what ails the others never ends.
+    /// True if only a majority is healed when faults end, and the other processes stay disabled.
     pub(crate) heals_core_only: bool,
     pub(crate) parts: Parts,
 }
 
-/// The name of the member at a place.
+/// Returns the name of the member that runs on a process.
 pub(crate) fn name(process: usize, is_long: bool) -> Name {
     let width = if is_long { Name::BYTES_MAX } else { 0 };
     Name::new(&format!("{:_<width$}", format!("m{process}"))).unwrap_or_default()
 }
 
 impl Plan {
-    /// What `seed` decides.
+    /// Returns the plan of `seed`.
     pub(crate) fn draw(seed: u64, profile: Profile) -> Plan {
-        // Profiles draw apart, so that seed 7 of one has nothing to do with seed 7 of another.
+        // Each profile has its own random stream, so seed 7 of one is unrelated to seed 7 of another.
         let random = &mut Random::from_u64(seed ^ (profile as u64 + 1) << 56);
         let mut plan = Plan::quiet(random);
         match profile {
@@ -287,7 +289,7 @@ impl Plan {
             Profile::Swarm => plan.swarm(random),
             Profile::Reach => plan.reach(random),
             Profile::Crowd => plan.crowd(random),
-            // No group at all.
+            // Runs of calls have another plan: see `calls::plan`.
             Profile::Calls => {}
         }
         if profile != Profile::Perf {
@@ -296,7 +298,7 @@ impl Plan {
                 1 => plan.start_together(),
                 _ => plan.form(random),
             }
-            // Drawn apart: none of these changes anything else of a seed.
+            // These have their own random streams, so that they change nothing else in a seed.
             let apart = |stream: u64| Random::from_u64(stream ^ seed ^ (profile as u64 + 1) << 56);
             plan.draw_migration(&mut apart(MIGRATION));
             plan.draw_buffers(&mut apart(BUFFERS));
@@ -308,7 +310,7 @@ impl Plan {
         plan
     }
 
-    /// A group at work, and no faults.
+    /// A group at work, without faults.
     fn quiet(random: &mut Random) -> Plan {
         let members = 5;
         let settings = Settings {
@@ -333,7 +335,7 @@ impl Plan {
             } else {
                 SlowMember::ExcludeAfter(random.duration(300, 3000))
             },
-            // Sometimes the last to come finds the group full.
+            // In some worlds the last joiners find the group full.
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
             migration: Migration::OnRequest,
         };
@@ -345,7 +347,7 @@ impl Plan {
             large: random.pick(&[0.0, 0.02, 0.1]),
             large_bytes_max: random.spread(1 << 11, 1 << 13),
             more_resilient: random.pick(&[0.0, 0.0, 0.1]),
-            speech: None,
+            streak: None,
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
             restart_max: random.millis(5, 2000),
@@ -360,11 +362,11 @@ impl Plan {
             mixed_transports: random.chance(0.3),
             drift: random.chance(0.5),
             workload,
-            weather: Weather {
+            conditions: Conditions {
                 delay_min: random.spread(20_000, 500_000),
                 delay_mean: random.spread(5_000, 500_000),
                 echo: random.chance(0.3),
-                ..Weather::calm()
+                ..Conditions::quiet()
             },
             limits: Vec::new(),
             faults: Vec::new(),
@@ -380,15 +382,17 @@ impl Plan {
         }
     }
 
-    /// Nothing disturbs the meeting: a founder gives way only as long as it is alone and has ordered nothing.
+    /// All members start at once. Faults begin only after 2 s: a founder can give way only while it is alone and has
+    /// numbered no message.
     fn start_together(&mut self) {
         self.beginning = Beginning::Together;
         self.parts.chaos = 2 * SECOND;
     }
 
-    /// In some worlds there are two groups. Those that hear each other learn of each other, but they do not ask often, and
-    /// whoever else comes to be the first of its group may have asked just before. All who give way leave at once; if the
-    /// last of them says farewell in vain, the others wait for seconds.
+    /// Lets two groups form in some worlds. Members of the two learn of each other once datagrams pass between them.
+    /// The run is longer, because they rarely search: a member that becomes the first of its group may have searched
+    /// just before, so two search intervals are added. All members of the group that gives way leave at once, and if
+    /// the last one's farewell is lost, the others linger for seconds.
     fn start_apart(&mut self, random: &mut Random) {
         const SEARCH: u64 = 19 * SECOND;
         const LINGER: u64 = 10 * SECOND;
@@ -403,10 +407,11 @@ impl Plan {
         self.parts.end += 2 * SEARCH + LINGER;
     }
 
-    /// The network is as bad as it will be, but nobody dies: who restarts may make a second group.
+    /// All members form the group together. The network has all its errors from the start, but no process crashes
+    /// during the formation: a restarted one might found a second group.
     fn form(&mut self, random: &mut Random) {
         if self.long_names || self.members > FORMATION_MAX {
-            // A formation must fit a datagram.
+            // A formation must fit one datagram.
             return;
         }
         let members = self.members as u64;
@@ -416,11 +421,11 @@ impl Plan {
         self.parts.chaos = 4 * SECOND;
     }
 
-    /// In some worlds the role follows the load, and there is a load to follow.
+    /// In some worlds the role follows the load, and applications make streaks that it can follow.
     fn draw_migration(&mut self, random: &mut Random) {
         if random.chance(0.2) {
             self.config.migration = Migration::ByLoad;
-            self.workload.speech = Some(Speech {
+            self.workload.streak = Some(Streak {
                 part: random.pick(&[0.01, 0.03]),
                 messages_max: random.spread(80, 200),
                 every: random.spread(100_000, 5 * MILLISECOND),
@@ -442,7 +447,7 @@ impl Plan {
         self.config = GroupConfig { automatic: true, ..GroupConfig::default() };
         self.settings = Settings::default();
         self.mixed_transports = false;
-        self.weather = Weather::calm();
+        self.conditions = Conditions::quiet();
         self.workload = Workload {
             every: 10 * MILLISECOND,
             bursts: 0.0,
@@ -451,7 +456,7 @@ impl Plan {
             large: 0.0,
             large_bytes_max: 0,
             more_resilient: 0.0,
-            speech: None,
+            streak: None,
             leaves: 0.0,
             hand_overs: 0.0,
             restart_max: SECOND,
@@ -459,7 +464,7 @@ impl Plan {
     }
 
     fn lossy(&mut self, random: &mut Random) {
-        spoil(&mut self.weather, random, 0.3);
+        degrade(&mut self.conditions, random, 0.3);
         add(&mut self.faults, random, 0.5, FaultKind::Storm, 2_000, 10_000);
         add(&mut self.faults, random, 0.5, FaultKind::DropFrames, 200, 2_000);
         add(&mut self.faults, random, 0.5, FaultKind::Replay, 20, 500);
@@ -475,7 +480,7 @@ impl Plan {
         add(&mut self.faults, random, 0.2, FaultKind::Clog, 2_000, 8_000);
         add(&mut self.faults, random, 0.2, FaultKind::Pause, 1_000, 5_000);
         if random.chance(0.3) {
-            spoil(&mut self.weather, random, 0.1);
+            degrade(&mut self.conditions, random, 0.1);
         }
         self.heals_core_only = random.chance(0.25);
     }
@@ -490,7 +495,7 @@ impl Plan {
             add(&mut self.faults, random, 1.0, FaultKind::Crash, 1_500, 6_000);
         }
         if random.chance(0.3) {
-            spoil(&mut self.weather, random, 0.1);
+            degrade(&mut self.conditions, random, 0.1);
         }
         self.is_reckless = random.chance(0.1);
         self.heals_core_only = random.chance(0.15);
@@ -508,13 +513,13 @@ impl Plan {
         self.workload.every = random.millis(10, 100);
         self.workload.hand_overs = random.pick(&[0.0, 0.03, 0.1]);
         self.workload.leaves = random.pick(&[0.0, 0.005, 0.02]);
-        let weather = &mut self.weather;
-        weather.reorders = random.chance(0.7);
-        weather.delay_mean = random.spread(50_000, 30 * MILLISECOND);
+        let conditions = &mut self.conditions;
+        conditions.reorders = random.chance(0.7);
+        conditions.delay_mean = random.spread(50_000, 30 * MILLISECOND);
         if random.chance(0.6) {
-            weather.loss = random.part(0.25);
+            conditions.loss = random.part(0.25);
         }
-        weather.recording = random.pick(&[0.0, 0.1]);
+        conditions.recording = random.pick(&[0.0, 0.1]);
     }
 
     fn swarm(&mut self, random: &mut Random) {
@@ -539,12 +544,13 @@ impl Plan {
         add(&mut self.faults, random, 0.2, FaultKind::NeedlessReset, 1_000, 8_000);
         add(&mut self.faults, random, 0.2, FaultKind::Duel, 1_000, 8_000);
         if random.chance(0.5) {
-            spoil(&mut self.weather, random, 0.2);
+            degrade(&mut self.conditions, random, 0.2);
         }
         self.heals_core_only = random.chance(0.2);
     }
 
-    /// The end of all faults gives nobody what it never had: the group has to do without.
+    /// Like `swarm`, but some members can never send or receive multicasts, not even after the faults have ended. The
+    /// group must do without.
     fn reach(&mut self, random: &mut Random) {
         self.swarm(random);
         self.settings.transport = random.pick(&[Transport::Auto, Transport::Multicast]);
@@ -554,7 +560,7 @@ impl Plan {
         }
     }
 
-    /// So many may begin at once, and come back at once, that the group may take longer to come together.
+    /// Large groups. Many members may start at once, or restart at once, so the group gets more time to converge.
     fn crowd(&mut self, random: &mut Random) {
         self.members = random.pick(&[12, 16, 24, 32, 40]);
         self.places = self.members + random.below(4) as usize;
@@ -567,9 +573,9 @@ impl Plan {
         self.parts.end += 20 * SECOND;
     }
 
-    fn draw_quorum(&mut self, random: &mut Random, nobody_crashes: bool) {
+    fn draw_quorum(&mut self, random: &mut Random, no_crashes: bool) {
         let names = (0..self.members).map(|place| name(place, self.long_names)).collect();
-        let choice = random.weigh(&[(81, 0), (10, 1), (if nobody_crashes { 5 } else { 0 }, 2), (4, 3)]);
+        let choice = random.weigh(&[(81, 0), (10, 1), (if no_crashes { 5 } else { 0 }, 2), (4, 3)]);
         self.config.quorum = match choice {
             0 => Quorum::MajorityOfView,
             1 => Quorum::MajorityOf(names),
@@ -577,13 +583,13 @@ impl Plan {
             _ => Quorum::AtLeast(random.between(1, self.members as u64) as u16),
         };
         if choice == 1 {
-            // A view never holds a name that the list lacks.
+            // The list must name every member of a view.
             self.places = self.members;
         }
     }
 }
 
-/// Switches a fault on with this probability, once in `low` to `high` milliseconds on average.
+/// Adds a fault with this probability. Its mean interval is drawn from `low` to `high` milliseconds.
 pub(crate) fn add(
     faults: &mut Vec<Recurring>,
     random: &mut Random,
@@ -598,29 +604,30 @@ pub(crate) fn add(
     }
 }
 
-/// A network that may lose, delay, repeat, damage and put out of order; it loses this part at most.
-pub(crate) fn spoil(weather: &mut Weather, random: &mut Random, loss_max: f64) {
+/// Draws a network that may lose, delay, repeat, damage and reorder datagrams. `loss_max` is the largest fraction lost
+/// on a link.
+pub(crate) fn degrade(conditions: &mut Conditions, random: &mut Random, loss_max: f64) {
     if random.chance(0.8) {
-        weather.loss = random.part(loss_max);
+        conditions.loss = random.part(loss_max);
     }
     if random.chance(0.3) {
-        weather.loss_at_sender = random.part(loss_max / 2.0);
+        conditions.loss_at_sender = random.part(loss_max / 2.0);
     }
     if random.chance(0.4) {
-        weather.duplication = random.part(0.5);
+        conditions.duplication = random.part(0.5);
     }
     if random.chance(0.4) {
-        weather.corruption = random.part(0.05);
+        conditions.corruption = random.part(0.05);
     }
     if random.chance(0.5) {
-        weather.recording = random.part(0.2);
+        conditions.recording = random.part(0.2);
     }
     if random.chance(0.5) {
-        weather.delay_min = random.spread(50_000, 30 * MILLISECOND);
-        weather.delay_mean = random.spread(50_000, 50 * MILLISECOND);
+        conditions.delay_min = random.spread(50_000, 30 * MILLISECOND);
+        conditions.delay_mean = random.spread(50_000, 50 * MILLISECOND);
     }
-    weather.reorders = random.chance(0.7);
+    conditions.reorders = random.chance(0.7);
     if random.chance(0.2) {
-        weather.in_flight_max = random.between(2, 20) as u16;
+        conditions.in_flight_max = random.between(2, 20) as u16;
     }
 }

@@ -1,7 +1,7 @@
-//! A simulated process: a place with an address, where one life follows the other.
+//! A simulated process: a host with an address, on which one life follows another.
 //!
-//! A process that crashes forgets everything; what starts there next is a stranger with a new uid. A process that is
-//! paused knows nothing of it: datagrams pile up in its socket, and its clock has gone on when it wakes.
+//! A process that crashes loses all its state; the next life there has a new uid. A paused process does not notice the
+//! pause: datagrams collect in its socket, and its clock has advanced when it resumes.
 
 use crate::clock::Clock;
 use crate::network::{DatagramId, Path};
@@ -9,22 +9,22 @@ use crate::record::Life;
 use bytes::BytesMut;
 use unisono_core::{Random, Time, Uid};
 
-/// One place, for lives of one kind.
+/// One process, for lives with sides of type `S`.
 pub(crate) struct Process<S> {
-    /// Who lives here now.
+    /// The life that is running here now.
     pub(crate) resident: Option<Resident<S>>,
     pub(crate) is_paused: bool,
-    /// When it goes on, if it is paused.
+    /// World time at which it resumes, if it is paused.
     pub(crate) resumes_at: u64,
-    /// What arrived while it was paused, as far as the socket's buffer holds it.
+    /// Datagrams that arrived while it was paused; at most [`SOCKET_DATAGRAMS_MAX`].
     pub(crate) socket: Vec<(DatagramId, Path)>,
-    /// The next timer in the world's queue that counts.
+    /// World time of the valid timer entry in the queue; older entries are ignored.
     pub(crate) timer: Option<u64>,
-    /// The deadline that was last looked at, by the clock of who lives here.
+    /// The deadline that was last read from the side, by the clock of the life that is running here.
     pub(crate) deadline: Time,
 }
 
-/// Most datagrams that wait in the socket of a paused process.
+/// Maximum number of datagrams in the socket of a paused process; further ones are dropped.
 pub(crate) const SOCKET_DATAGRAMS_MAX: usize = 256;
 
 impl<S> Default for Process<S> {
@@ -47,32 +47,32 @@ pub(crate) struct Resident<S> {
     /// Its side of the protocol.
     pub(crate) side: S,
     pub(crate) clock: Clock,
-    /// Its application takes no events before this moment.
+    /// World time before which its application takes no events.
     pub(crate) takes_events_from: u64,
-    /// Its application takes events before its datagrams leave, not after.
+    /// True if its application takes events before its datagrams are sent, false for the opposite order.
     pub(crate) events_first: bool,
     pub(crate) scheduled_crash: Option<ScheduledCrash>,
-    /// It is over with it, though nothing ended it: a member whose stream has ended.
+    /// True if the member's stream of events has ended, though its core may still be running.
     pub(crate) is_over: bool,
 }
 
-/// A crash to come: in the middle of what a later input sets off.
+/// A crash that is scheduled: it happens while a later input is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScheduledCrash {
-    /// So many inputs are handled in full before.
+    /// Number of inputs that are processed completely before the crash.
     pub(crate) inputs: u32,
-    /// So many copies of datagrams leave after the input that is the last.
+    /// Number of copies of datagrams that are sent after the last input.
     pub(crate) copies: u32,
 }
 
 impl ScheduledCrash {
-    /// In the middle of what one of the next inputs sets off.
+    /// Draws a crash within the next 20 inputs, after at most 5 copies of datagrams.
     pub(crate) fn draw(random: &mut Random) -> ScheduledCrash {
         ScheduledCrash { inputs: random.below(20) as u32, copies: random.below(6) as u32 }
     }
 }
 
-/// Hands out byte buffers that share large blocks, as sockets that receive many datagrams in one go do.
+/// Allocates byte buffers that share large blocks, as a socket does that receives many datagrams in one call.
 #[derive(Default)]
 pub(crate) struct Arena {
     block: BytesMut,
@@ -81,16 +81,16 @@ pub(crate) struct Arena {
 const BLOCK_BYTES: usize = 1 << 16;
 
 impl Arena {
-    /// A buffer of its own with these bytes.
+    /// Returns a separate buffer with these bytes.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> BytesMut {
-        self.room(bytes.len());
+        self.reserve(bytes.len());
         self.block.extend_from_slice(bytes);
         self.block.split()
     }
 
-    /// A buffer of this length, filled with what `seed` gives.
+    /// Returns a buffer of this length, filled with bytes generated from `seed`.
     pub(crate) fn fill(&mut self, length: usize, seed: u64) -> BytesMut {
-        self.room(length);
+        self.reserve(length);
         self.block.resize(length, 0);
         let words = std::iter::successors(Some(seed | 1), |word| {
             Some(word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(seed))
@@ -101,7 +101,7 @@ impl Arena {
         self.block.split()
     }
 
-    fn room(&mut self, bytes: usize) {
+    fn reserve(&mut self, bytes: usize) {
         if self.block.capacity() < bytes {
             self.block = BytesMut::with_capacity(BLOCK_BYTES.max(bytes));
         }

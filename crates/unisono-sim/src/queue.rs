@@ -1,23 +1,23 @@
-//! What is going to happen, in the order in which it will.
+//! The queue of future events, in order of time.
 //!
-//! What comes soon, before all that waits long, is a short sorted list: datagrams under way, mostly, while the heap
-//! keeps timers and plans. The heap is four-way: its nodes share cache lines, and with the few hundred entries that a
-//! simulated group keeps it is two or three levels deep. What moves in both are small keys; events stay where they were
-//! put. Entries of one moment come out in the order in which they went in, so a run never depends on how they happen to
-//! lie.
+//! Events that are due soon are in a short sorted list; these are mostly datagrams in flight. All later events, mostly
+//! timers and planned actions, are in a four-way heap. The nodes of such a heap share cache lines, and with the few
+//! hundred entries of a simulated group it is two or three levels deep. Only small keys move in both; the events stay
+//! where they were stored. Events of the same time come out in the order in which they were pushed, so a run never
+//! depends on the layout of the queue.
 
 /// Events of type `E`, each due at a time in nanoseconds.
 pub(crate) struct Queue<E> {
-    /// Those before all in the heap, the first of them last.
+    /// Keys before all keys in the heap, in descending order.
     soon: Vec<Key>,
     heap: Vec<Key>,
-    /// Each where its key says.
+    /// The events, each at the index that its key contains.
     events: Vec<Option<E>>,
     free: Vec<usize>,
     pushed: u64,
 }
 
-/// The time, below it how many went in before, and last the place of the event.
+/// From the highest bits: the time, the number of events pushed before, and the index of the event.
 type Key = u128;
 
 const TIME_SHIFT: u32 = 64;
@@ -26,7 +26,7 @@ const PLACES_MAX: usize = 1 << PLACE_BITS;
 
 const CHILDREN: usize = 4;
 
-/// A longer list costs more than the heap.
+/// Most keys in the sorted list; a longer list is slower than the heap.
 const SOON_MAX: usize = 64;
 
 impl<E: Copy> Queue<E> {
@@ -40,23 +40,23 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Lets `event` happen at `time`. Inlined, so that an event is made where it stays.
+    /// Adds `event`, due at `time`. Inlined, so that the event is constructed where it is stored.
     #[inline(always)]
     pub(crate) fn push(&mut self, time: u64, event: E) {
         let place = self.free.pop().unwrap_or_else(|| self.add_place());
         self.events[place] = Some(event);
-        self.line_up(Key::from(time) << TIME_SHIFT | Key::from(self.pushed << PLACE_BITS) | place as Key);
+        self.insert(Key::from(time) << TIME_SHIFT | Key::from(self.pushed << PLACE_BITS) | place as Key);
         self.pushed += 1;
     }
 
     #[cold]
     fn add_place(&mut self) -> usize {
-        assert!(self.events.len() < PLACES_MAX, "more than {PLACES_MAX} events wait at a time");
+        assert!(self.events.len() < PLACES_MAX, "more than {PLACES_MAX} events in the queue");
         self.events.push(None);
         self.events.len() - 1
     }
 
-    fn line_up(&mut self, key: Key) {
+    fn insert(&mut self, key: Key) {
         if self.heap.first().is_some_and(|first| *first < key) {
             self.sift_up(key);
             return;
@@ -73,7 +73,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// The later half of the list goes to the heap.
+    /// Moves the later half of the list to the heap.
     #[cold]
     fn spill(&mut self) {
         let earlier = self.soon.split_off(SOON_MAX / 2);
@@ -81,7 +81,7 @@ impl<E: Copy> Queue<E> {
         later.into_iter().for_each(|key| self.sift_up(key));
     }
 
-    /// The next event and its time, if it happens by `until`.
+    /// Removes and returns the next event and its time, if it is due by `until`.
     #[inline]
     pub(crate) fn pop_by(&mut self, until: u64) -> Option<(u64, E)> {
         let key = *self.soon.last().or(self.heap.first())?;

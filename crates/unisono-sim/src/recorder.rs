@@ -1,23 +1,23 @@
-//! Writes down what happens: shows it to the checkers, folds it into the run's fingerprint, counts it, and puts it into
-//! words when somebody reads along.
+//! The recorder receives every record of a run. It passes the records to the checkers, adds them to the fingerprint,
+//! counts them, and writes the trace if there is one.
 
 use crate::properties::{Checkers, Violation};
 use crate::record::{CallOutcome, End, Fingerprint, Life, Names, Record, Reset, What};
 use std::io::Write;
 use unisono_core::{Destination, Event, Info, Instance, Outcome, Seqno, Time, Uid};
 
-/// How often things happened in a run.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Messages whose senders learned their place.
+    /// Messages whose senders learned their seqno.
     pub(crate) messages: u64,
     /// Calls that were answered.
     pub(crate) calls: u64,
     /// Epochs that began with a reset.
     pub(crate) resets: u64,
-    /// Members and joiners that ended without a word.
+    /// Members and joiners that crashed.
     pub(crate) crashes: u64,
-    /// Times that the network fell apart.
+    /// Number of partitions.
     pub(crate) partitions: u64,
     /// Datagrams sent; a multicast counts once.
     pub(crate) datagrams: u64,
@@ -34,14 +34,14 @@ impl Totals {
     }
 }
 
-/// The latest view of each group that any member was in, those included that crashed before they could tell anybody.
+/// The latest view of each group that any member was in, including members that crashed before they could report it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LatestViews(Vec<LatestView>);
 
 #[derive(Clone, Debug)]
 struct LatestView {
     group: Instance,
-    /// The counter of its epoch, and from where in the order it holds.
+    /// Counter of the view's epoch, and the seqno from which the view holds; `None` before the first view.
     since: Option<(u64, Seqno)>,
     members: Vec<Uid>,
 }
@@ -55,17 +55,17 @@ impl LatestViews {
         &mut self.0[place]
     }
 
-    /// The views of groups that are not given up, and whose last member has not left.
+    /// Returns the views of groups that have not been given up and whose last member has not left.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[Uid]> {
         self.0.iter().map(|view| &*view.members).filter(|members| !members.is_empty())
     }
 
-    /// The last member of this group has left: whoever lags behind in it is told nothing any more.
+    /// True if the last member of this group has left. Members that lag behind receive nothing more from it.
     pub(crate) fn has_ended(&self, group: Instance) -> bool {
         self.0.iter().any(|view| view.group == group && view.since.is_some() && view.members.is_empty())
     }
 
-    /// Somebody has come to an epoch.
+    /// Notes that a member has entered an epoch.
     pub(crate) fn enter(&mut self, info: &Info) {
         let since = Some((info.epoch.counter, info.unstable.saturating_sub(1)));
         let latest = self.of(info.instance);
@@ -75,12 +75,12 @@ impl LatestViews {
         }
     }
 
-    /// A founder alone in this group has given it up.
+    /// Notes that a founder that was alone in this group has given it up.
     pub(crate) fn give_up(&mut self, group: Instance) {
         self.of(group).members.clear();
     }
 
-    /// A member whose epoch has this counter was told of a join or leave.
+    /// Notes a join or leave that was delivered to a member whose epoch has this counter.
     pub(crate) fn change(&mut self, group: Instance, counter: u64, event: &Event) {
         let (Event::Joined { seqno, member, .. } | Event::Left { seqno, member, .. }) = event else { return };
         let since = Some((counter, *seqno));
@@ -95,17 +95,17 @@ impl LatestViews {
     }
 }
 
-/// The one place where records go.
+/// Receives all records of a run.
 pub(crate) struct Recorder {
     pub(crate) names: Names,
     pub(crate) totals: Totals,
     pub(crate) latest_views: LatestViews,
-    /// Who crashed, or was stopped before it had gone.
+    /// Members that crashed, or were stopped while other members still needed them.
     pub(crate) crashed: Vec<Uid>,
     checkers: Checkers,
     fingerprint: Fingerprint,
     violation: Option<Violation>,
-    /// Epochs that somebody entered, by index.
+    /// Epochs that at least one member has entered, by index.
     entered: Vec<bool>,
     trace: Option<Box<dyn Write>>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new(mut checkers: Checkers, trace: Option<Box<dyn Write>>) -> Recorder {
         if trace.is_some() {
-            // Whoever reads along sees an accusation where it belongs.
+            // In a trace each violation must follow the record that shows it.
             checkers.check_at_once();
         }
         Recorder {
@@ -129,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// Something happened at the world's `now`. Inlined, because whoever calls it knows what kind of thing.
+    /// Records `what` at the world's time `now`. Inlined, so that each caller is compiled for its kind of record.
     #[inline(always)]
     pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
         let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
@@ -145,46 +145,46 @@ impl Recorder {
         }
     }
 
-    /// Tells the record that came last, if somebody reads along, and checkers what piled up.
+    /// Traces the latest record, if there is a trace, and runs the checkers on all records not checked yet.
     #[inline(never)]
     fn check_pile(&mut self) {
         if let Some(trace) = &mut self.trace
             && let Some(record) = self.checkers.last()
         {
-            let nobody = record.life == Life::NOBODY;
+            let is_world = record.life == Life::NOBODY;
             let who =
-                if nobody { "world".to_string() } else { format!("m{}/{}", record.process, record.life.0) };
+                if is_world { "world".to_string() } else { format!("m{}/{}", record.process, record.life.0) };
             write_line(trace, record.at.as_nanos(), &who, format_args!("{:?}", record.what));
         }
         self.catch_up();
     }
 
-    /// Judges all that was noted: until then a broken promise may go unnoticed for a while.
+    /// Runs the checkers on all records not checked yet. Until then a violation may go unnoticed.
     pub(crate) fn catch_up(&mut self) {
         if let Err(violation) = self.checkers.catch_up() {
-            self.condemn(violation);
+            self.set_violation(violation);
         }
     }
 
-    /// The run is over.
+    /// Runs the checkers on the end of the run.
     pub(crate) fn finish(&mut self, end: &End) {
         if self.violation.is_none()
             && let Err(violation) = self.checkers.finish(end)
         {
-            self.condemn(violation);
+            self.set_violation(violation);
         }
     }
 
-    /// A promise is broken, as somebody else than the checkers found. The first accusation stands.
-    pub(crate) fn accuse(&mut self, violation: Violation) {
+    /// Reports a violation that the simulator itself found. The first violation stands.
+    pub(crate) fn report_violation(&mut self, violation: Violation) {
         self.catch_up();
-        self.condemn(violation);
+        self.set_violation(violation);
     }
 
     #[cold]
-    fn condemn(&mut self, violation: Violation) {
+    fn set_violation(&mut self, violation: Violation) {
         if self.trace.is_some() {
-            self.tell(violation.at.as_nanos(), "checker", format_args!("{violation}"));
+            self.trace(violation.at.as_nanos(), "checker", format_args!("{violation}"));
         }
         self.violation.get_or_insert(violation);
     }
@@ -193,30 +193,30 @@ impl Recorder {
         self.violation.as_ref()
     }
 
-    /// Each property's name, and how often it found its promise kept.
+    /// Returns each property's name, and how often its checker found the promise kept.
     pub(crate) fn checked(&self) -> Vec<(&'static str, u64)> {
         self.checkers.checked().collect()
     }
 
-    /// A number that two runs share only if members did and sent the same at the same times.
+    /// Returns a number that two runs share only if members sent and did the same at the same times.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint.value()
     }
 
-    /// A process sends a datagram at the world's `now`.
+    /// Notes a datagram that a process sends at the world's time `now`.
     #[inline]
     pub(crate) fn note_datagram(&mut self, now: u64, from: usize, to: Destination, datagram: &[u8]) {
         self.totals.datagrams += 1;
         self.fingerprint.add_datagram(now, from, to, datagram);
     }
 
-    /// Whether somebody reads along, so that words are worth making.
+    /// True if there is a trace, so that formatting text for it is worth the time.
     pub(crate) fn is_traced(&self) -> bool {
         self.trace.is_some()
     }
 
-    /// One line for whoever reads along.
-    pub(crate) fn tell(&mut self, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
+    /// Writes one line to the trace, if there is one.
+    pub(crate) fn trace(&mut self, now: u64, who: &str, words: std::fmt::Arguments<'_>) {
         if let Some(trace) = &mut self.trace {
             write_line(trace, now, who, words);
         }

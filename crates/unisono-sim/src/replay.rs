@@ -1,18 +1,19 @@
-//! One seed, told line by line: simulated microseconds, who, what. The same lines on every run and every machine.
+//! Replays one seed and writes a trace: one line per event, with the simulated time in microseconds, the member and
+//! what happened. The lines are the same on every run and every machine.
 
 use crate::plan::Profile;
 use crate::properties::Violation;
-use crate::run::direct;
+use crate::run::run_profile;
 use std::io::Write;
 use unisono_core::Planted;
 
-/// Runs a seed and writes what happens to `out`; what was broken, if a promise was. Errors of `out` change nothing in
-/// the run.
+/// Runs a seed, writes its trace to `out`, and returns the violation if there is one. Errors of `out` do not change the
+/// run.
 pub fn replay(
     seed: u64,
     profile: Profile,
     planted: Option<Planted>,
     out: Box<dyn Write>,
 ) -> Option<Violation> {
-    direct(seed, profile, planted, Some(out)).violation
+    run_profile(seed, profile, planted, Some(out)).violation
 }

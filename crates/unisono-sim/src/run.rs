@@ -1,7 +1,7 @@
-//! Runs many seeds on all processors and sums up what came of them.
+//! Runs many seeds on all processors and summarises the results.
 //!
-//! Each seed runs on one thread and depends on nothing but itself, so how many threads there are changes the time and
-//! nothing else. One seed in ten runs twice: a run that cannot be repeated would make every failure worthless.
+//! Each seed runs on one thread and depends on nothing else, so the number of threads changes only the duration. One
+//! seed in ten runs twice: a run that cannot be repeated would make every failure worthless.
 
 use crate::calls;
 use crate::director::{Director, Finding};
@@ -23,47 +23,47 @@ use unisono_core::{Planted, Probe, Time};
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Which seeds.
+    /// The seeds to run.
     pub seeds: RangeInclusive<u64>,
-    /// Which worlds they draw.
+    /// The profile from which each seed draws its world.
     pub profile: Profile,
-    /// On so many threads; on as many as there are processors, if nothing is said.
+    /// Number of threads; `None` means one for each processor.
     pub threads: Option<usize>,
-    /// No seed begins later than this after the first.
+    /// Time after which no further seed is started.
     pub time_max: Option<Duration>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Seeds done.
+    /// Seeds that have been run.
     pub done: u64,
-    /// Seeds to do in all.
+    /// Total number of seeds.
     pub total: u64,
-    /// Seeds that failed.
+    /// Seeds that failed so far.
     pub failed: u64,
 }
 
-/// What came of a run, as it goes to scripts.
+/// The results of a run, in the form that is printed as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Always `sim`.
     pub command: &'static str,
-    /// Which worlds were drawn.
+    /// The profile from which the worlds were drawn.
     pub profile: Profile,
-    /// Seeds that ran.
+    /// Number of seeds that ran.
     pub seeds: u64,
-    /// Seeds that failed.
+    /// The seeds that failed.
     pub failed: Vec<u64>,
-    /// Seconds of the simulated worlds, all seeds together.
+    /// Simulated seconds, of all seeds together.
     pub simulated_s: f64,
-    /// Seconds that it took.
+    /// Real seconds that the run took.
     pub wall_s: f64,
-    /// Simulated seconds in one second of one thread; seeds that ran twice count twice.
+    /// Simulated seconds per second of one thread; seeds that ran twice count twice.
     pub speedup: f64,
-    /// On so many threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Messages whose senders learned their place.
+    /// Messages whose senders learned their seqno.
     pub messages: u64,
     /// Calls that were answered.
     pub calls: u64,
@@ -71,40 +71,40 @@ pub struct Summary {
     pub resets: u64,
     /// Members and joiners that crashed.
     pub crashes: u64,
-    /// Times that the network fell apart.
+    /// Number of partitions.
     pub partitions: u64,
     /// Datagrams that members sent; a multicast counts once.
     pub datagrams: u64,
-    /// How often each property found its promise kept.
+    /// How often each checker found its promise kept.
     pub properties: BTreeMap<&'static str, u64>,
-    /// Sixteen hexadecimal digits that change with what members did and sent in these seeds, and with nothing else.
+    /// Fingerprint of all seeds, 16 hexadecimal digits. Changes with what members did and sent, and with nothing else.
     pub fingerprint: String,
-    /// Rare states that were met.
+    /// Number of probes (rare states) that were hit.
     pub probes_hit: usize,
-    /// Rare states that there are.
+    /// Number of probes.
     pub probes: usize,
-    /// Those that were not met.
+    /// Names of the probes that were not hit.
     pub probes_missed: Vec<String>,
-    /// What the failed seeds died of.
+    /// The violations of the failed seeds.
     pub failures: Vec<Failure>,
 }
 
 /// A seed that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// Which.
+    /// The seed.
     pub seed: u64,
-    /// The promise that was broken.
+    /// Name of the violated property.
     pub property: String,
-    /// When, in microseconds of the simulated world.
+    /// Simulated time of the violation in microseconds.
     pub at_us: u64,
     /// What happened.
     pub reason: String,
-    /// The command that shows it again.
+    /// Command that reproduces the violation.
     pub replay: String,
 }
 
-/// Runs seeds. `progress` is told after each, from whichever thread ran it.
+/// Runs seeds and returns the summary. `progress` is called after each seed, on the thread that ran it.
 pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summary {
     let begin = Instant::now();
     let threads = threads(options.threads);
@@ -117,11 +117,11 @@ pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summar
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let place = begun.fetch_add(1, Ordering::Relaxed);
-                    if place >= total || is_late() {
+                    let index = begun.fetch_add(1, Ordering::Relaxed);
+                    if index >= total || is_late() {
                         break;
                     }
-                    let seed = first + place;
+                    let seed = first + index;
                     let finding = check_seed(seed, options.profile);
                     let mut tally = tally.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     tally.add(seed, options.profile, finding);
@@ -134,17 +134,17 @@ pub fn run(options: &RunOptions, progress: &(dyn Fn(Progress) + Sync)) -> Summar
     tally.sum_up(options.profile, threads, begin.elapsed())
 }
 
-/// So many threads, or one for each processor.
+/// Returns the number of threads: `wanted`, or one for each processor.
 pub(crate) fn threads(wanted: Option<usize>) -> usize {
     wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
-/// Whether a seed is run twice.
+/// True for seeds that are run twice.
 fn is_repeated(seed: u64) -> bool {
     seed.is_multiple_of(10)
 }
 
-/// Runs a seed; one in ten a second time, to see that the same happens again.
+/// Runs a seed. Seeds divisible by ten run a second time, to verify that the result is the same.
 fn check_seed(seed: u64, profile: Profile) -> Finding {
     let mut finding = run_seed(seed, profile, None);
     if is_repeated(seed) && run_seed(seed, profile, None).fingerprint != finding.fingerprint {
@@ -155,11 +155,11 @@ fn check_seed(seed: u64, profile: Profile) -> Finding {
     finding
 }
 
-/// Runs a seed once. A panic is a broken promise like any other.
+/// Runs a seed once. A panic is reported as a violation.
 pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
-    catch_unwind(AssertUnwindSafe(|| direct(seed, profile, planted, None))).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().cloned();
-        let what = words.or_else(|| panic.downcast_ref::<&str>().map(|words| words.to_string()));
+    catch_unwind(AssertUnwindSafe(|| run_profile(seed, profile, planted, None))).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().cloned();
+        let what = message.or_else(|| panic.downcast_ref::<&str>().map(|message| message.to_string()));
         Finding {
             violation: Some(Violation {
                 property: "no_panic",
@@ -175,8 +175,8 @@ pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) ->
     })
 }
 
-/// Runs a seed in the kind of world that the profile asks for.
-pub(crate) fn direct(
+/// Runs a seed in a world of the profile's kind: a group or calls.
+pub(crate) fn run_profile(
     seed: u64,
     profile: Profile,
     planted: Option<Planted>,
@@ -211,7 +211,7 @@ impl Tally {
         for (name, times) in finding.checked {
             *self.properties.entry(name).or_default() += times;
         }
-        // A sum, as seeds end in any order.
+        // A sum, because seeds end in any order.
         self.fingerprint = self.fingerprint.wrapping_add(mix(finding.fingerprint, seed));
         self.probes |= finding.probes;
         if let Some(violation) = finding.violation {
@@ -227,7 +227,7 @@ impl Tally {
 
     fn sum_up(mut self, profile: Profile, threads: usize, wall: Duration) -> Summary {
         self.failures.sort_by_key(|failure| failure.seed);
-        // A world of groups has none of the rare states of calls, and the other way round.
+        // A run of groups hits no probes of calls, and the reverse.
         let is_of_calls = profile == Profile::Calls;
         let probes = Probe::ALL.iter().filter(|probe| probe.is_of_calls() == is_of_calls);
         let missed = probes.clone().filter(|probe| self.probes & (1 << **probe as u32) == 0);
@@ -259,8 +259,8 @@ impl Tally {
     }
 }
 
-/// Runs seeds `0..` in order until one satisfies `is_wanted`, on so many threads; at most `seeds_max`. Which one is
-/// found does not depend on the threads.
+/// Runs seeds `0..seeds_max` on `threads` threads until `try_seed` returns a value for one. Returns the first such seed
+/// and its value. The result does not depend on the number of threads.
 pub(crate) fn find_first<T: Send>(
     seeds_max: u64,
     threads: usize,
@@ -272,7 +272,7 @@ pub(crate) fn find_first<T: Send>(
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Seeds begin in order: when one is found, all before it have begun, and will be seen through.
+                // Seeds begin in order: when one is found, all earlier seeds have begun and are run to their end.
                 while !is_found.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds_max {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_seed_follows_the_last_there_is() {
+    fn no_seed_follows_the_largest_number() {
         let (profile, threads, time_max) = (Profile::Perf, Some(2), Some(Duration::from_secs(60)));
         let seeds = u64::MAX - 1..=u64::MAX;
         let summary = run(&RunOptions { seeds, profile, threads, time_max }, &|_| {});

@@ -1,35 +1,37 @@
-//! How simulated datagrams are protected: by a mark that says which datagram it is, and that nothing damaged it.
+//! Protects simulated datagrams: the tag of a datagram contains its number, and shows whether it was damaged.
 //!
-//! It stands in for the core's checksum, which has tests of its own. Here whatever damages a datagram knows that it does,
-//! and spoils the mark: a sum would find the same, and take its time with each datagram at each receiver.
+//! It stands in for the core's checksum, which has its own tests. In the simulator the code that damages a datagram
+//! knows it, and overwrites the tag. A checksum would detect the same damage, but would cost time for each datagram at
+//! each receiver.
 
 use crate::record::{hash, mix};
 use unisono_core::Port;
 use unisono_core::rpc::{PortProof, PrivatePort};
 use unisono_core::wire::{KeyContext, Proof, Protection, ProtectionKind, TAG_BYTES, parts};
 
-/// Datagrams look as if they bore the core's checksum.
+/// Produces datagrams that look as if they bore the core's checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal;
 
 impl Seal {
-    /// The tag of the datagram with this number, as long as it is whole.
+    /// Returns the tag of the intact datagram with this number.
     fn tag(number: u64) -> [u8; TAG_BYTES] {
         u128::from(mix(0, number)).to_le_bytes()
     }
 
-    /// Nobody opens this datagram any more.
-    pub(crate) fn spoil(datagram: &mut [u8]) {
+    /// Overwrites the tag, so that no receiver opens the datagram.
+    pub(crate) fn invalidate(datagram: &mut [u8]) {
         if let Some(parts) = parts(datagram) {
             *parts.tag = [u8::MAX; TAG_BYTES];
         }
     }
 }
 
-/// Shows who may serve a port, without cryptography: a proof has the private port in it, and nobody looks there.
+/// Proves that a server may serve a port, without cryptography: the proof contains the private port, and no receiver
+/// extracts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheapProof {
-    /// Serves a port as if it were its own: what it takes for the private one is the public one.
+    /// True for an impostor: it uses the public port in place of the private one.
     pub(crate) forges: bool,
 }
 
@@ -100,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_bears_another_number_is_not_opened() {
+    fn a_damaged_or_renumbered_datagram_is_not_opened() {
         let context = KeyContext { instance: Default::default(), sender: Uid(1) };
         let mut sealed = vec![7; HEADER_BYTES + 40];
         Seal.seal(&context, 1, &mut sealed);
         assert!(Seal.open(&context, 1, &mut sealed));
         assert!(!Seal.open(&context, 2, &mut sealed));
-        Seal::spoil(&mut sealed);
+        Seal::invalidate(&mut sealed);
         assert!(!Seal.open(&context, 1, &mut sealed));
         assert!(!Seal.open(&context, 1, &mut sealed[..HEADER_BYTES - 1]));
     }

@@ -1,8 +1,7 @@
-//! Datagrams in words, for those who read a run line by line; and the kinds of their frames, for those who wait for
-//! one.
+//! Formats datagrams as text for traces, and finds the kinds of their frames for frame faults.
 
+use crate::frame_faults::FrameSet;
 use crate::record::{Life, Names};
-use crate::trap::FrameSet;
 use bytes::Bytes;
 use std::fmt::{self, Write};
 use unisono_core::wire::{
@@ -10,13 +9,13 @@ use unisono_core::wire::{
 };
 use unisono_core::{Ballot, Port, Uid};
 
-/// The kinds of frames in a datagram, as far as they can be read.
+/// Returns the kinds of frames in a datagram, as far as it can be decoded.
 pub(crate) fn frames(datagram: &[u8]) -> FrameSet {
     let mut set = FrameSet::default();
     decode(datagram).for_each(|frame| {
         set.insert(frame.kind());
         if let Frame::Parcel { index: 0, bytes, .. } = &frame {
-            // The first byte of what travels in parcels is its kind.
+            // The first byte of a frame that travels in parcels is its kind.
             if let Some(kind) = bytes.first().and_then(|number| FrameKind::from_number(*number)) {
                 set.insert(kind);
             }
@@ -30,7 +29,7 @@ fn decode(datagram: &[u8]) -> impl Iterator<Item = Frame> {
         .map_while(Result::ok)
 }
 
-/// Says what a datagram says; lives are called as in the records.
+/// Returns the contents of a datagram as text; lives have the numbers that they have in records.
 pub(crate) fn datagram(datagram: &[u8], names: &Names) -> String {
     let mut words = String::new();
     match Header::parse(datagram) {
@@ -65,10 +64,10 @@ fn payload(payload: &Payload) -> String {
     }
 }
 
-/// At least so many members, if anybody asks for them.
-struct Floor(u16);
+/// Minimum number of members of the next view; shown as nothing if it is 0.
+struct MembersMin(u16);
 
-impl fmt::Display for Floor {
+impl fmt::Display for MembersMin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
@@ -88,7 +87,7 @@ impl Brief<'_> {
         known.position(|one| one == uid).map_or_else(|| "?".to_string(), |life| format!("L{life}"))
     }
 
-    /// The slot and number of an attempt, and whose word it is for.
+    /// Returns the receiver, slot and number of an attempt.
     fn attempt(&self, attempt: &Attempt) -> String {
         format!("{}:{}.{}", self.life(attempt.to), attempt.slot, attempt.number)
     }
@@ -151,7 +150,7 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "stamp {}", marks.stamp)
             }
             Frame::Invite { ballot, members_min } => {
-                write!(f, "Invite {}{}", self.ballot(ballot), Floor(*members_min))
+                write!(f, "Invite {}{}", self.ballot(ballot), MembersMin(*members_min))
             }
             Frame::Vote(vote) => {
                 write!(f, "Vote {} end {} accepted {}", self.ballot(&vote.ballot), vote.end, vote.accepted)?;
@@ -168,7 +167,7 @@ impl fmt::Display for Brief<'_> {
             Frame::Prepare(prepare) => {
                 write!(f, "Prepare {} {} ", self.ballot(&prepare.ballot), self.proposal(&prepare.proposal))?;
                 write!(f, "before {} after {}", self.lives(&prepare.before), self.lives(&prepare.after))?;
-                write!(f, "{}", Floor(prepare.members_min))
+                write!(f, "{}", MembersMin(prepare.members_min))
             }
             Frame::Prepared { ballot } => write!(f, "Prepared {}", self.ballot(ballot)),
             Frame::Decided { proposal, entered } => {

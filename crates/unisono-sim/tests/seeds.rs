@@ -1,4 +1,4 @@
-//! Seeds hold, decide everything, and show planted bugs.
+//! Seeds run without violations, determine the whole run, and show planted bugs.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -9,9 +9,9 @@ use unisono_sim::{Profile, RunOptions, replay, run};
 
 /// A writer whose text can be read afterwards.
 #[derive(Clone, Default)]
-struct Page(Rc<RefCell<Vec<u8>>>);
+struct SharedText(Rc<RefCell<Vec<u8>>>);
 
-impl Write for Page {
+impl Write for SharedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -22,11 +22,11 @@ impl Write for Page {
     }
 }
 
-fn story(seed: u64, profile: Profile) -> String {
-    let page = Page::default();
-    replay(seed, profile, None, Box::new(page.clone()));
-    let text = page.0.borrow().clone();
-    String::from_utf8(text).expect("a story is text")
+fn trace(seed: u64, profile: Profile) -> String {
+    let text = SharedText::default();
+    replay(seed, profile, None, Box::new(text.clone()));
+    let bytes = text.0.borrow().clone();
+    String::from_utf8(bytes).expect("a trace is text")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_few_seeds_of_every_profile_hold() {
         };
         assert!(done >= least * summary.seeds, "{profile}: {done} messages or calls");
         let unchecked: Vec<_> = summary.properties.iter().filter(|(_, times)| **times == 0).collect();
-        // Where nothing goes wrong, some promises are never put to the test.
+        // Without faults, some promises are never tested.
         let is_tested = *profile == Profile::Perf || unchecked.is_empty();
         assert!(
             summary.properties.len() >= properties && is_tested,
@@ -64,12 +64,12 @@ fn threads_change_nothing_but_the_time() {
 }
 
 #[test]
-fn a_seed_tells_the_same_story_every_time() {
+fn a_seed_gives_the_same_trace_every_time() {
     let (first, again, other) =
-        (story(17, Profile::Swarm), story(17, Profile::Swarm), story(18, Profile::Swarm));
-    assert!(first.lines().count() > 1_000, "the story is short:\n{first}");
-    assert!(first == again, "two stories of one seed differ");
-    assert!(first != other, "two seeds tell the same story");
+        (trace(17, Profile::Swarm), trace(17, Profile::Swarm), trace(18, Profile::Swarm));
+    assert!(first.lines().count() > 1_000, "the trace is short:\n{first}");
+    assert!(first == again, "two traces of one seed differ");
+    assert!(first != other, "two seeds give the same trace");
 }
 
 #[test]
@@ -81,8 +81,9 @@ fn planted_bugs_are_caught() {
 }
 
 #[test]
-fn every_property_and_every_planted_bug_stands_in_the_guarantees() {
-    const PAGE: &str = include_str!("../../../docs/guarantees.md");
+fn every_property_and_every_planted_bug_is_in_the_guarantees() {
+    // A symbolic link to docs/guarantees.md, so that the package contains the page.
+    const PAGE: &str = include_str!("guarantees.txt");
     let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('|')).collect();
     for profile in [Profile::Swarm, Profile::Calls] {
         let summary = run(&RunOptions { seeds: 1..=1, profile, threads: Some(1), time_max: None }, &|_| {});

@@ -140,7 +140,8 @@ fn passes(member: &Membership, error: SendError) -> bool {
     match error {
         SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
         SendError::NotReceiving => !member.is_not_receiving(),
-        SendError::TooLarge { .. } | SendError::Left => false,
+        // Too large, no longer a member, or an error that this version does not know: the caller is told.
+        _ => false,
     }
 }
 
@@ -241,7 +242,8 @@ pub(crate) fn leave(
 pub(crate) fn departed(member: &mut Membership, _now: Time) -> Attempt<()> {
     match member.phase() {
         _ if member.is_overdue() => Attempt::Done(()),
-        Phase::Member | Phase::Resetting | Phase::Leaving => Attempt::Wait(Interest::Progress),
         Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Attempt::Done(()),
+        // A member, a member in a reset or a leaving member; and any later phase, until it is overdue.
+        _ => Attempt::Wait(Interest::Progress),
     }
 }

@@ -194,12 +194,16 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
         JoinFailure::NotFormed => {
             "too few of the participants met in time, or they formed the group without this one: join it, or try again"
         }
+        other => {
+            return format!("the join failed for a reason that this version does not know: {other:?}").into();
+        }
     };
     words.into()
 }
 
 /// A message has no place in the order, or it is not known to have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendFailure {
     /// It was not taken: nothing was sent.
     #[error(transparent)]
@@ -225,6 +229,7 @@ pub enum SendFailure {
 
 /// The stream of events is over, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Ended {
     /// This member has left.
     #[error("this member has left the group")]
@@ -239,6 +244,7 @@ pub enum Ended {
 
 /// A leave did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LeaveFailure {
     /// It was not begun.
     #[error(transparent)]

@@ -172,7 +172,12 @@ pub use unisono_core::{
     SlowMember, Suspicion, Transport, Uid, View,
 };
 
-/// What the README shows compiles.
+/// The examples in the README of this crate compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So do those in the README of the workspace: the text file is a symbolic link to it, which makes it part of the package.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/workspace-readme.txt")]
+struct WorkspaceReadme;

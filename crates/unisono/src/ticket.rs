@@ -56,6 +56,7 @@ pub struct Batch {
 /// What became of a batch. Messages of one sender keep their order, so those accepted are the first ones of
 /// the batch, unless a reset fell upon it: then some in its middle may have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BatchOutcome {
     /// How many of its messages have their places.
     pub accepted: usize,

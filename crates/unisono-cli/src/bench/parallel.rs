@@ -12,6 +12,7 @@ use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -40,16 +41,16 @@ pub(crate) struct Parallel {
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
-    /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
+    /// Size of a message, such as 512 or 4KiB
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a member that may be under way
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
-    /// Seconds to measure each number of groups
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
+    /// How many seconds to measure each number of groups, such as 90 or 2m
+    #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]

@@ -1,12 +1,13 @@
 //! `unisono rpc call`: one call, its answer on standard output.
 
 use super::{MESSAGE_BYTES_MAX, called};
-use crate::arguments::{Common, seconds};
+use crate::arguments::Common;
 use crate::connection;
 use crate::output::{Output, hex, rounded};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use serde_json::json;
 use std::io::{self, IsTerminal, Read, Write};
@@ -31,8 +32,8 @@ pub(crate) struct Call {
     /// What to ask [default: standard input]
     text: Option<String>,
 
-    /// How many seconds to wait for the answer
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// How long to wait for the answer, such as 500ms or 2m, or a number of seconds
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
     deadline: Duration,
 
     #[command(flatten)]

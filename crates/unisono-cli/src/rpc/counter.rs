@@ -3,6 +3,7 @@
 use super::Served;
 use crate::arguments::{self, Common};
 use crate::connection;
+use crate::form::{self, FormOptions, Founding};
 use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -13,7 +14,7 @@ use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use unisono::rpc::{Asked, Notice, OpenGroup, Outcome, Service};
-use unisono::{Bytes, Ended, GroupConfig, Member, Options};
+use unisono::{Bytes, Ended, Group, GroupConfig, Member, Options};
 
 /// How long what was taken may still be answered after an interrupt.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -41,6 +42,9 @@ pub(crate) struct Counter {
     resilience: u8,
 
     #[command(flatten)]
+    form: FormOptions,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -50,6 +54,8 @@ type Current = Arc<Mutex<Option<Arc<OpenGroup<Sum>>>>>;
 pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let options = connection::options(settings, command.name.as_deref())?;
     let config = GroupConfig { resilience: command.resilience, ..GroupConfig::default() };
+    let founding = command.form.founding(config, command.name.as_deref())?;
+    let mut again = false;
     connection::warn_of_no_key(&options);
     let current = Current::default();
     let interrupted = current.clone();
@@ -61,12 +67,14 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         std::process::exit(0);
     })?;
     loop {
-        let member = Arc::new(open(command, &config, &options)?);
+        let group = enter(&command.port.name, &founding, again, settings, &options)?;
+        let member = Arc::new(OpenGroup::serve_in(group, &command.port.port, Sum(0))?);
+        again = true;
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
         match serve(&member, &command.port.name, output) {
             Ok(Ended::Left) => return Ok(()),
             // It may have stood still for long: the others know what it missed.
-            Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
+            Ok(ended) => tell(format_args!("{ended}; joining again")),
             Err(problem) => {
                 // The others are not to miss it.
                 member.close(FAREWELL);
@@ -77,9 +85,20 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     }
 }
 
-fn open(command: &Counter, config: &GroupConfig, options: &Options) -> Result<OpenGroup<Sum>, Problem> {
-    let (name, port) = (&command.port.name, &command.port.port);
-    Ok(OpenGroup::open(name, port, Sum(0), config.clone(), options)?)
+/// Enters the group. A process that was in it and takes part in formations only joins it again: a second formation could
+/// bring about a second group.
+fn enter(
+    name: &str,
+    founding: &Founding,
+    again: bool,
+    settings: &Settings,
+    options: &Options,
+) -> Result<Group, Problem> {
+    match &founding.formation {
+        Some(_) if again => Ok(connection::patiently(|| Group::join(name, "", options))?),
+        Some(formation) => form::form(name, formation, &founding.config, "rpc counter", settings, options),
+        None => Ok(Group::join_or_create(name, founding.config.clone(), "", options)?),
+    }
 }
 
 /// Serves for as long as the member is in.
@@ -123,6 +142,7 @@ fn words(notice: &Notice) -> String {
                 "that one gives way: its members are told to end and to start again"
             }
         ),
+        other => format!("{other:?}"),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::Served;
 use super::execute::Commands;
-use crate::arguments::{self, Common, seconds};
+use crate::arguments::{self, Common};
 use crate::connection;
 use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
+use crate::units;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
@@ -40,8 +41,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = arguments::within::<u16>(1..=1024))]
     concurrency: u16,
 
-    /// How many seconds the command may take: then it is killed, with all that it started, and the request is refused
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    /// How long the command may take, such as 500ms or 2m, or a number of seconds. Then it is killed, with all that it
+    /// started, and the request is refused
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::seconds)]
     exec_timeout: Duration,
 
     #[command(flatten)]

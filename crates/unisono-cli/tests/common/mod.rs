@@ -38,7 +38,7 @@ pub(crate) fn command() -> Command {
     static MINDS: Once = Once::new();
     MINDS.call_once(|| _ = signal_hook::flag::register(SIGHUP, Arc::default()).unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
-    command.env("UNISONO_PATIENCE", "30000");
+    command.env("UNISONO_PATIENCE", "30s");
     command
 }
 

@@ -6,7 +6,7 @@ use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// How a member comes to be in a group.
+/// How a member comes to be in a group. Exhaustive: a driver treats each entry in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryMode {
     /// Found a new group, whether or not there is one of this port.
@@ -23,7 +23,7 @@ pub enum EntryMode {
     Form(Formation, GroupConfig),
 }
 
-/// Where a datagram goes.
+/// Where a datagram goes. Exhaustive: a driver must know how to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To one address.
@@ -38,6 +38,7 @@ pub enum Destination {
 
 /// What a timeout is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// Looking for other groups of the same port.
     Locate,
@@ -63,6 +64,7 @@ pub enum Reason {
 
 /// What [`Group::info`](crate::Group::info) tells (GetInfoGroup).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
     /// Where this member stands.
     pub phase: Phase,
@@ -105,6 +107,7 @@ pub struct Info {
 
 /// Where a member stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// Looking for the group, or for those to form it with.
     Locating,

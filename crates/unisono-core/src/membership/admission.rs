@@ -1,9 +1,10 @@
-//! The door: who asks for the group is told where it is, and who wants in is let in by the sequencer.
+//! Admission: members answer processes that look for the group, and the sequencer admits joiners.
 //!
-//! An answer carries a cookie, so that nobody is let in under an address at which it does not hear. Who asks with a
-//! good one becomes an observer and is told what to listen with. Once it has caught up, all members are there and no
-//! message is unfinished, the sequencer numbers its JOIN, one at a time. Observers that fall silent are forgotten, and those
-//! that nothing lets in for too long; whoever speaks in the epoch and is unknown here is told so.
+//! An answer carries a cookie, so that no process can join under an address at which it does not receive. A process
+//! that asks with a good cookie becomes an observer and gets `Welcome`. When it has caught up, all members have entered
+//! the epoch and no message is unfinished, the sequencer numbers its JOIN, one at a time. The sequencer forgets
+//! observers that fall silent, and observers that could not be numbered in time. It sends `Farewell` to strangers in
+//! its epoch.
 
 use crate::config::Quorum;
 use crate::group::{Group, Phase};
@@ -21,28 +22,27 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// An observer that is silent for so long is forgotten.
+/// The sequencer forgets an observer that has been silent for 2 s.
 const LEASE: Duration = Duration::from_millis(2000);
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
-/// An observer has caught up when it lacks at most so many places.
+/// An observer has caught up when it lacks at most 512 seqnos.
 const CAUGHT_UP: u64 = 512;
-/// Of a group that stands still so many members answer, more or less.
+/// Expected number of members that answer `Locate` while the group is halted.
 const HALTED_ANSWERS: u64 = 3;
-/// So many who were numbered in or forgotten are remembered: as many as a group has members.
+/// Number of former observers (numbered or forgotten) that are remembered: as many as a group may have members.
 const FORMER_MAX: usize = 4096;
-/// A joiner that asks again is welcomed again at most so often.
+/// Minimum interval between two `Welcome` to one joiner.
 const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
-/// The sequencer's side: who wants in.
+/// The sequencer's side of joining.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
     secret: [u64; 2],
-    /// Who was numbered in or forgotten lately.
+    /// Observers that were numbered or forgotten lately.
     former: VecDeque<Former>,
 }
 
-/// An observer no longer, since then: a request of its own that comes again, under one of these packet numbers, is an old
-/// one.
+/// A process that was an observer until `since`. Its join requests with packet numbers up to `through` are late copies.
 #[derive(Clone, Copy, Debug)]
 struct Former {
     uid: Uid,
@@ -55,7 +55,7 @@ impl Admission {
         self.secret = [random.next_u64(), random.next_u64()];
     }
 
-    /// Shows that who has it heard what we sent to its address, not long ago.
+    /// Returns the cookie for `uid` at `address`. It proves that `uid` receives there; it is good for 8 to 16 s.
     fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
         let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
         let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
@@ -69,12 +69,12 @@ impl Admission {
         (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
     }
 
-    /// `uid` is a member now: nobody joins twice in one life.
+    /// Notes that `uid` is a member now: no process joins twice in one life.
     pub(crate) fn note_joined(&mut self, now: Time, uid: Uid) {
         self.note_former(Former { uid, through: u64::MAX, since: now });
     }
 
-    /// Whoever was forgotten may have been told so, and is not to be numbered in by a late copy of what it said.
+    /// Notes that an observer was forgotten. It may know that; late copies of its requests must not get it numbered.
     fn note_forgotten(&mut self, now: Time, observer: &Peer) {
         let through = observer.replay.as_ref().map_or(0, ReplayWindow::highest);
         self.note_former(Former { uid: observer.member.uid, through, since: now });
@@ -93,7 +93,7 @@ impl Admission {
     }
 }
 
-/// It lacks little, and nothing that is not kept any more.
+/// True if the peer is an observer that lacks at most `CAUGHT_UP` seqnos, all of them still kept.
 fn has_caught_up(peer: &Peer, history: &History) -> bool {
     peer.is_observer()
         && peer.entered
@@ -101,14 +101,14 @@ fn has_caught_up(peer: &Peer, history: &History) -> bool {
         && peer.received + CAUGHT_UP >= history.received()
 }
 
-/// It has caught up, and nobody was told that what it lacks may go.
+/// True if the observer has caught up and lacks nothing that members may have freed.
 fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
     has_caught_up(peer, history) && peer.received >= told_stable
 }
 
 impl Group {
-    /// Somebody asks where the group is. The sequencer answers; asked directly, any member does. While the group is
-    /// reset, or has no quorum to go on, a few of its members do: nobody is to found another beside it.
+    /// Answers a process that looks for the group. The sequencer answers a multicast; any member answers a direct
+    /// question. While the group is halted, a few members answer a multicast, so that no second group is founded.
     pub(crate) fn handle_locate(
         &mut self,
         now: Time,
@@ -145,14 +145,14 @@ impl Group {
         self.post_outside(from, Frame::HereIs(here));
     }
 
-    /// The group is being reset, or cannot reach its sequencer.
+    /// True if the group is being reset, or this member suspects its sequencer.
     fn is_halted(&self) -> bool {
         self.recovery.has_promised()
             || self.peers.get(self.named()).is_some_and(|sequencer| sequencer.suspected.is_some())
     }
 
-    /// This member answers what `asked` members were asked: it is the sequencer, or, where the group stands still, by
-    /// chance one of so many.
+    /// True if this member is to answer a question that `asked` members received: the sequencer is; while the group is
+    /// halted, each member is with probability `answers / asked`.
     pub(crate) fn speaks_for_all(&mut self, answers: u64, asked: usize) -> bool {
         if self.is_halted() {
             self.random.below(asked.max(1) as u64) < answers
@@ -179,12 +179,12 @@ impl Group {
             self.post_outside(from, Frame::Refused { cookie, reason: Refusal::Cookie });
             return;
         }
-        // Below the epoch's beginning nothing is served to somebody who was not there.
-        let from_place = self.history.base().max(self.epoch_start);
-        let base = self.history.log_base(from_place);
+        // A joiner is served nothing below the beginning of the epoch: it was not there.
+        let from_seqno = self.history.base().max(self.epoch_start);
+        let base = self.history.log_base(from_seqno);
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
-                // An old request says nothing of somebody who still asks, and is not served again.
+                // A late copy of a request does not show that the joiner still asks, and is not served again.
                 let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(packet_number));
                 if !window.fresh(packet_number) || !peer.welcomed.take(now, WELCOME_EVERY) {
                     return;
@@ -199,7 +199,7 @@ impl Group {
                     return;
                 }
                 let member = Member { uid, name, address: from };
-                let mut peer = Peer::new(now, member, Standing::Observer { hello, since: now }, from_place);
+                let mut peer = Peer::new(now, member, Standing::Observer { hello, since: now }, from_seqno);
                 let mut window = ReplayWindow::starting_at(packet_number);
                 window.fresh(packet_number);
                 peer.replay = Some(window);
@@ -216,7 +216,7 @@ impl Group {
             base,
         };
         self.post_outside(from, Frame::Welcome(welcome.into()));
-        let (first, last) = (from_place + 1, self.history.received());
+        let (first, last) = (from_seqno + 1, self.history.received());
         if first <= last {
             self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP - 1));
         }
@@ -240,25 +240,25 @@ impl Group {
         None
     }
 
-    /// Every member of the view was heard in this epoch. Somebody new has nothing for those who still are in the epoch
-    /// before, and may come to be all that they have to turn to.
+    /// True if every member of the view was heard in this epoch. A newcomer has nothing that members of the previous
+    /// epoch need, and may become the only member that they can ask.
     fn all_have_entered(&self) -> bool {
         self.history.view().iter().all(|member| self.has_entered(member.uid))
     }
 
-    /// This member was heard in this epoch, or is this one itself.
+    /// True if the member was heard in this epoch, or is this one.
     pub(crate) fn has_entered(&self, uid: Uid) -> bool {
         uid == self.me.uid || self.peers.get(uid).is_some_and(|peer| peer.entered)
     }
 
-    /// An observer has caught up and waits for its JOIN.
+    /// True if an observer has caught up and waits for its JOIN.
     pub(crate) fn somebody_may_join(&self) -> bool {
         let stable = self.told_stable();
         self.peers.iter().any(|peer| is_ready(peer, &self.history, stable)) && self.all_have_entered()
     }
 
-    /// The join to be numbered next, if one may be: its joiner has caught up, all members are there to be joined, and no
-    /// message is unfinished.
+    /// Returns the JOIN to be numbered next, if there is one: its joiner has caught up, all members have entered the
+    /// epoch, and no message is unfinished.
     pub(crate) fn next_join(&mut self, now: Time) -> Option<Change> {
         if !self.peers.iter().any(Peer::is_observer) {
             return None;
@@ -270,7 +270,7 @@ impl Group {
         let stable = self.told_stable();
         let view = self.history.view();
         let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
-        // Two lives of one listed name never stand in one view.
+        // A view never contains two lives of one listed name.
         let barred = |peer: &Peer| listed && view.iter().any(|member| member.name == peer.member.name);
         let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
         let Standing::Observer { hello, .. } = &ready.standing else { return None };
@@ -283,8 +283,8 @@ impl Group {
         });
     }
 
-    /// Those who listen, since some time each, and of whom this holds. No JOIN of theirs comes any more, and they are told
-    /// so at once: there may be nobody left to ask soon.
+    /// Forgets the observers for which `which` is true; it gets each observer and the time since when it listens. Their
+    /// JOINs will not come. They get `Farewell` at once: soon no member may be left that could send it.
     pub(crate) fn forget_observers(&mut self, now: Time, which: impl Fn(&Peer, Time) -> bool) {
         let mut forgotten: Vec<Member> = Vec::new();
         let admission = &mut self.admission;
@@ -302,7 +302,8 @@ impl Group {
         }
     }
 
-    /// This member, which orders or did until now, does not know that one, or does no more: nobody needs it.
+    /// Sends `Farewell` to a process that this member does not know any more, or never knew; this member is the
+    /// sequencer, or was until now.
     pub(crate) fn tell_unneeded(&mut self, uid: Uid, address: SocketAddr) {
         let seqno = self.accepted.max(1);
         self.post_under(address, self.epoch_tag, Frame::Farewell { uid, seqno });

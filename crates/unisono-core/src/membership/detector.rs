@@ -1,12 +1,12 @@
-//! The failure detector: turns evidence and silence into suspicion, with a reason. It never decides membership.
+//! The failure detector: turns evidence and silence into suspicion with a reason. It never decides membership.
 //!
-//! The sequencer watches everybody, everybody watches the sequencer. Evidence is whatever is heard; beside it a peer
-//! must show now and then that it hears us too, or it is deaf, and a deaf sequencer is as bad as a dead one. Silence
-//! alone suspects nobody: after `silence` (the first knob) a burst of probes goes out, and only when none is
-//! answered within `patience` (the second) is the peer suspected. A sequencer that owes a number to what was sent to it
-//! is probed much sooner: a working group notices its loss at once, and an idle one need not ask all the time. A member
-//! that was itself asleep hardly counts that time for anybody's silence, and where members are seen to be late though
-//! alive, patience grows.
+//! The sequencer watches every member, and every member watches the sequencer. Any datagram from a peer is evidence
+//! that it lives. The peer must also show from time to time that it hears this member, or it is deaf; a deaf sequencer
+//! is as bad as a dead one. Silence alone makes no member suspected: after `silence` (the first knob) a burst of probes
+//! is sent, and a peer that answers none within `patience` (the second knob) is suspected. A sequencer that owes a
+//! number to a message that was sent to it is probed after a sixth of `silence`, so a working group notices its loss at
+//! once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
+//! any peer's silence. Patience grows where members are seen to be late though alive.
 
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
@@ -18,30 +18,30 @@ use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// So many heartbeats besides a sequencer may owe, as rare as they get, before copies are asked for.
+/// Idle heartbeats that a member may miss beyond `silence` before it asks the sequencer for unicast copies.
 const HEARTBEATS_MISSED: u32 = 2;
-/// Probes in a burst.
+/// Number of probes in a burst.
 const PROBES: u32 = 12;
-/// Outside of a burst a peer is probed at most so often, however many inputs ask for it: its answer to the one before may be on
-/// its way.
+/// Minimum interval between two probes to one peer outside of a burst, however many inputs ask for one: the answer to
+/// the last one may be on its way.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
-/// A sequencer that owes a number is probed after this part of the silence.
+/// A sequencer that owes a number is probed after `silence` divided by this.
 const OWING: u32 = 6;
-/// A peer must show that it hears us at least every so many silences.
+/// A peer must show that it hears this member at least once in six times `silence`.
 const DEAF_AFTER_SILENCES: u32 = 6;
-/// Woken later than this, we were asleep ourselves: what goes beyond counts for nobody's silence.
+/// Called more than 40 ms late, this process was asleep: the time beyond counts for no peer's silence.
 const ASLEEP: Duration = Duration::from_millis(40);
-/// So many times whoever is being probed is given all its time again since we were asleep.
+/// How many times in a row a peer under probing gets its full time again because this process was asleep.
 const FRESH_STARTS: u32 = 3;
 
-/// Patience with the silent grows by so many times the strain.
+/// Patience grows by six times the strain.
 const STRAINED: u32 = 6;
-/// More strain than this is not reckoned with.
+/// Upper limit of the strain that counts.
 const STRAIN_MAX: Duration = Duration::from_millis(200);
-/// Strain is forgotten so many times slower than it lasted.
+/// Strain fades 64 times more slowly than it lasted.
 const STRAIN_MEMORY: u32 = 64;
 
-/// The longest that somebody was late, forgotten with time.
+/// The longest lateness seen, and when; it fades with time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lateness(Duration, Time);
 
@@ -57,37 +57,38 @@ impl Lateness {
     }
 }
 
-/// When the detector looks next, and how much trust time deserves.
+/// When the detector looks next, and how late processes are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Detector {
     look_at: Option<Time>,
-    /// Being late up to here has been noticed.
+    /// Lateness up to this time has been counted.
     noticed: Time,
-    /// How late this process was itself.
+    /// How late this process was.
     own: Lateness,
-    /// How late others say that they were.
+    /// How late other processes report that they were.
     others: Lateness,
-    /// How late answers came, of processes or of the network.
+    /// How late answers to probes came, because of processes or of the network.
     answers: Lateness,
 }
 
 impl Detector {
-    /// Where processors are overloaded everybody is late, and the dead cannot be told from the living as soon.
+    /// Returns the lateness that patience must allow for: on overloaded processors every process is late, and a dead
+    /// one cannot be told from a live one as soon.
     fn strain(&self, now: Time) -> Duration {
         self.lateness(now).max(self.answers.of_late(now))
     }
 
-    /// How late processes were, as they say themselves: what the network took is no part of it.
+    /// Returns how late processes were by their own reports; delay of the network is not included.
     pub(crate) fn lateness(&self, now: Time) -> Duration {
         self.own.of_late(now).max(self.others.of_late(now))
     }
 
-    /// What others are told of this process.
+    /// Returns this process's own lateness in ms, as it reports it to other members.
     pub(crate) fn late_ms(&self, now: Time) -> u8 {
         u8::try_from(self.own.of_late(now).as_millis()).unwrap_or(u8::MAX)
     }
 
-    /// What another said of itself.
+    /// Notes the lateness that another member reported.
     pub(crate) fn note_late(&mut self, now: Time, late_ms: u8) {
         self.others.note(now, Duration::from_millis(late_ms.into()));
     }
@@ -96,7 +97,7 @@ impl Detector {
         self.look_at
     }
 
-    /// Somebody is to be watched who was not.
+    /// Looks at once: a peer is to be watched that was not.
     pub(crate) fn look_soon(&mut self, now: Time) {
         self.look_by(now);
     }
@@ -111,13 +112,13 @@ impl Detector {
 }
 
 impl Peer {
-    /// It is not suspected; or only of being deaf, and shows by nothing but an answer that it hears again.
+    /// True if the peer is still probed: it is not suspected, or only as deaf, and only an answer can clear that.
     fn is_asked_on(&self) -> bool {
         self.suspected.is_none_or(|reason| reason == Suspicion::Deaf)
     }
 
-    /// We were asleep for so long, and what shows that it lives may wait to be read. Where that happens again and again it
-    /// excuses nothing any more: it was asked each time, and what came in between was read.
+    /// Takes the time `asleep` of this process off the peer's silence; signs of life may lie unread in the socket. Not
+    /// after `FRESH_STARTS` in a row: the peer was probed each time, and what came in between was read.
     fn forgive(&mut self, now: Time, asleep: Duration) {
         if let Some(probing) = &mut self.probing {
             if probing.fresh_starts >= FRESH_STARTS {
@@ -132,9 +133,9 @@ impl Peer {
 }
 
 impl Group {
-    /// Called first with every input: if the last deadline passed long ago, this process was not running, and
-    /// silence meanwhile says next to nothing. Something it says, or whoever is kept waiting for ever would never miss
-    /// anybody.
+    /// Called first with every input. If the last deadline passed long ago, this process was not running, and silence
+    /// meanwhile says next to nothing. It says something, though: otherwise a process that is always delayed would
+    /// never suspect a dead member.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let Some((deadline, _)) = self.poll_timeout() else { return };
         if now <= deadline {
@@ -149,7 +150,7 @@ impl Group {
         self.recovery.notice_sleep(now);
     }
 
-    /// Watched, and why.
+    /// True if this member watches `uid`.
     fn watches(&self, uid: Uid, standing: &Standing) -> bool {
         match standing {
             Standing::Member | Standing::Leaver { .. } if self.order.is_acting() => match standing {
@@ -166,14 +167,14 @@ impl Group {
         }
     }
 
-    /// Somebody was heard while the group is quiet: whoever is awake for that looks now, and need not be woken to look.
+    /// Looks at the peers when one is heard in a quiet group: this process is awake now, and need not be woken to look.
     pub(crate) fn look_ahead(&mut self, now: Time) {
         if self.detector.look_at.is_some() {
             self.look(now);
         }
     }
 
-    /// Looks at everybody who is watched, and finds out when to look again.
+    /// Looks at all watched peers, and sets when to look again.
     fn look(&mut self, now: Time) {
         self.detector.look_at = None;
         let watching = matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
@@ -199,17 +200,17 @@ impl Group {
         }
     }
 
-    /// How long whoever was asked may leave that unanswered: longer where members are seen to be late.
+    /// Returns how long a probe may stay unanswered; longer where members are seen to be late.
     pub(crate) fn patience(&self, now: Time) -> Duration {
         self.settings.patience + self.detector.strain(now) * STRAINED
     }
 
-    /// How long a peer may be silent; in larger groups each is heard less often.
+    /// Returns how long a peer may be silent; longer in larger groups, where each is heard less often.
     fn silence(&self) -> Duration {
         self.stretched(self.settings.silence)
     }
 
-    /// Something is on its way to the sequencer, which owes it a number.
+    /// Notes that a message is on its way to the sequencer, which owes it a number.
     pub(crate) fn expect_number(&mut self, now: Time) {
         self.detector.look_by(now + self.silence() / OWING);
     }
@@ -222,7 +223,7 @@ impl Group {
         let owes = if is_named { self.outbox.waits_since() } else { None };
         let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
         if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
-            // It may answer whoever asks, and be heard by nobody when it speaks to all.
+            // The sequencer may answer unicasts while its multicasts do not arrive.
             self.acknowledging.beat_at = now;
             self.acknowledging.ask_for_copies();
         }
@@ -241,14 +242,14 @@ impl Group {
             let heard_us = peer.heard_us.unwrap_or(now);
             return silent_at.min(heard_us + deaf_after);
         }
-        // That a number is overdue says little of the way: what is under way may wait in a queue.
+        // An overdue number alone says little about the path: messages under way may wait in a queue.
         if peer.last_heard + silence <= now && is_named {
             self.acknowledging.ask_for_copies();
         }
         let spacing = self.settings.patience / PROBES;
         peer.forget_old_probes(now, term, patience);
         let probing = peer.probing.get_or_insert(Probing::new(now, nonce, term));
-        // What is heard during the burst, though no answer, says that it is not silence that is wrong.
+        // Datagrams without an answer during the burst show that the peer is not silent, but may be deaf.
         let heard_meanwhile = peer.last_heard > probing.since;
         let patience = if heard_meanwhile { patience * 3 } else { patience };
         let over = now.since(probing.since) >= patience && probing.sent >= PROBES * 2 / 3;
@@ -271,7 +272,7 @@ impl Group {
         again
     }
 
-    /// The peer answered a probe: it lives, and hears us.
+    /// Handles an answer to a probe: the peer lives, and hears this member.
     pub(crate) fn handle_alive(&mut self, now: Time, from: Uid, nonce: u64) {
         let Some(peer) = self.peers.get_mut(from) else { return };
         if let Some(probing) = peer.probing.filter(|probing| probing.nonce == nonce) {
@@ -284,7 +285,7 @@ impl Group {
         }
     }
 
-    /// The peer shows that it hears us: it returned what was sent lately.
+    /// Notes that the peer hears this member: it returned what was sent to it lately.
     pub(crate) fn note_hears_us(&mut self, now: Time, from: Uid) {
         let Some(peer) = self.peers.get_mut(from) else { return };
         peer.heard_us = Some(now);
@@ -293,7 +294,7 @@ impl Group {
         }
     }
 
-    /// What it was suspected of is over: it stays where no reset is on its way.
+    /// Clears a suspicion whose cause is over, unless a reset follows from it or is under way.
     #[cold]
     pub(crate) fn suspect_no_longer(&mut self, now: Time, uid: Uid) {
         if self.config.automatic || self.recovery.has_promised() {
@@ -305,7 +306,7 @@ impl Group {
         }
     }
 
-    /// Asks a peer outside of any burst whether it hears us.
+    /// Probes a peer outside of any burst.
     pub(crate) fn probe_now(&mut self, now: Time, uid: Uid) {
         let nonce = self.random.next_u64() | 1;
         let (term, patience) = (self.term(), self.patience(now));
@@ -319,13 +320,14 @@ impl Group {
         }
     }
 
-    /// Suspects a member. With the automatic policy a reset begins; otherwise the application is told.
+    /// Suspects a member. With the automatic policy a reset begins; otherwise the application gets `Suspected`.
     pub(crate) fn suspect(&mut self, now: Time, uid: Uid, reason: Suspicion) {
-        // Whose application has not entered yet cannot be asked to decide.
+        // An application that has not entered yet cannot decide.
         let asks = self.phase == Phase::Joining && (!self.is_member() || !self.config.automatic);
         let Some(peer) = self.peers.get_mut(uid) else { return };
         if asks {
-            // Its JOIN may be in the order already, or behind it: whoever holds it, or goes on without it, will tell.
+            // Its JOIN may have a seqno already, or the epoch may be over. A member that holds the JOIN, or that
+            // entered the next epoch, will answer.
             (peer.probing, peer.heard_us) = (None, Some(now));
             self.ask_around();
             for whom in self.anybody().into_iter().chain([uid]) {
@@ -337,7 +339,7 @@ impl Group {
             return;
         }
         peer.suspected = Some(reason);
-        // Perhaps it is we who were left behind.
+        // This member may be the one that was left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;
         if self.config.automatic {

@@ -1,10 +1,10 @@
-//! Joining: finding the group, listening, and being numbered in. The sequencer's side is the `door`.
+//! Joining: finding the group, listening, and getting a JOIN numbered. The sequencer's side is in `admission`.
 //!
-//! A joiner asks where the group is (HEREIS comes with a cookie, which shows that it hears what is sent to its
-//! address), asks to be let in, and is told the view and where the log begins that it can be served from. From then
-//! on it listens as an observer: it receives, repairs, acknowledges, and counts for nothing. When its JOIN is
-//! accepted it is a member, and its application sees its first event. It may be numbered in and not hear of it, and others
-//! may wait for its vote then; so it is the sequencer who ends a join that takes too long, and not the joiner.
+//! A joiner sends `Locate`. The answer `HereIs` brings a cookie, which proves that the joiner receives at its address.
+//! The joiner returns it in `JoinRequest`, and gets `Welcome`: the view, and where its log begins. From then on it
+//! listens as an observer: it receives, repairs and acknowledges, and counts for nothing. When its JOIN is accepted it
+//! is a member, and its application gets its first event. A JOIN may have a seqno before the joiner learns of it, and
+//! other members may then wait for the joiner's vote. So the sequencer ends a join that takes too long, not the joiner.
 
 use crate::config::GroupConfig;
 use crate::event::{Event, JoinFailure};
@@ -22,54 +22,54 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 const LOCATE_EVERY: Duration = Duration::from_millis(60);
-/// Answers are collected for so long after the first, so that of two groups all newcomers choose the same.
+/// A joiner collects answers for 15 ms after the first one, so that all joiners choose the same of two groups.
 const COLLECT: Duration = Duration::from_millis(15);
 const JOIN_ASK_EVERY: Duration = Duration::from_millis(50);
-/// After so many unanswered requests whoever answered first is not there any more.
+/// After twelve unanswered requests (600 ms) the sequencer that answered has gone.
 const ASKS_MAX: u32 = 12;
-/// Who would found the group waits so long for another that asks for it and goes before it: that one is in its place by
-/// then, or asks again.
+/// A process that hears `Locate` from a smaller uid puts its own founding off by 150 ms: by then the other process has
+/// founded the group, or has asked again.
 const PRECEDENCE: Duration = Duration::from_millis(150);
-/// It waits so many times the setting `locate` in all: the other one may be one that founds nothing.
+/// It puts founding off for at most three times `locate` in all: the other process may only want to join.
 const PRECEDENCE_MAX: u32 = 3;
-/// A plain join gives up locating after so many times the setting `locate`.
+/// A process that only joins stops locating after ten times the setting `locate`.
 const JOIN_PATIENCE: u32 = 10;
-/// From an answer to listening, however often the group is looked for anew. The sequencer ends a join to which it has given
-/// no number for as long.
+/// Maximum time from the first answer to the `Welcome`, however often the joiner looks for the group anew. The
+/// sequencer also ends a join that has no seqno after 4 s.
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
-/// Whoever listens for so long asks where the group is: it may hear others, and take one for the sequencer that is not.
+/// A joiner that has listened for 2 s sends `Locate` again: it may take the wrong member for the sequencer.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
-/// Answers that do not come from the sequencer itself are followed up at most this often.
+/// Minimum interval between two questions to a sequencer that another member named: 25 ms.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
-/// This member is on its way in.
+/// State of a process that is joining.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     hello: Bytes,
-    /// Founds the group if nobody answers.
+    /// Configuration with which it founds the group if no member answers; `None` for a process that only joins.
     config: Option<GroupConfig>,
-    /// At the latest, if nobody answers.
+    /// Until when founding may be put off for processes with smaller uids.
     found_by: Time,
     give_up_at: Time,
     nonce: u64,
-    /// The best answer so far.
+    /// Best answer so far, and its source address.
     found: Option<(HereIs, SocketAddr)>,
-    /// There is a group, a member said, but none of its sequencers answers yet: what to give up with.
+    /// Reason to give up with: a member answered, but no sequencer answers or admits joiners.
     kept_out_by: Option<JoinFailure>,
     choose_at: Option<Time>,
-    /// When this life chose the group for the first time.
+    /// When this process chose the group for the first time.
     answered_at: Option<Time>,
     act_at: Time,
-    /// Asked to be let in, by this answer.
+    /// The answer with which it asked to be admitted.
     asked: Option<HereIs>,
     asks: u32,
-    /// The sequencer that lets this joiner listen.
+    /// Sequencer that sent the `Welcome`.
     welcomer: Option<Uid>,
     redirected: Pace,
 }
 
 impl Joining {
-    /// There is a group: no other is founded, and it has some time to let this joiner in.
+    /// Notes that there is a group, so none is founded; the group has `JOIN_WITHIN` to admit this joiner.
     fn wait_outside(&mut self, now: Time, reason: JoinFailure) {
         if self.kept_out_by.replace(reason).is_none() {
             self.give_up_at = self.give_up_at.max(now + JOIN_WITHIN);
@@ -82,11 +82,11 @@ impl Joining {
 }
 
 impl Group {
-    /// Begins to look for the group; founds it with `config` if nobody answers.
+    /// Begins to look for the group; founds it with `config` if no member answers.
     pub(crate) fn look_for_group(&mut self, now: Time, config: Option<GroupConfig>, hello: Bytes) {
         self.phase = Phase::Locating;
         let locate = self.settings.locate;
-        // Founders that started together shall not found together.
+        // Founders that started together must not found at the same time.
         let jitter = Duration::from_nanos(self.random.below(locate.as_nanos() as u64 / 2 + 1));
         let patience = if config.is_some() { locate + jitter } else { locate * JOIN_PATIENCE };
         self.joining = Some(Box::new(Joining {
@@ -108,8 +108,8 @@ impl Group {
         self.joining_timeout(now);
     }
 
-    /// Somebody else asks where the group is. Of those who start together and would found it the one with the smallest uid
-    /// does, and the others join.
+    /// Puts founding off for another process that looks for the group. Of processes that start together, the one with
+    /// the smallest uid founds the group, and the others join.
     pub(crate) fn give_precedence(&mut self, now: Time, asker: Uid) {
         let Some(joining) = &mut self.joining else { return };
         let would_found =
@@ -119,8 +119,8 @@ impl Group {
         }
     }
 
-    /// The one that was asked to let this joiner in does not: looks for the group anew, with all the time that takes. But
-    /// a group that answers each time, and lets nobody in, is not asked for ever.
+    /// Looks for the group anew, with the full time of a search, because the sequencer that was asked did not admit
+    /// this joiner. Fails if the group keeps answering and has admitted no joiner for `JOIN_WITHIN`.
     fn start_over(&mut self, now: Time) {
         let Some(joining) = self.joining.take() else { return };
         if joining.answered_at.is_some_and(|at| now.since(at) >= JOIN_WITHIN) {
@@ -177,7 +177,7 @@ impl Group {
         let hears_members = now.since(self.last_heard()) < LEAVE_LINGER;
         let Some(joining) = &mut self.joining else { return };
         if let (Phase::Locating, None, Some(reason)) = (self.phase, &joining.found, joining.kept_out_by) {
-            // No reason to found a second group.
+            // No second group is founded beside one that exists.
             self.join_failed(reason);
             return;
         }
@@ -190,8 +190,8 @@ impl Group {
                 let heard = joining.answered_at.is_some();
                 self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
             }
-            // Its JOIN is in the order, or may be: then it is a member, and its vote may be needed. Acceptance ends it, a
-            // reset, or the sequencer's word; or a minute in which it heard nobody, as with leavers.
+            // Its JOIN has a seqno, or may have: then it is a member, and its vote may be needed. The join ends by
+            // acceptance, a reset, or `Farewell`; or, as for leavers, after a minute without members.
             (Phase::Joining, _) if hears_members => joining.give_up_at = now + JOIN_WITHIN,
             _ => self.join_failed(JoinFailure::TimedOut),
         }
@@ -219,7 +219,8 @@ impl Group {
                 return;
             }
             if here.sequencer != from {
-                // Not the sequencer itself: only that one's cookie is good. Each of two may take the other for it.
+                // From another member than the sequencer, whose cookie alone is good. Two members may each take the
+                // other for the sequencer, hence the minimum interval.
                 if !joining.redirected.take(now, REDIRECT_EVERY) {
                     return;
                 }
@@ -238,7 +239,7 @@ impl Group {
             if joining.found.as_ref().is_none_or(|(known, _)| better(known)) {
                 joining.found = Some((here, from));
             }
-            // Who was answered in the last moment does not give up before it has chosen.
+            // A joiner that was answered just before its deadline chooses before it gives up.
             let choose_at = *joining.choose_at.get_or_insert(now + COLLECT);
             joining.give_up_at = joining.give_up_at.max(choose_at);
             return;
@@ -247,14 +248,14 @@ impl Group {
         self.meet_other_group(now, from, here);
     }
 
-    /// This joiner has asked the member at that address to be let in.
+    /// True if this joiner asked the member at `address` to be admitted.
     pub(crate) fn has_asked(&self, address: SocketAddr) -> bool {
         let asked = self.joining.as_ref().and_then(|joining| joining.asked);
         asked.is_some_and(|here| here.sequencer == address)
     }
 
-    /// What this joiner asked to be let in by, if that is what an answer returns: what was said to another life at this
-    /// address, or long ago, does not count.
+    /// Returns the answer with which this joiner asked to be admitted, if it carried `cookie`. Replies to another life
+    /// at this address, or to an old request, do not count.
     fn asked_with(&self, cookie: u64) -> Option<HereIs> {
         let asked = self.joining.as_ref()?.asked;
         asked.filter(|here| here.cookie == cookie && self.phase == Phase::Locating)
@@ -272,24 +273,24 @@ impl Group {
         }
     }
 
-    /// A sequencer says, in the epoch, that it does not know this joiner: its JOIN will not come.
+    /// Fails the join: a sequencer of this epoch does not know this joiner, so its JOIN will not come.
     pub(crate) fn handle_unknown_here(&mut self) {
         if self.phase == Phase::Joining && !self.is_member() {
             self.join_failed(JoinFailure::TimedOut);
         }
     }
 
-    /// What to listen with.
+    /// Begins to listen, with the view, configuration and start of the log that `Welcome` brings.
     pub(crate) fn handle_welcome(&mut self, now: Time, from: Uid, welcome: Welcome) {
         let asked = self.asked_with(welcome.cookie).filter(|here| here.instance == welcome.instance);
         let Some(asked) = asked.filter(|_| welcome.config.check().is_ok()) else { return };
         self.instance = welcome.instance;
         self.config = welcome.config;
-        // What did not open until now may have been this very group's.
+        // A datagram that could not be opened before may have been from this group.
         self.foreign = None;
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
-            // The sequencer may have joined after the place where this log begins: it is heard all the same.
+            // The sequencer may have joined after the seqno at which this log begins; this joiner must hear it too.
             let member = Member { uid: from, name: Name::default(), address: asked.sequencer };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
             self.audience_is_stale = true;
@@ -303,8 +304,8 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// Only the sequencer knows its observers. When the one that welcomed this joiner has handed the role on, and the
-    /// next is heard, no JOIN of this life comes any more unless it is in the order already: another life asks again.
+    /// Fails the join when the role has moved and the new sequencer is heard: only the sequencer that welcomed this
+    /// joiner knows it as an observer. Unless its JOIN has a seqno already, another life must ask again.
     pub(crate) fn follow_the_role(&mut self) {
         let Some(joining) = &self.joining else { return };
         if self.phase != Phase::Joining || self.is_member() {
@@ -316,7 +317,7 @@ impl Group {
         }
     }
 
-    /// The JOIN of this member is accepted: it is in.
+    /// Enters the group if this member's JOIN is accepted.
     #[cold]
     pub(crate) fn enter_if_joined(&mut self, now: Time) {
         if self.phase != Phase::Joining {
@@ -336,11 +337,11 @@ impl Group {
                 return;
             }
         }
-        // An observer delivers nothing; what it has seen accepted is behind it.
+        // An observer delivers nothing of what was accepted before its JOIN.
         self.delivered = self.accepted;
     }
 
-    /// Planted bug: the first message after the own join is skipped.
+    /// Planted bug: a joiner skips the first message after its own JOIN.
     pub(crate) fn joiner_starts_late(&self, seqno: Seqno) -> bool {
         self.broken(Planted::JoinerStartsLate) && self.entered_at > 0 && seqno == self.entered_at + 1
     }

@@ -1,8 +1,8 @@
 //! Leaving: an ordered event that the leaver receives too.
 //!
-//! A leaver asks the sequencer (or, ordering itself, numbers its own leave) once all it sent has its number. It stores
-//! nothing past its leave, and goes on serving its log until a quorum of those who stay is known to know the leave
-//! accepted; the sequencer tells it so with a farewell.
+//! When all its messages have seqnos, a leaver asks the sequencer to number its LEAVE; a leaving sequencer numbers its
+//! own. The leaver stores nothing above the seqno of its LEAVE. It serves its log until a quorum of the remaining
+//! members is known to know the LEAVE accepted; then the sequencer sends it `Farewell`.
 
 use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
@@ -20,35 +20,36 @@ use core::time::Duration;
 
 const FAREWELL_EVERY: Duration = Duration::from_millis(15);
 const LEAVE_ASK_EVERY: Duration = Duration::from_millis(40);
-/// A leaver that is silent for so long is gone.
+/// A member forgets a leaver that has been silent for 400 ms.
 const FORGET: Duration = Duration::from_millis(400);
-/// So many times it asks for its leave before it asks what became of its epoch as well, each time somebody else.
+/// Every fourth request to leave goes to a random peer, with an `Inquiry`: the epoch may be over.
 const LEAVE_ASKS_PER_INQUIRY: u32 = 4;
-/// With every so many questions, if it hears nobody meanwhile, it asks everybody where the group is.
+/// With every tenth request, a leaver that hears no member meanwhile looks for the group with `Locate`.
 const ASKS_PER_SEARCH: u32 = 10;
-/// A leaver whose farewell does not come, or that hears none of those who stay, goes by itself after this: everybody who
-/// needed it is long gone. So does a joiner that hears nobody.
+/// A leaver that gets no farewell, or that hears no remaining member, goes after one minute: no member can still need
+/// it. So does a joiner that hears no member.
 pub(super) const LEAVE_LINGER: Duration = Duration::from_secs(60);
-/// If it knows its leave accepted and hears none of those who stay, after this and some of the detector's patiences: they
-/// are gone, or have missed it, and can do without it unless all who know that leave accepted die meanwhile.
+/// A leaver that knows its LEAVE accepted, and hears none of the remaining members, goes after 2 s and four of the
+/// detector's patiences. By then they have died or excluded it. They could need its vote only if all members that know
+/// the LEAVE accepted died meanwhile.
 const LINGER_UNHEARD: Duration = Duration::from_secs(2);
 const LINGER_PATIENCES: u32 = 4;
-/// The last one waits no longer for those who left before it.
+/// The last member waits at most 2 s for the members that left before it.
 const DISMISS_WITHIN: Duration = Duration::from_secs(2);
 
 const LEAVE_REQUESTS_MAX: usize = 64;
 const DEPARTED_MAX: usize = 256;
 
-/// This member is on its way out.
+/// State of a member that is leaving.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
     goodbye: Bytes,
     since: Time,
     ask_at: Option<Time>,
     asked: u32,
-    /// When its leave was accepted.
+    /// When its LEAVE was accepted.
     left_at: Option<Time>,
-    /// When it goes whatever happens; set with that.
+    /// When it goes at the latest; set together with `left_at`.
     go_at: Option<Time>,
 }
 
@@ -58,11 +59,11 @@ impl Leaving {
     }
 }
 
-/// Who wants out, which the sequencer numbers, and who went.
+/// Requests to leave that the sequencer has not numbered yet, and members that have left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
     requests: VecDeque<(Uid, Bytes)>,
-    /// Leavers that fell silent, and where they left.
+    /// Leavers that are no peers any more, each with the seqno of its LEAVE.
     departed: VecDeque<(Uid, Seqno)>,
 }
 
@@ -85,12 +86,12 @@ impl Departures {
         self.requests.retain(|(asked, _)| *asked != uid);
     }
 
-    /// A new epoch: whoever wants to leave asks again.
+    /// Forgets all requests at the start of an epoch; leavers repeat theirs.
     pub(crate) fn forget_requests(&mut self) {
         self.requests.clear();
     }
 
-    /// A leaver is forgotten as a peer; it may yet ask.
+    /// Remembers the LEAVE of a leaver that stops being a peer; the leaver may still ask for its farewell.
     pub(crate) fn note_departed(&mut self, uid: Uid, leave: Seqno) {
         if self.departed.len() == DEPARTED_MAX {
             self.departed.pop_front();
@@ -98,14 +99,14 @@ impl Departures {
         self.departed.push_back((uid, leave));
     }
 
-    /// The leave of somebody who is no peer any more.
+    /// Returns the seqno of the LEAVE of `uid`, which is no peer any more.
     pub(crate) fn leave_of(&self, uid: Uid) -> Option<Seqno> {
         self.departed.iter().find(|(departed, _)| *departed == uid).map(|(_, leave)| *leave)
     }
 }
 
 impl Group {
-    /// The application wants to leave.
+    /// Begins to leave, as the application asked.
     pub(crate) fn begin_leaving(&mut self, now: Time, goodbye: Bytes) {
         self.leaving =
             Some(Leaving { goodbye, since: now, ask_at: Some(now), asked: 0, left_at: None, go_at: None });
@@ -145,7 +146,7 @@ impl Group {
         if self.has_to_reset_first(now) {
             self.begin_reset_soon(now);
         }
-        // The epoch may be long over, and whoever ordered in it gone.
+        // The epoch may be over, and its sequencer gone.
         let inquires = asked.is_multiple_of(LEAVE_ASKS_PER_INQUIRY);
         if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= LEAVE_ASK_EVERY * ASKS_PER_SEARCH {
             self.search();
@@ -161,9 +162,10 @@ impl Group {
         }
     }
 
-    /// The suspected keep this member from leaving: too few would stay without them, or there is no room for what it
-    /// sent. It has no application any more that could decide; if nobody else is there who would, as it orders or all others
-    /// are suspected or leave too, it decides itself, provided that the rest are a quorum.
+    /// True if this leaver must begin a reset before it can leave, under the manual policy too. Suspected members can
+    /// prevent its LEAVE: the rest would be no quorum without them, or they leave no capacity for its last messages.
+    /// Its own application no longer decides anything. So it decides itself if it is the sequencer, or if all other
+    /// members are suspected or leaving too; the unsuspected members must be a quorum.
     fn has_to_reset_first(&self, now: Time) -> bool {
         let Some(leaving) = &self.leaving else { return false };
         let view = self.history.view();
@@ -179,20 +181,20 @@ impl Group {
             && self.is_quorum(view, |member| !is_suspected(member.uid))
     }
 
-    /// When this member last heard who could number its leave; no time where it could itself, or a reset is under way. Others
-    /// who leave, and cannot either, may be heard for ever.
+    /// Returns when this member last heard the sequencer, which alone can number its LEAVE. `None` for the sequencer
+    /// itself and during a reset. Other leavers do not count: they may be heard for ever.
     fn sequencer_heard(&self) -> Option<Time> {
         let another = !self.order.is_acting() && !self.recovery.has_promised();
         another.then(|| self.peers.get(self.named()).map_or(Time::ZERO, |peer| peer.last_heard))
     }
 
-    /// When this member last heard any of those who stay, as far as it knows: leavers hear each other for long.
+    /// Returns when this member last heard a remaining member. Leavers do not count: they hear each other for long.
     pub(super) fn last_heard(&self) -> Time {
         let staying = self.peers.iter().filter(|peer| peer.standing == Standing::Member);
         staying.map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
     }
 
-    /// Left, and not told that it may go: whoever numbered its leave may be gone itself, so it asks anybody.
+    /// Asks a random peer for the farewell after the LEAVE is accepted: the sequencer that numbered it may have gone.
     fn ask_for_farewell(&mut self, now: Time, goodbye: Bytes) {
         let left_at = self.leaving.as_ref().and_then(|leaving| leaving.left_at).unwrap_or(now);
         let silence = now.since(self.last_heard().max(left_at));
@@ -212,17 +214,17 @@ impl Group {
         if let Some(uid) = somebody {
             self.post(uid, Frame::Watermarks(marks));
             self.post(uid, Frame::LeaveRequest { goodbye });
-            // The epoch may be long over.
+            // The epoch may be over.
             self.post(uid, Frame::Inquiry);
         }
     }
 
-    /// This member's own leave is in its log: it stores nothing further.
+    /// True if this member's own LEAVE is in its log; it stores nothing above it.
     pub(crate) fn own_leave_is_logged(&self) -> bool {
         self.leaving.is_some() && self.phase == Phase::Leaving && !self.is_member()
     }
 
-    /// Where this member's own leave lies in its log, if it does.
+    /// Returns the seqno of this member's own LEAVE, if its log holds it.
     pub(crate) fn own_leave_place(&self) -> Option<Seqno> {
         if self.leaving.is_none() || self.is_member() {
             return None;
@@ -236,7 +238,7 @@ impl Group {
         (self.history.base() + 1..=self.history.received()).rev().find(mine)
     }
 
-    /// This member's leave is accepted: what is left is to serve.
+    /// Begins to serve only: this member's LEAVE is accepted.
     #[cold]
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
         let is_last = self.is_last_to_leave();
@@ -254,13 +256,13 @@ impl Group {
         }
     }
 
-    /// Nobody stays when this member has left.
+    /// True if no member remains once this one has left.
     fn is_last_to_leave(&self) -> bool {
         self.own_leave_is_logged() && self.history.view().is_empty()
     }
 
-    /// The last one is about to go: the group ends, and nobody needs those any more who left before and still serve. Nobody
-    /// else could tell them, so it stays until each has said that it goes, or has been silent for long.
+    /// Sends `Farewell` to all members that left before this one, the last member, and still serve: the group ends. No
+    /// other member can send it any more. It stays until each has announced that it goes, or was silent for 400 ms.
     fn dismiss_all(&mut self, now: Time) {
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + FAREWELL_EVERY);
@@ -281,7 +283,7 @@ impl Group {
         }
     }
 
-    /// Nobody needs this member any more.
+    /// Ends this member's life in the group: no member needs it any more.
     pub(crate) fn go(&mut self) {
         self.probe(Probe::LeaverGone);
         self.phase = Phase::Gone;
@@ -293,9 +295,9 @@ impl Group {
         self.leaving = None;
     }
 
-    /// A member asks for its leave, which whoever orders numbers, and tells all others that its application decides nothing
-    /// any more. Or one that has left asks anybody for its farewell: who orders by now may never have known it, so each who
-    /// has may say it.
+    /// Handles a request to leave. From a member: remembered, because the sequencer numbers the LEAVE and the others
+    /// learn that the leaver's application decides nothing any more. From a leaver: a request for its farewell. Any
+    /// member that knew the leaver may answer, because the present sequencer may have joined after its LEAVE.
     pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
         match self.peers.get(from).map(|peer| &peer.standing) {
             Some(Standing::Member) => self.departures.note_request(from, goodbye),
@@ -306,7 +308,7 @@ impl Group {
         }
     }
 
-    /// Tells a leaver that it may go, if that is known here. Returns whether it is.
+    /// Sends `Farewell` to the leaver `uid` if its LEAVE is known to be known. Returns true if it was sent.
     pub(crate) fn dismiss(&mut self, uid: Uid) -> bool {
         match self.peers.get(uid).map(|peer| &peer.standing) {
             Some(&Standing::Leaver { seqno, .. }) if self.leave_is_known(seqno) => {
@@ -317,8 +319,8 @@ impl Group {
         }
     }
 
-    /// The leave to be numbered next, if one may be: all the leaver sent is numbered, and those who stay are there to go
-    /// on.
+    /// Returns the LEAVE to be numbered next, if there is one: all messages of the leaver have seqnos, and the
+    /// remaining members can go on without it.
     pub(crate) fn next_leave(&mut self) -> Option<Change> {
         if self.leaving.is_some()
             && self.is_member()
@@ -348,7 +350,7 @@ impl Group {
         None
     }
 
-    /// Who is to order when this member, which does, has left: the next in rank that is there. The last one has no heir.
+    /// Returns the sequencer after this one's own LEAVE: the next in rank order that is there, or else itself.
     fn heir(&self) -> Uid {
         let view = self.history.view();
         let rank = view.iter().position(|member| member.uid == self.me.uid).unwrap_or(0);
@@ -357,15 +359,15 @@ impl Group {
         others.find(|member| self.is_there(member.uid)).map_or(self.me.uid, |member| member.uid)
     }
 
-    /// It was heard in this epoch, and is not missed: one that is slow is there.
+    /// True if the member was heard in this epoch and is suspected of nothing but slowness.
     fn is_there(&self, uid: Uid) -> bool {
         let suspected = self.peers.get(uid).and_then(|peer| peer.suspected);
         let is_missed = suspected.is_some_and(|reason| reason != Suspicion::Slow);
         self.has_entered(uid) && !is_missed
     }
 
-    /// Those who stay when `uid` leaves could be a quorum of themselves, and a quorum of them is there: no reset gets past
-    /// an open leave without them. Nobody staying is fine too.
+    /// True if the group may lose `uid`: the remaining members could be a quorum of themselves, and a quorum of them is
+    /// there, or none remain. Without them no reset gets past an open LEAVE.
     fn may_go_from_view(&self, uid: Uid) -> bool {
         let staying: Members =
             Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
@@ -380,7 +382,7 @@ impl Group {
         self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
     }
 
-    /// Tells leavers that they may go, once a quorum of those who stay knows their leave accepted.
+    /// Sends `Farewell` to the leavers whose LEAVE a quorum of the remaining members knows accepted.
     pub(crate) fn say_farewells(&mut self, now: Time) {
         if !self.order.is_acting() || !self.somebody_leaves() {
             return;
@@ -402,8 +404,9 @@ impl Group {
         }
     }
 
-    /// Nobody needs a leaver any more: a quorum of those who stay knows its leave accepted, or the next join or leave
-    /// is accepted too. A quorum of the same view holds that, and it was numbered by one who knew.
+    /// True if no member needs the leaver any more: a quorum of the remaining members knows its LEAVE accepted, or the
+    /// next join or leave is accepted too. The member that numbered the next change knew the LEAVE accepted, and a
+    /// quorum of the same view holds that change.
     pub(crate) fn leave_is_known(&self, seqno: Seqno) -> bool {
         if self.history.view_changed_within(seqno.max(self.epoch_start), self.accepted) {
             return true;
@@ -416,13 +419,13 @@ impl Group {
             })
     }
 
-    /// How long a leaver and those who stay wait for each other once its leave is accepted.
+    /// How long a leaver and the remaining members wait for each other once its LEAVE is accepted.
     fn unheard_max(&self, now: Time) -> Duration {
         LINGER_UNHEARD + self.patience(now) * LINGER_PATIENCES
     }
 
-    /// Leavers that have been told to go, or have been silent or deaf for long, are forgotten: what they lack is kept no
-    /// longer.
+    /// Forgets leavers with an accepted LEAVE that have been silent for 400 ms, or have not shown for `unheard_max`
+    /// that they hear this member. History no longer keeps what they lack.
     pub(crate) fn forget_leavers(&mut self, now: Time) {
         let (accepted, unheard_max) = (self.accepted, self.unheard_max(now));
         let is_out_of_reach = |peer: &Peer, since: Time| {
@@ -454,7 +457,7 @@ impl Group {
         self.audience_is_stale = true;
     }
 
-    /// A leaver says that it goes.
+    /// Handles a leaver's announcement that it goes.
     fn handle_parting(&mut self, now: Time, from: Uid) {
         if let Some(&Standing::Leaver { seqno, .. }) = self.peers.get(from).map(|peer| &peer.standing)
             && self.leave_is_known(seqno)
@@ -468,9 +471,9 @@ impl Group {
         }
     }
 
-    /// A quorum of those who stay knows this member's leave accepted: so it is, and nobody needs this member. It may
-    /// have been cut off for so long that it lacks its own leave. To a joiner it says that its JOIN will not come. Who goes
-    /// by it says it once more, to all, so that nobody goes on saying it, or waits.
+    /// Handles `Farewell`. To a leaver it says that a quorum of the remaining members knows its LEAVE accepted, so no
+    /// member needs it; the leaver may have been cut off before it had its own LEAVE. To a joiner it says that its JOIN
+    /// will not come. A leaver that goes by it repeats it once to all, so that no member goes on sending it or waiting.
     pub(crate) fn handle_farewell(&mut self, now: Time, from: Uid, uid: Uid, seqno: Seqno) {
         if uid == from {
             self.handle_parting(now, from);
@@ -496,7 +499,7 @@ impl Group {
         }
     }
 
-    /// The group went on without this member, as it wished, or is gone; unless it has its own leave, it never will.
+    /// Ends this member's life without its own LEAVE: the group excluded it, as it had asked, or no longer exists.
     fn go_without_leave(&mut self) {
         self.go();
         if !self.left {

@@ -1,8 +1,8 @@
-//! Who is in the group: views and quorums, suspicion, joining, leaving, resets.
+//! Membership: views and quorums, failure detection, joining, leaving, resets.
 //!
-//! Membership changes in two ways only. A join or a leave is an entry of the order, one at a time, accepted when
-//! quorums of both sides hold it. Everything else (crash, slowness, partition) is a reset: a new epoch with a new
-//! first view, decided by the members of the old one.
+//! Membership changes in two ways only. A join or a leave is an ordered event with a seqno; one is open at a time, and
+//! it is accepted when quorums of the view before and the view after it hold it. Every other change (crash, slowness,
+//! partition) is a reset: the members of the old epoch decide the first view of a new epoch.
 
 mod admission;
 mod detector;

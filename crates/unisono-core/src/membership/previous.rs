@@ -1,12 +1,12 @@
-//! The epoch before this one: those who still show it are told what was decided, and served what they lack.
+//! The previous epoch: members that still send in it get the decision and the log entries that they lack.
 //!
-//! Whoever entered the next epoch answers for the one before, so that a straggler can follow; the sequencer tells those
-//! who do not go on unasked. An excluded member serves its log too, for it may hold what nobody else does: it asks
-//! whether it may go, and goes after a while in any case.
+//! Every member that entered the present epoch answers for the previous one, so that a straggler can follow. The
+//! sequencer also sends the decision unasked to members that are not in the new view. An excluded member serves its log
+//! too, because it may be the only holder of some entries. It asks whether it may go, and goes after 4 s at the latest.
 //!
-//! No replay window guards that epoch any more, so whatever comes from it may be a copy of what came before. So every
-//! answer is paid from an allowance, which is refilled by what comes in the straggler's name, and by its progress: in
-//! the long run it is sent no more than that and twice what it lacks.
+//! No replay window guards the previous epoch any more, so each of its datagrams may be a copy of an earlier one.
+//! Therefore every answer is paid from an allowance. Bytes that arrive in the straggler's name refill it, and so does
+//! the straggler's progress: in the long run it is sent no more than it sent, plus twice what it lacked.
 
 use crate::allowance::Allowance;
 use crate::group::{Group, Phase};
@@ -20,51 +20,51 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 const PREVIOUS_TELL_EVERY: Duration = Duration::from_millis(15);
-/// So many times somebody is told the decision before it has said as much.
+/// Decisions that a straggler may be sent before it has sent as many bytes.
 const DECISIONS: usize = 32;
-/// The most bytes of entries that somebody is served before it asks for later ones; any one entry is less.
+/// Maximum bytes of entries that a straggler is sent before it asks for later ones; any single entry is smaller.
 const SERVE_BYTES: usize = 64 << 10;
-/// For each byte of entries that somebody shows to have got it may be served so many: some are lost.
+/// Bytes that a straggler may be sent for each byte of entries that it shows to have received: some datagrams are lost.
 const SERVED_BYTES_PER_BYTE: usize = 2;
-/// The most places that one pull gets.
+/// Maximum number of seqnos sent for one pull.
 const PLACES_MAX: u64 = 16;
-/// How long an excluded member serves its log if nobody tells it that it may go.
+/// How long an excluded member serves its log if it does not learn earlier that it may go.
 const PREVIOUS_LINGER: Duration = Duration::from_millis(4000);
 const PREVIOUS_ASK_EVERY: Duration = Duration::from_millis(60);
 const INQUIRE_EVERY: Duration = Duration::from_millis(20);
-/// An inquiry is padded, so that whoever is asked may answer.
+/// Length of an inquiry: padded, so that the answer is no longer than the question.
 pub(crate) const INQUIRY_BYTES: usize = HEADER_BYTES + PADDED_BYTES;
-/// The most bytes of inquiries that somebody is sent before it has said as much.
+/// Maximum number of bytes of inquiries that a peer is sent before it has sent as many bytes.
 pub(crate) const INQUIRE_BYTES: usize = 8 * INQUIRY_BYTES;
-/// How often, and for how long, those who do not go on are told so unasked.
+/// Interval and total time of sending the decision unasked to members that are not in the new view.
 const PUSH_EVERY: Duration = Duration::from_millis(500);
 const PUSH_FOR: Duration = Duration::from_secs(60);
 
-/// The epoch before this one: what became of it is told to whoever still shows it.
+/// The previous epoch, for answering members that still send in it.
 #[derive(Clone, Debug)]
 pub(crate) struct PreviousEpoch {
     tag: EpochTag,
     pub(super) proposal: Proposal,
-    /// Bytes of a datagram that tells it.
+    /// Length of a datagram with the decision.
     decision_bytes: usize,
-    /// Everybody who may still show the old epoch.
+    /// Members that may still be in the previous epoch.
     members: Vec<Member>,
     stragglers: Table<Straggler>,
-    /// Until then those who do not go on are told so, though they do not ask.
+    /// Until when members outside the new view are sent the decision unasked.
     push_until: Time,
     push_at: Time,
-    /// An excluded member asks whether it may go, until this passes.
+    /// When an excluded member asks next whether it may go; it asks until `go_at`.
     ask_at: Option<Time>,
     go_at: Option<Time>,
 }
 
-/// What somebody of that epoch may still be sent.
+/// Allowances of a member of the previous epoch.
 #[derive(Clone, Copy, Debug)]
 struct Straggler {
     told: Pace,
     telling: Allowance,
     serving: Allowance,
-    /// The highest place from which on it asked: it has got what lies below.
+    /// Highest seqno from which it has pulled; it holds everything below.
     asked: Seqno,
 }
 
@@ -78,7 +78,7 @@ impl Straggler {
         }
     }
 
-    /// It sent a datagram of so many bytes: half pays for being told, so that being served never starves.
+    /// Credits a received datagram: half for decisions and half for entries, so that serving never starves.
     fn earn(&mut self, bytes: usize) {
         self.telling.earn(bytes / 2);
         self.serving.earn(bytes / 2);
@@ -86,7 +86,7 @@ impl Straggler {
 }
 
 impl PreviousEpoch {
-    /// This member goes on, and answers for the epoch that ended.
+    /// Returns the state of a member that goes on and answers for the epoch that ended.
     pub(crate) fn survived(
         now: Time,
         tag: EpochTag,
@@ -107,7 +107,7 @@ impl PreviousEpoch {
         }
     }
 
-    /// This member was excluded by the proposal, and lingers.
+    /// Returns the state of a member that the proposal excludes, and that lingers.
     pub(crate) fn lingering(
         now: Time,
         tag: EpochTag,
@@ -142,7 +142,8 @@ impl PreviousEpoch {
 impl Group {
     // --- answering ---
 
-    /// A datagram of the epoch before this one: its sender is served and told. False if there is nothing to tell it.
+    /// Handles a datagram of the previous epoch: sends its sender entries and the decision. Returns false if there is
+    /// nothing to send.
     pub(crate) fn handle_straggler(
         &mut self,
         now: Time,
@@ -156,7 +157,8 @@ impl Group {
         let whom = header.sender;
         let bytes = HEADER_BYTES + payload.len();
         if previous.address(whom).is_none() {
-            // It was not there, or is a leaver that was forgotten since: it is told as much as it sent.
+            // The sender was never in that epoch, or is a leaver that was forgotten since. It gets the decision if it
+            // inquires, and if the answer is no longer than its datagram.
             let asks = Decoder::new(payload.clone()).flatten().any(|frame| frame == Frame::Inquiry);
             let is_told = asks && previous.decision_bytes <= bytes;
             if is_told {
@@ -173,7 +175,7 @@ impl Group {
         true
     }
 
-    /// Serves a straggler as much as it can pay for.
+    /// Serves a straggler as many entries as its allowance pays for.
     fn serve_straggler(&mut self, whom: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
         let Some(previous) = &mut self.previous else { return };
         let Some(address) = previous.address(whom) else { return };
@@ -182,19 +184,19 @@ impl Group {
         let last = to.min(kept).min(self.history.received()).min(first.saturating_add(PLACES_MAX - 1));
         let Some(straggler) = previous.straggler(whom) else { return };
         if first > last || from < straggler.asked {
-            // Nothing to serve, or a copy: it has got that since.
+            // Nothing to serve, or a late copy: the straggler has received this since.
             return;
         }
         let asked = core::mem::replace(&mut straggler.asked, from);
-        let got = (asked.max(self.history.base() + 1)..from).map(|place| self.history.place_bytes(place));
+        let got = (asked.max(self.history.base() + 1)..from).map(|seqno| self.history.place_bytes(seqno));
         straggler.serving.earn(got.sum::<usize>() * SERVED_BYTES_PER_BYTE);
-        let pays = |place: &Seqno| straggler.serving.pay(self.history.place_bytes(*place));
+        let pays = |seqno: &Seqno| straggler.serving.pay(self.history.place_bytes(*seqno));
         if let Some(last) = (first..=last).take_while(pays).last() {
             self.serve(address, tag, Some(ballot), first, last);
         }
     }
 
-    /// Whoever shows the epoch before this one, by a datagram of so many bytes, is told what was decided.
+    /// Sends the decision to a member that shows the previous epoch by a datagram of `bytes` bytes.
     #[cold]
     pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(previous) = &mut self.previous else { return };
@@ -215,7 +217,7 @@ impl Group {
         self.post_under(address, tag, Frame::Decided { proposal, entered });
     }
 
-    /// The sequencer tells those who do not go on, now and then: they may know nobody who does.
+    /// Sends the decision, now and then, to members outside the new view: they may know no member of the new epoch.
     pub(crate) fn push_decision(&mut self, now: Time) {
         let Some(previous) = &mut self.previous else { return };
         if now < previous.push_at || now >= previous.push_until {
@@ -229,13 +231,13 @@ impl Group {
         }
     }
 
-    /// Somebody that is not known here and shows this epoch may have what a quorum needs in order to follow: a leaver, for
-    /// instance, that was silent for so long that it was forgotten.
+    /// True if an unknown sender in `epoch` may hold what a quorum needs in order to follow: for instance a leaver that
+    /// was forgotten because it was silent.
     pub(crate) fn may_need(&self, epoch: EpochTag) -> bool {
         self.previous.as_ref().is_some_and(|previous| previous.tag == epoch) && !self.quorum_has_entered()
     }
 
-    /// A quorum of the present view is known to have entered the epoch.
+    /// True if a quorum of the present view is known to have entered the epoch.
     fn quorum_has_entered(&self) -> bool {
         if matches!(self.phase, Phase::Excluded | Phase::Gone) {
             return false;
@@ -246,7 +248,7 @@ impl Group {
 
     // --- asking ---
 
-    /// An excluded member asks whether it may go, and goes after a while in any case.
+    /// Asks whether this excluded member may go; it goes at `go_at` at the latest.
     pub(crate) fn previous_timeout(&mut self, now: Time) {
         let Some(previous) = &mut self.previous else { return };
         if previous.go_at.is_some_and(|at| at <= now) {
@@ -266,8 +268,7 @@ impl Group {
         }
     }
 
-    /// Asks a peer what became of this epoch: it shows another one, or keeps nothing of ours, by a datagram of so many
-    /// bytes.
+    /// Sends an `Inquiry` to a peer whose datagram of `bytes` bytes shows another epoch, or says `Gone`.
     pub(crate) fn inquire(&mut self, now: Time, whom: Uid, bytes: usize) {
         let Some(peer) = self.peers.get_mut(whom) else { return };
         peer.inquiring.earn(bytes);

@@ -1,10 +1,10 @@
 //! Seeking: the first member of a group looks for other groups of its port.
 //!
-//! Several processes may have been started at once, or out of each other's hearing, and nobody was there to answer any
-//! of them. So whoever founded a group keeps asking. As long as it is alone and has ordered nothing, nobody would miss
-//! its group, and of two one gives way and joins the other. Later it is too late for that: groups never merge. Then all
-//! members of both are told of the conflict, and which of the two is to give way, if one is to. So that groups of any
-//! size find each other, the first in rank asks as long as there is a group, though ever more rarely.
+//! Several processes may have founded groups at the same time, or without hearing each other. So a founder keeps
+//! asking. As long as it is alone and has ordered nothing, its group is of no use to others; of two such groups, one
+//! gives way and joins the other. Later no group can give way, because groups never merge. Then the applications of all
+//! members of both get `Conflict`, which says which of the two should give way, if one is to. The member of rank 0 goes
+//! on asking for as long as the group exists, at growing intervals, so that groups of any size find each other.
 
 use crate::event::Event;
 use crate::group::{Group, Phase};
@@ -18,13 +18,13 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// A founder that is alone asks about so often, for so long.
+/// A founder asks about every 400 ms for 20 s, while it is alone.
 const SEEK_EVERY: Duration = Duration::from_millis(400);
 const SEEK_CLOSELY_FOR: Duration = Duration::from_secs(20);
-/// Later, and where there are others, each pause is twice the one before, up to this. By chance all are up to a quarter
-/// shorter or longer.
+/// Later, or once there are other members, each pause is twice the one before, up to 15 s. All pauses are at random up
+/// to a quarter shorter or longer.
 const SEEK_PAUSE_MAX: Duration = Duration::from_secs(15);
-/// So many other groups are told apart.
+/// Number of other groups that are remembered.
 const OTHERS_MAX: usize = 16;
 
 /// A member's search for other groups.
@@ -33,13 +33,13 @@ pub(crate) struct Seek {
     at: Time,
     pause: Duration,
     closely_until: Time,
-    /// Names the question that was asked last, so that no answer to an older one counts.
+    /// Nonce of the last question, so that no answer to an older one counts.
     nonce: u64,
-    /// The groups whose answers to it were passed on.
+    /// Groups whose answers to the last question were passed on.
     passed_on: Vec<Instance>,
-    /// What a founder greets with if it gives way to another group.
+    /// A founder's greeting, for its `JoinRequest` if it gives way to another group.
     hello: Bytes,
-    /// The other groups that the application was told of, the last one last.
+    /// Other groups that the application got a `Conflict` for, the latest last.
     told: Vec<Instance>,
 }
 
@@ -50,7 +50,7 @@ impl Seek {
 }
 
 impl Group {
-    /// This member is in, and looks for other groups from now on.
+    /// Starts looking for other groups; called when this member has entered.
     pub(crate) fn seek_others(&mut self, now: Time, hello: Bytes) {
         self.seek = Some(Seek {
             at: now + SEEK_EVERY / 8,
@@ -84,13 +84,13 @@ impl Group {
         }
     }
 
-    /// First in rank, who looks for other groups on behalf of all: the role of sequencer may be anywhere.
+    /// True if this member has rank 0, and so looks for other groups on behalf of all; the sequencer may be any member.
     fn is_first(&self) -> bool {
         self.history.view().first().is_some_and(|member| member.uid == self.me.uid)
     }
 
-    /// Somebody answers this member's question with another group of its port: a founder that nobody would miss gives
-    /// way if it is its turn, and if the other lets anybody in.
+    /// Handles an answer from another group of this port. A founder that is alone and has ordered nothing gives way if
+    /// it is the one that should, and the other group admits joiners. Otherwise the members get a `Conflict`.
     pub(super) fn meet_other_group(&mut self, now: Time, from: SocketAddr, here: HereIs) {
         let pristine = self.is_pristine();
         let goes_first = self.goes_first(here.instance);
@@ -115,23 +115,24 @@ impl Group {
             seek.passed_on.push(here.instance);
             self.note_conflict(from, here.instance);
             if !self.broken(Planted::ConflictUntold) {
-                // The cookie is for whoever asked, and nobody else is to ask there.
+                // Only the member that asked may use the cookie.
                 self.post_to_each(&Frame::HereIs(HereIs { nonce: 0, cookie: 0, sequencer: from, ..here }));
             }
         }
     }
 
-    /// Of two groups that met, the one with the smaller instance: chance decided, once, and the same for everybody.
+    /// True if this group stays when it meets `other`: its instance is the smaller one. Instances were drawn at random,
+    /// so both sides get the same verdict.
     fn goes_first(&self, other: Instance) -> bool {
         self.instance < other
     }
 
-    /// Another group of this port has a member at that address, and neither can be given up by itself: the application is
-    /// told, once of each group.
+    /// Reports a `Conflict` to the application, once for each other group: another group of this port has a member at
+    /// `address`, and neither can give way.
     pub(crate) fn note_conflict(&mut self, address: SocketAddr, other: Instance) {
         let gives_way = !self.goes_first(other);
         let waits = self.notices.iter().any(|notice| matches!(notice, Event::Conflict { .. }));
-        // It is told between its first event and its last.
+        // Notices lie between an application's first event and its last.
         let is_in =
             matches!(self.phase, Phase::Member | Phase::Resetting) && self.delivered >= self.entered_at;
         let Some(seek) = self.seek.as_mut().filter(|seek| !seek.told.contains(&other)) else { return };
@@ -154,7 +155,7 @@ impl Group {
         self.look_for_group(now, Some(config), hello);
     }
 
-    /// Alone, and nothing was ever ordered: nobody would miss this group.
+    /// True if this member is alone and its group has never ordered anything.
     pub(super) fn is_pristine(&self) -> bool {
         self.phase == Phase::Member
             && self.epoch.counter == 0

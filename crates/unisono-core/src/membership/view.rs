@@ -1,4 +1,4 @@
-//! Views and the quorums in them.
+//! Views and quorums: what counts as a quorum, and what a new view changes about the peers.
 
 use crate::config::Quorum;
 use crate::event::Suspicion;
@@ -10,10 +10,10 @@ use crate::time::Time;
 use crate::wire::Change;
 
 impl Group {
-    /// The members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
+    /// True if the members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
     ///
-    /// The tie-breaker of an even view is its first member: as safe as one uid for a whole epoch, nothing to carry,
-    /// and no view is without one because it left.
+    /// The tie-breaker of a view of even size is its first member. This is as safe as one uid for a whole epoch;
+    /// nothing has to be carried from view to view, and no view lacks a tie-breaker because it left.
     pub(crate) fn is_quorum(&self, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
         let members = view.iter().filter(|member| is_in(member)).count();
         match &self.config.quorum {
@@ -23,7 +23,7 @@ impl Group {
             Quorum::MajorityOf(names) => {
                 let listed = |member: &&Member| names.contains(&member.name);
                 let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
-                // A view that grows up to the list: too small to have a quorum, it needs all of itself.
+                // A view with at most half of the listed names needs all of itself; so a group can grow up to the list.
                 let small = view.iter().filter(listed).count() * 2 <= names.len();
                 named * 2 > names.len() || (small && members == view.len())
             }
@@ -32,7 +32,7 @@ impl Group {
         }
     }
 
-    /// The members of `view` could bring a quorum of themselves together, all of them being there.
+    /// True if all members of `view` together are a quorum, so that a reset could find one.
     pub(crate) fn could_be_quorum(&self, view: &Members) -> bool {
         match &self.config.quorum {
             Quorum::MajorityOf(names) => {
@@ -42,7 +42,7 @@ impl Group {
         }
     }
 
-    /// The log now has a join, a leave or a role event at `seqno`: who is a peer, and of what standing, follows.
+    /// Updates the peers and their standing after a join, a leave or a role event at `seqno`.
     #[cold]
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::history::Entry::Change(change)) = self.history.get(seqno) else { return };
@@ -79,7 +79,7 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// A new process answers where another member lived: the old life is over (docs/protocol/deviations.md, H21).
+    /// Suspects the former member at the address of `joined`: that life is over (docs/protocol/deviations.md, H21).
     fn suspect_former_life(&mut self, now: Time, joined: &Member) {
         let former = self.peers.iter().find(|peer| {
             peer.member.address == joined.address
@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// The peers are exactly the members of this view, with what was known of them.
+    /// Makes the peers exactly the members of `view`, and keeps what was known of them.
     pub(crate) fn take_peers(&mut self, now: Time, view: &[Member], base: Seqno) {
         let me = self.me.uid;
         self.peers.retain(|peer| view.iter().any(|member| member.uid == peer.member.uid));
@@ -109,7 +109,7 @@ impl Group {
         self.audience_is_stale = true;
     }
 
-    /// Everybody of these members can be spoken to: in a reset a join may be known by what was levelled alone.
+    /// Adds these members to the peers: in a reset, a member may learn of a join only from pulled entries.
     pub(crate) fn take_in(&mut self, now: Time, members: &Members) {
         for member in members.iter().filter(|member| member.uid != self.me.uid) {
             if self.peers.get(member.uid).is_none() {
@@ -119,7 +119,7 @@ impl Group {
         }
     }
 
-    /// Everybody of these views but this member, once each.
+    /// Returns the members of both views except this one, each once.
     pub(crate) fn others_of(&self, before: &[Uid], after: &[Uid]) -> alloc::vec::Vec<Uid> {
         let mut others: alloc::vec::Vec<Uid> =
             before.iter().chain(after).copied().filter(|&uid| uid != self.me.uid).collect();

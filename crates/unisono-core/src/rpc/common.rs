@@ -1,4 +1,4 @@
-//! What the rooms of an endpoint have in common.
+//! State and helpers that the client and the server side of an endpoint share.
 
 use super::proof::PortProof;
 use super::types::{CallCounters, CallDestination, CallSettings};
@@ -15,11 +15,11 @@ use core::time::Duration;
 
 const PATIENCE_FIRST: Duration = Duration::from_millis(20);
 const PATIENCE_MIN: Duration = Duration::from_millis(5);
-/// Nobody waits longer before asking again.
+/// Maximum interval between two repetitions of a question.
 pub(super) const PATIENCE_MAX: Duration = Duration::from_millis(250);
-/// Frames that wait to be sent by themselves; more than that only a flood of questions makes.
+/// Maximum number of queued frames that belong to no attempt; only a flood of questions reaches it.
 const MAIL_MAX: usize = 4096;
-/// Bytes of a datagram that are not the request or reply it carries whole: more than any of their frames needs.
+/// Bytes of a datagram besides the request or reply that it carries whole: more than any of the frames needs.
 const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 72;
 
 pub(super) struct Common {
@@ -38,7 +38,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Queues a frame.
+    /// Queues a frame for an address.
     pub(super) fn post(&mut self, to: SocketAddr, frame: Frame) {
         self.post_to(CallDestination::Address(to), frame);
     }
@@ -49,18 +49,18 @@ impl Common {
         }
     }
 
-    /// The largest request or reply that travels in one piece.
+    /// Returns the maximum length of a request or reply that travels in one datagram.
     pub(super) fn whole_bytes_max(&self) -> usize {
         self.settings.datagram_bytes_max - BESIDE_WHOLE_BYTES
     }
 
-    /// Bytes of each part of what does not.
+    /// Returns the length of each part of a larger one.
     pub(super) fn part_bytes(&self) -> usize {
         let head = FRAME_HEAD_BYTES + FrameKind::Part.body_bytes_min() - 1;
         self.settings.datagram_bytes_max - HEADER_BYTES - head
     }
 
-    /// A rare state was met.
+    /// Notes that a rare state was met.
     #[inline]
     pub(super) fn probe(&mut self, probe: Probe) {
         if cfg!(feature = "planted") {
@@ -68,14 +68,14 @@ impl Common {
         }
     }
 
-    /// A planted bug is switched on.
+    /// True if this planted bug is switched on.
     #[inline]
     pub(super) fn broken(&self, bug: Planted) -> bool {
         cfg!(feature = "planted") && self.planted == Some(bug)
     }
 }
 
-/// How long to wait for an answer before asking again.
+/// Returns how long to wait for an answer before asking again.
 pub(super) fn patience(round_trip: &RoundTrip) -> Duration {
     round_trip.most().map_or(PATIENCE_FIRST, |most| most.clamp(PATIENCE_MIN, PATIENCE_MAX))
 }

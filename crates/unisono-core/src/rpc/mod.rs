@@ -1,8 +1,8 @@
-//! Calls: a client asks a server by its port, and is answered at most once.
+//! Calls: a client sends a request to a server of a port, and the request is executed at most once.
 //!
-//! An [`Endpoint`] is one process's side of all its calls, client and server at once. `client` is calls and the servers
-//! they go to, `server` services and the sessions of their clients, `transfer` what is too large for a datagram.
-//! `docs/protocol/rpc.md` tells the protocol.
+//! An [`Endpoint`] is one process's side of all its calls, as client and as server. `client` has calls and the servers
+//! they go to, `server` has services and the sessions of their clients, `transfer` sends messages that are too large
+//! for a datagram. The protocol is described in `docs/protocol/rpc.md`.
 
 mod client;
 mod common;
@@ -35,12 +35,12 @@ use server::{Sender, Server};
 
 /// One process's side of all its calls: a pure state machine.
 ///
-/// Every method is of one of four kinds, as with [`Group`](crate::Group). `handle_…` takes what came from outside.
-/// Commands are what the application wants: [`call`](Endpoint::call), [`serve`](Endpoint::serve),
-/// [`reply`](Endpoint::reply) and so on. `poll_…` gives what is to be done: after every input and command drain
-/// [`poll_transmit`](Endpoint::poll_transmit) and [`poll_outcome`](Endpoint::poll_outcome), take from
-/// [`poll_request`](Endpoint::poll_request) what the application wants, and come back by
-/// [`poll_timeout`](Endpoint::poll_timeout). The rest looks and changes nothing.
+/// Every method is of one of four kinds, as with [`Group`](crate::Group). `handle_…` takes input from outside. Commands
+/// come from the application: [`call`](Endpoint::call), [`serve`](Endpoint::serve), [`reply`](Endpoint::reply) and so
+/// on. `poll_…` returns output: after every input and command drain [`poll_transmit`](Endpoint::poll_transmit) and
+/// [`poll_outcome`](Endpoint::poll_outcome), take from [`poll_request`](Endpoint::poll_request) as many requests as the
+/// application wants, and call [`handle_timeout`](Endpoint::handle_timeout) at the time that
+/// [`poll_timeout`](Endpoint::poll_timeout) returns. All other methods only read.
 ///
 /// Time must never go back from one call to the next.
 pub struct Endpoint {
@@ -52,12 +52,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that calls nobody and serves nothing yet. `me` must be fresh: 64 random bits that never named
-    /// anybody before. The socket must be bound by now, to this life alone: how long a life has been at an address may
-    /// show that another's calls were never executed.
+    /// Returns an endpoint without calls and services. `me` must be fresh: 64 random bits that never named a life
+    /// before. The socket must already be bound, and to this life alone: the age of a life at an address may prove that
+    /// another life's calls were never executed.
     ///
     /// # Errors
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     pub fn new(
         now: Time,
         me: Uid,
@@ -82,24 +82,24 @@ impl Endpoint {
         Ok(Endpoint { common, client: Client::default(), server, protection, packet_number: 0 })
     }
 
-    /// Which life it is.
+    /// Returns the uid of this life.
     pub fn uid(&self) -> Uid {
         self.common.me
     }
 
     // --- inputs ---
 
-    /// A datagram for this endpoint alone has come.
+    /// Handles a datagram that was sent to this endpoint alone.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
         self.receive(now, from, datagram, false);
     }
 
-    /// A datagram has come over a multicast address.
+    /// Handles a datagram that arrived at a multicast address.
     pub fn handle_multicast(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
         self.receive(now, from, datagram, true);
     }
 
-    /// The time that [`Endpoint::poll_timeout`] named has come. Harmless at any other time.
+    /// Does what is due at the time that [`Endpoint::poll_timeout`] returned. Harmless at any other time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.client.handle_timeout(now, &mut self.common);
         self.server.handle_timeout(now, &mut self.common);
@@ -143,7 +143,7 @@ impl Endpoint {
             Frame::Reply(reply) => client.handle_reply(now, common, uid, reply),
             Frame::Part(part) if part.reply => client.handle_part(now, common, uid, &part),
             Frame::Part(part) => server.handle_part(now, common, uid, &part),
-            // What is got of a reply, its server wants to know.
+            // `Got` for a reply goes to the server that sends the reply.
             Frame::Got(got) if got.reply => server.handle_got(now, common, uid, &got),
             Frame::Got(got) => client.handle_got(now, common, uid, &got),
             Frame::Working { attempt, grant } => client.handle_working(now, common, uid, attempt, grant),
@@ -168,7 +168,7 @@ impl Endpoint {
 
     // --- the client ---
 
-    /// Calls whoever serves the port; the outcome comes from [`Endpoint::poll_outcome`], within `deadline` from now.
+    /// Calls a server of the port; the outcome comes from [`Endpoint::poll_outcome`], within `deadline` from now.
     ///
     /// # Errors
     /// The request is too large, or too many calls are under way. Nothing was sent.
@@ -182,61 +182,61 @@ impl Endpoint {
         self.client.call(now, &mut self.common, port, request, deadline)
     }
 
-    /// Waits for this call no longer: no outcome is reported. It may have happened.
+    /// Ends a call without an outcome. The call may have happened.
     pub fn cancel(&mut self, now: Time, call: CallNumber) {
         self.client.cancel(now, &mut self.common, call);
     }
 
-    /// What became of a call.
+    /// Returns a call that has ended, and its outcome.
     pub fn poll_outcome(&mut self) -> Option<(CallNumber, Result<Bytes, CallFailure>)> {
         self.client.poll_outcome()
     }
 
     // --- the server ---
 
-    /// Serves a port from now on.
+    /// Begins to serve a port.
     ///
     /// # Errors
-    /// The port is served here already, or as many as can be are.
+    /// The port is served here already, or this endpoint serves its maximum number of ports.
     pub fn serve(&mut self, port: PrivatePort, options: ServeOptions) -> Result<Port, ServeError> {
         self.server.serve(&mut self.common, port, options)
     }
 
-    /// Serves a port no longer. Requests that wait are rejected, and clients go elsewhere; those that the application
-    /// has may still be answered.
+    /// Ends a service. Waiting requests are rejected, and their clients go to other servers; the application may still
+    /// answer the requests that it has.
     pub fn withdraw(&mut self, port: Port) {
         self.server.withdraw(&mut self.common, port);
     }
 
-    /// The next request, of all ports in turn. What is not taken presses back on clients.
+    /// Returns the next request, of all ports in turn. Requests that are not taken push back on clients.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         self.server.poll_request(now, &mut self.common)
     }
 
-    /// The next request for this port.
+    /// Returns the next request for this port.
     pub fn poll_request_for(&mut self, now: Time, port: Port) -> Option<Request> {
         self.server.poll_request_for(now, &mut self.common, port)
     }
 
-    /// Requests for this port that wait to be taken; some of them may be out of date.
+    /// Returns the number of requests for this port that wait to be taken; some of them may be past their deadline.
     #[must_use]
     pub fn requests_waiting(&self, port: Port) -> usize {
         self.server.requests_waiting(port)
     }
 
-    /// Requests for this port that the application has and has not answered.
+    /// Returns the number of requests for this port that the application has and has not answered.
     #[must_use]
     pub fn requests_in_hand(&self, port: Port) -> usize {
         self.server.requests_in_hand(port)
     }
 
-    /// Replies given since then that are not known to have arrived.
+    /// Returns the number of replies given since `since` that are not known to have arrived.
     #[must_use]
     pub fn replies_kept_since(&self, since: Time) -> usize {
         self.server.replies_kept_since(since)
     }
 
-    /// No call is under way, no request taken or waiting, and no reply kept for a client that may still ask for it.
+    /// True if no call is under way, no request waits or is in hand, and no reply is kept for a client.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.client.calls.len() == 0 && self.server.is_idle()
@@ -245,31 +245,31 @@ impl Endpoint {
     /// Answers a request.
     ///
     /// # Errors
-    /// Too large: it can still be answered otherwise. Over: nobody waits for it.
+    /// The reply is too large (another is still possible), or the request is over: its client does not wait any more.
     pub fn reply(&mut self, now: Time, id: RequestId, reply: Bytes) -> Result<(), AnswerError> {
         self.server.reply(now, &mut self.common, id, reply, false)
     }
 
-    /// Says no to a request, and why.
+    /// Refuses a request, with a reason.
     ///
     /// # Errors
-    /// As of [`Endpoint::reply`].
+    /// As for [`Endpoint::reply`].
     pub fn refuse(&mut self, now: Time, id: RequestId, reason: Bytes) -> Result<(), AnswerError> {
         self.server.reply(now, &mut self.common, id, reason, true)
     }
 
     /// Passes a request on to the endpoint at that address, if it serves the port; otherwise the client looks for any
-    /// that does. The application must not have executed it.
+    /// server that does. The application must not have executed the request.
     ///
     /// # Errors
-    /// Passed on too often: it must be answered. Over: nobody waits for it.
+    /// The request was passed on too often and must be answered. Or it is over: its client does not wait any more.
     pub fn forward(&mut self, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
         self.server.forward(&mut self.common, id, to)
     }
 
     // --- outputs ---
 
-    /// When to call [`Endpoint::handle_timeout`], and what for.
+    /// Returns when to call [`Endpoint::handle_timeout`], and the reason.
     pub fn poll_timeout(&self) -> Option<(Time, CallReason)> {
         let client = self.client.wake_at().map(|at| (at, CallReason::Client));
         let server = self.server.wake_at().map(|at| (at, CallReason::Server));

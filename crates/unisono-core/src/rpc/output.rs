@@ -1,7 +1,7 @@
-//! Output: what the rooms have to say, packed into datagrams.
+//! Output: packs what the client and the server side have to send into datagrams.
 //!
-//! Nothing waits for a timer to fill a packet: what is queued now for one address goes together. Parts of large
-//! messages go last, one datagram at a time, so that they delay no small call.
+//! No timer holds frames back to fill a datagram: all that is queued now for one address is sent together. Parts of
+//! large messages go last, one datagram at a time, so that they delay no small call.
 
 use super::Endpoint;
 use super::types::{CALLS_TAG, CallDestination};
@@ -11,7 +11,7 @@ use crate::wire::{HEADER_BYTES, Header, KeyContext, Writer, seal};
 use alloc::vec::Vec;
 
 impl Endpoint {
-    /// The next datagram to send, written into `out` (which is cleared first), and where it goes.
+    /// Writes the next datagram to send into `out`, which is cleared first, and returns its destination.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<CallDestination> {
         out.clear();
         if self.has_nothing_to_say() {
@@ -50,7 +50,7 @@ impl Endpoint {
         Some(CallDestination::Address(address))
     }
 
-    /// Nothing waits to be sent: that is so most often when somebody asks.
+    /// True if nothing waits to be sent, which is the usual case.
     fn has_nothing_to_say(&self) -> bool {
         self.common.mail.is_empty() && self.server.has_nothing_to_say() && self.client.has_nothing_to_say()
     }

@@ -1,14 +1,14 @@
-//! Who may serve a port.
+//! Proof that a process may serve a port.
 //!
-//! A server listens with a private port and clients send to its public image, so that knowing where to send does not
-//! let anybody serve. Amoeba's kernels computed the image and were trusted to; here a server signs every answer to a
-//! question, and the client looks. The core does no cryptography: it is handed a [`PortProof`].
+//! A server listens with a private port and clients send to its public image, so knowing where to send is not enough to
+//! serve. In Amoeba, trusted kernels computed the image. Here a server signs every `PortHere`, and the client checks
+//! the signature. The core does no cryptography: the caller passes it a [`PortProof`].
 
 use crate::identity::{Port, Uid};
 use crate::wire::{Cookie, Proof};
 use core::fmt;
 
-/// What a server listens with: 128 bits that nobody else should know.
+/// The secret with which a server listens: 128 bits that no other process should know.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PrivatePort(pub u128);
 
@@ -18,23 +18,22 @@ impl fmt::Debug for PrivatePort {
     }
 }
 
-/// Makes public ports of private ones, and shows and sees that a server knows the private one.
+/// Computes public ports from private ones, and makes and checks proofs that a server knows the private port.
 pub trait PortProof: Send {
-    /// What clients send to.
+    /// Returns the port that clients send to.
     fn public(&self, private: &PrivatePort) -> Port;
 
-    /// Shows that whoever makes this claim knows the private port.
+    /// Returns a proof that the maker of this claim knows the private port.
     fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof;
 
-    /// Whoever made this claim knows the private port that belongs to this one.
+    /// True if the maker of this claim knows the private port that belongs to `port`.
     fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool;
 }
 
-/// Bytes of a claim.
+/// Length of a claim in bytes.
 const CLAIM_BYTES: usize = 73;
 
-/// What a server claims when it answers a question: that this life serves the port, to this client, who asked with this
-/// nonce just now.
+/// Returns the claim that a server signs: that this life serves the port, for this client's question with this nonce.
 pub(super) fn claim(
     nonce: u64,
     client: Uid,

@@ -1,4 +1,4 @@
-//! Values under small numbers that are used again: nothing is allocated once it has grown.
+//! Values under small numbers that are used again; allocates only while it grows.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// The number that the next value gets.
+    /// Returns the number that the next value gets.
     pub(super) fn next_index(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.values.len() as u32)
     }

@@ -1,8 +1,9 @@
-//! A large request or reply on its way: cut into parts, sent within a window, put together again.
+//! Transfer of a large request or reply: cut into parts, sent within a window, put together by the receiver.
 //!
-//! The receiver says which parts it has ([`Got`]): everything through some part, and which of those beyond. The sender
-//! takes a part for lost when several that it sent later have arrived, or when nothing arrives for a while. The window
-//! opens with what arrives and halves when something is lost, at most once for what was under way together.
+//! The receiver reports which parts it has ([`Got`]): all parts before some part, and which of those beyond it. The
+//! sender takes a part for lost when a part that left 8 or more sendings later has arrived, or when nothing arrives for
+//! a while. The window grows with the parts that arrive. It halves when a part is lost, once for parts under way
+//! together.
 
 use super::common::{PATIENCE_MAX, patience};
 use crate::round_trip::RoundTrip;
@@ -14,18 +15,18 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 use core::time::Duration;
 
-/// Bytes of large messages that are incomplete, of requests and of replies each. Who sends more is pushed back.
+/// Maximum bytes of incomplete large messages, for requests and replies each; beyond, senders are pushed back.
 pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
 const PARTS_WORD_BITS: usize = u64::BITS as usize;
 /// Parts that may be under way at the beginning.
 const WINDOW_FIRST: usize = 16;
-/// Never so few that the receiver would wait for more before it says something.
+/// Minimum window: with fewer parts under way, the receiver would wait for more before it reports.
 const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
-/// No more than a receiver can tell of.
+/// Maximum window: a receiver can report on no more parts.
 const PARTS_WINDOW_MAX: usize = GOT_PARTS;
-/// A part is lost when one that was sent so many later has arrived: the network may have changed their order.
+/// A part is lost when one that left 8 sendings later has arrived; the network may reorder fewer.
 const REORDER_PARTS: u64 = 8;
-/// A receiver that lacks nothing says so once in so many parts.
+/// A receiver that lacks nothing reports once every 8 parts.
 const PARTS_TELL_EVERY: usize = 8;
 
 /// The sender's side.
@@ -33,33 +34,33 @@ const PARTS_TELL_EVERY: usize = 8;
 pub(super) struct Outgoing {
     bytes: Bytes,
     part_bytes: usize,
-    /// Everything before this part has arrived.
+    /// First part that is not known to have arrived.
     base: usize,
-    /// The parts from `base` on that were sent.
+    /// State of the parts sent from `base` on.
     under_way: VecDeque<Sent>,
-    /// Parts under way that are taken for lost, and sent first.
+    /// Number of parts under way that are taken for lost; they are sent first.
     lost: usize,
-    /// Parts under way that have arrived, or are taken for lost.
+    /// Number of parts under way that have arrived or are taken for lost.
     settled: usize,
     window: usize,
     slow_start_below: usize,
-    /// Arrivals that count for the next opening of the window.
+    /// Number of arrivals that count for the next growth of the window.
     arrived: usize,
-    /// The number of the next sending.
+    /// Serial number of the next sending.
     next_serial: u64,
-    /// Sendings below this one were under way when the window was halved.
+    /// Sendings with lower serial numbers were under way when the window was last halved.
     halved_before: u64,
     timed: Option<(u64, Time)>,
     round_trip: RoundTrip,
     patience: Duration,
     resend_at: Option<Time>,
-    /// When something arrived last.
+    /// When a part was last reported.
     heard_at: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// With this serial number.
+    /// Sent with this serial number.
     UnderWay(u64),
     Lost,
     Arrived,
@@ -88,17 +89,17 @@ impl Outgoing {
         }
     }
 
-    /// What the receiver is told of it first.
+    /// Returns the announcement of the message, which the receiver gets first.
     pub(super) fn announced(&self) -> Payload {
         Payload::Parts { total: self.bytes.len() as u32, part: self.part_bytes as u16 }
     }
 
-    /// Everything has arrived.
+    /// True if all parts have arrived.
     pub(super) fn is_over(&self) -> bool {
         self.base == self.parts()
     }
 
-    /// When something arrived last.
+    /// Returns when a part was last reported.
     pub(super) fn heard_at(&self) -> Time {
         self.heard_at
     }
@@ -111,7 +112,7 @@ impl Outgoing {
         self.bytes.len().div_ceil(self.part_bytes)
     }
 
-    /// There is a part to send now.
+    /// True if a part can be sent now.
     fn is_ready(&self) -> bool {
         let in_flight = self.under_way.len() - self.settled;
         let has_new =
@@ -119,7 +120,7 @@ impl Outgoing {
         in_flight < self.window && (self.lost > 0 || has_new)
     }
 
-    /// The next part, to be sent now, and whether it is sent again.
+    /// Returns the next part, to be sent now, and whether it is sent again.
     pub(super) fn next(&mut self, now: Time, attempt: Attempt, reply: bool) -> Option<(Part, bool)> {
         if !self.is_ready() {
             return None;
@@ -146,14 +147,14 @@ impl Outgoing {
         Some((Part { attempt, reply, index: index as u16, bytes }, lost))
     }
 
-    /// The receiver told what it has.
+    /// Handles the receiver's report.
     pub(super) fn note_got(&mut self, now: Time, got: &Got) {
         let through = got.through as usize;
         if through > self.parts() {
             return;
         }
         if through > self.base + self.under_way.len() {
-            // It has them of a sending that was given up.
+            // The receiver has these parts from a sending that was given up.
             self.under_way.clear();
             (self.base, self.lost, self.settled) = (through, 0, 0);
         }
@@ -206,7 +207,7 @@ impl Outgoing {
         self.resend_at = waits.then_some(now + self.patience);
     }
 
-    /// What was sent well before something that has arrived is lost. Returns how much that is.
+    /// Takes for lost what was sent well before a part that has arrived. Returns the number of parts.
     fn take_for_lost(&mut self, latest: u64) -> usize {
         let mut lost = 0;
         let mut halves = false;
@@ -236,7 +237,7 @@ impl Outgoing {
         self.window = (self.window + steps).min(PARTS_WINDOW_MAX);
     }
 
-    /// If nothing arrived in time, all that is under way is lost.
+    /// Takes all parts under way for lost if nothing arrived in time.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.resend_at.is_none_or(|at| at > now) {
             return;
@@ -261,20 +262,20 @@ pub(super) struct Incoming {
     bytes: BytesMut,
     total: usize,
     part_bytes: usize,
-    /// Which parts are there, from the lowest bit of the first word on.
+    /// Bit set of the parts that have arrived; bit 0 of the first word is the first part.
     there: Vec<u64>,
-    /// How many are there without a gap, from the first on.
+    /// Number of parts that have arrived without a gap, from the first on.
     through: usize,
-    /// How many are there.
+    /// Number of parts that have arrived.
     count: usize,
-    /// Parts that came since the sender was told.
+    /// Number of parts that arrived since the last report.
     untold: usize,
-    /// When a part came last.
+    /// When the last part arrived.
     pub(super) heard_at: Time,
 }
 
 impl Incoming {
-    /// `total` and `part_bytes` as the wire allows them.
+    /// Returns an empty receiver; `total` and `part_bytes` must be in the ranges that the wire format allows.
     pub(super) fn new(now: Time, total: u32, part_bytes: u16) -> Incoming {
         let (total, part_bytes) = (total as usize, usize::from(part_bytes));
         let parts = total.div_ceil(part_bytes);
@@ -298,7 +299,7 @@ impl Incoming {
         self.total.div_ceil(self.part_bytes)
     }
 
-    /// Takes a part. Says whether the sender is to be told now; nothing if it is none of this message's.
+    /// Stores a part. Returns true if a report is due now, and `None` if the part does not fit this message.
     pub(super) fn take(&mut self, now: Time, index: u16, part: &[u8]) -> Option<bool> {
         let index = usize::from(index);
         let from = index * self.part_bytes;
@@ -330,7 +331,7 @@ impl Incoming {
         self.through == self.parts()
     }
 
-    /// What the sender is told.
+    /// Returns the report for the sender.
     pub(super) fn got(&mut self, attempt: Attempt, reply: bool) -> Got {
         self.untold = 0;
         let mut got = Got { attempt, reply, through: self.through as u32, beyond: [0; GOT_PARTS / 64] };
@@ -340,7 +341,7 @@ impl Incoming {
         got
     }
 
-    /// The message, when it is whole. No part is taken any more.
+    /// Returns the message, when it is whole. No part is taken after that.
     pub(super) fn take_bytes(&mut self) -> Bytes {
         core::mem::take(&mut self.bytes).freeze()
     }
@@ -361,13 +362,13 @@ mod tests {
         Time::ZERO + Duration::from_millis(millisecond)
     }
 
-    /// The parts that go out now, and whether each goes again.
+    /// Returns the parts that are sent now, and whether each is sent again.
     fn sends(outgoing: &mut Outgoing, now: Time) -> Vec<(u16, bool)> {
         let parts = core::iter::from_fn(|| outgoing.next(now, ATTEMPT, false));
         parts.map(|(part, again)| (part.index, again)).collect()
     }
 
-    /// Everything below part `through` is there, and so many of those after it.
+    /// Returns a report that all parts before `through` have arrived, and `beyond` parts after part `through`.
     fn got(through: u32, beyond: u32) -> Got {
         Got { attempt: ATTEMPT, reply: false, through, beyond: [(1 << beyond) - 1, 0, 0, 0] }
     }
@@ -388,8 +389,8 @@ mod tests {
         let (mut outgoing, now) = (transfer(1000), at(0));
         sends(&mut outgoing, now);
         outgoing.note_got(now, &got(16, 0));
-        assert_eq!(sends(&mut outgoing, now).len(), 32, "by as much, at first");
-        // Part 16 is lost, then part 26, which left before that was known.
+        assert_eq!(sends(&mut outgoing, now).len(), 32, "at first by one for each part that arrives");
+        // Part 16 is lost; then part 26, which left before that was known.
         for beyond in [0x1ff, 0xf_fdff] {
             outgoing.note_got(now, &Got { beyond: [beyond, 0, 0, 0], ..got(16, 0) });
             assert_eq!(outgoing.window, 16);
@@ -397,7 +398,7 @@ mod tests {
         for (through, window) in [(48, 16), (51, 17), (67, 17), (68, 18)] {
             outgoing.note_got(now, &got(through, 0));
             sends(&mut outgoing, now);
-            assert_eq!(outgoing.window, window, "then by one for all of it");
+            assert_eq!(outgoing.window, window, "then by one for each window of parts");
         }
     }
 
@@ -414,7 +415,7 @@ mod tests {
         }
         assert_eq!(pauses[1], pauses[0] * 2);
         outgoing.note_got(at(500), &got(1, 0));
-        assert_eq!(outgoing.resend_at().unwrap().since(at(500)) * 2, pauses[0], "until something does");
+        assert_eq!(outgoing.resend_at().unwrap().since(at(500)) * 2, pauses[0], "until a part arrives");
     }
 
     #[test]

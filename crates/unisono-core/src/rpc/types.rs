@@ -1,4 +1,4 @@
-//! The types of an endpoint's contract.
+//! The types of an endpoint's contract: settings, requests, outcomes, errors, counters.
 
 use crate::config::check_between;
 use crate::error::ConfigError;
@@ -10,22 +10,22 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use thiserror::Error;
 
-/// The tag that all datagrams of calls carry, where those of a group carry the group's.
+/// The group tag of all datagrams of calls.
 pub const CALLS_TAG: GroupTag = GroupTag(u64::from_be_bytes(*b"un-calls"));
 
-/// Names a call among those of one client's life, and keeps it whoever answers.
+/// Number of a call within one client's life; it stays the same at whichever server the call is executed.
 pub type CallNumber = u64;
 
-/// What an endpoint chooses for itself.
+/// Settings of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSettings {
-    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 by default.
+    /// Maximum length of a datagram in bytes, the headers of the protocol included. 576 to 16,000; 1,472 by default.
     pub datagram_bytes_max: usize,
-    /// The largest request or reply, in bytes. At most 16 MiB, and so much by default.
+    /// Maximum length of a request or reply in bytes. At most 16 MiB, which is the default.
     pub message_bytes_max: usize,
     /// How long a server may leave questions unanswered before it is given up. 2 s by default.
     pub silence: Duration,
-    /// How long somebody is looked for who serves a port. 2 s by default.
+    /// How long a server of the port is looked for. 2 s by default.
     pub locate: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Default for CallSettings {
 }
 
 impl CallSettings {
-    /// Refuses what no endpoint can work with.
+    /// Checks that all settings are in their ranges.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -58,13 +58,14 @@ impl CallSettings {
     }
 }
 
-/// How a service is offered.
+/// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Requests that may wait or be worked on; clients are pushed back beyond. 1 to 65,535; 1,024 by default.
+    /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default.
     pub queue_max: u16,
-    /// The application recognises a call that it has executed before by its client and number, wherever it did, and
-    /// answers it again: a replicated state machine does. A client then goes on elsewhere when a server falls silent.
+    /// True if the application recognises a call that was executed before by its client and number, wherever that was,
+    /// and answers it again, as a replicated state machine can. When a server falls silent, a client then repeats its
+    /// call at another one.
     pub repeats: bool,
 }
 
@@ -74,63 +75,65 @@ impl Default for ServeOptions {
     }
 }
 
-/// Names a request that the application was given, until it has answered it.
+/// Names a request that the application has, until it has answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     pub(super) index: u32,
     pub(super) generation: u64,
 }
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Request {
-    /// To answer it by.
+    /// Identifier for the answer.
     pub id: RequestId,
-    /// Which service is asked.
+    /// Port of the service that is called.
     pub port: Port,
-    /// Which client.
+    /// Uid of the client.
     pub client: Uid,
-    /// Its call; the same if the call was passed on, or is repeated after a server's death.
+    /// Number of the call; the same if the call was passed on, or is repeated after a server's death.
     pub call: CallNumber,
-    /// Its client knows the outcomes of all its calls with lower numbers, and repeats none of them.
+    /// The client knows the outcomes of all its calls with numbers below this, and repeats none of them.
     pub finished_below: CallNumber,
     /// How often the call was passed on.
     pub hops: u8,
-    /// Nobody waits for an answer after this.
+    /// Time after which the client does not wait for an answer.
     pub deadline: Time,
-    /// The question.
+    /// Bytes of the request.
     pub payload: Bytes,
 }
 
-/// Why a call came to nothing.
+/// Why a call failed. Exhaustive: each variant says whether the call may have happened, which no caller can guess.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallFailure {
-    /// Nobody was found who serves the port: it did not happen.
-    #[error("nobody serves the port; the call did not happen")]
+    /// No server of the port was found: the call did not happen.
+    #[error("no server of the port was found; the call did not happen")]
     NotFound,
-    /// Servers were found, and none took it in time: it did not happen.
+    /// Servers were found, and none took the call in time: it did not happen.
     #[error("no server took the call in time; it did not happen")]
     Failed,
-    /// Servers were found, and all pushed back until the time was over: it did not happen.
+    /// Servers were found, and all pushed back until the deadline: the call did not happen.
     #[error("all servers are busy; the call did not happen")]
     Busy,
-    /// The application says no, and why.
+    /// The application refuses the call, with this reason.
     #[error("the server refuses the call")]
     Refused(Bytes),
-    /// It was sent, and no answer came: it may have happened, once.
+    /// The call was sent, and no answer came: it may have happened, once.
     #[error("no answer came; the call may have happened")]
     Unknown,
 }
 
-/// A call was not begun.
+/// Why a call was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CallError {
-    /// Larger than a request may be.
-    #[error("the request has {bytes} bytes; at most {max} are taken")]
+    /// The request is larger than the settings allow.
+    #[error("the request has {bytes} bytes; the maximum is {max}")]
     TooLarge {
-        /// What was given.
+        /// Length of the request.
         bytes: usize,
-        /// What is taken.
+        /// Maximum length of a request.
         max: usize,
     },
     /// Too many calls are under way: try again after an outcome.
@@ -138,106 +141,111 @@ pub enum CallError {
     TooMany,
 }
 
-/// A service was not begun.
+/// Why a service was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// This endpoint serves the port already.
     #[error("the port is served here already")]
     Served,
-    /// As many services as one endpoint may have.
+    /// The endpoint serves its maximum number of ports.
     #[error("an endpoint serves at most {max} ports")]
     TooMany {
-        /// How many.
+        /// Maximum number of ports.
         max: usize,
     },
-    /// A queue for nothing.
+    /// `queue_max` is 0.
     #[error("a service must be able to take at least one request")]
     NoQueue,
 }
 
-/// An answer was not taken.
+/// Why an answer was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AnswerError {
-    /// Larger than a reply may be: answer otherwise.
-    #[error("the reply has {bytes} bytes; at most {max} are taken")]
+    /// The reply is larger than the settings allow; another answer is still possible.
+    #[error("the reply has {bytes} bytes; the maximum is {max}")]
     TooLarge {
-        /// What was given.
+        /// Length of the reply.
         bytes: usize,
-        /// What is taken.
+        /// Maximum length of a reply.
         max: usize,
     },
     /// The request was answered, or its client does not wait for it any longer.
-    #[error("nobody waits for an answer to this request")]
+    #[error("the request was answered already, or its client does not wait any more")]
     Over,
 }
 
-/// A request was not passed on.
+/// Why a request was not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ForwardError {
-    /// It was passed on as often as any: answer it.
+    /// The request was passed on the maximum number of times: answer it.
     #[error("the request was passed on {hops} times; it must be answered here")]
     TooFar {
-        /// How often.
+        /// How often it was passed on.
         hops: u8,
     },
     /// The request was answered, or its client does not wait for it any longer.
-    #[error("nobody waits for an answer to this request")]
+    #[error("the request was answered already, or its client does not wait any more")]
     Over,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram. Exhaustive: a driver must be able to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDestination {
-    /// To one address.
+    /// One address.
     Address(SocketAddr),
-    /// To whoever may serve the port: its multicast address, or the seeds.
+    /// All processes that may serve the port: its multicast address, or the seeds.
     Rendezvous(Port),
 }
 
-/// What a timeout is for.
+/// Reason for a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallReason {
-    /// Calls: a deadline, something to ask again, somebody to look for.
+    /// Calls: a deadline, a request to repeat, a server to look for.
     Client,
-    /// Services: a part of a large message, or sessions that nobody uses.
+    /// Services: a part of a large message, or idle sessions.
     Server,
 }
 
-/// What an endpoint has counted.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallCounters {
-    /// Datagrams sent, one for each destination.
+    /// Datagrams sent, counted once for each destination.
     pub datagrams_sent: u64,
-    /// Datagrams taken.
+    /// Datagrams accepted.
     pub datagrams_received: u64,
-    /// Damaged datagrams, and such as break a rule.
+    /// Datagrams that are damaged or break a rule.
     pub malformed: u64,
     /// Datagrams under another key.
     pub foreign: u64,
-    /// Frames that are about nothing (any more).
+    /// Frames about something unknown or over.
     pub stale: u64,
     /// Calls begun.
     pub calls: u64,
-    /// Requests sent again, or asked after.
+    /// Requests sent again, or asked about again.
     pub resends: u64,
     /// Parts of large messages sent again.
     pub parts_resent: u64,
-    /// Questions for a port.
+    /// `LocatePort` questions sent.
     pub locates: u64,
-    /// Calls that a server passed on, as the client sees it.
+    /// Calls of this client that a server passed on.
     pub forwards: u64,
-    /// Attempts that a server pushed back, as the client sees it.
+    /// Attempts of this client that a server pushed back.
     pub pushed_back: u64,
-    /// Servers given up for their silence.
+    /// Servers given up because they were silent or another life has their address.
     pub given_up: u64,
     /// Requests given to the application.
     pub requests: u64,
-    /// Requests that came again.
+    /// Requests received again.
     pub duplicates: u64,
     /// Attempts rejected.
     pub rejected: u64,
-    /// Replies that were dropped for want of room, unacknowledged.
+    /// Replies dropped unacknowledged because too many bytes were kept.
     pub replies_dropped: u64,
-    /// Sessions that were forgotten since nobody used them.
+    /// Sessions forgotten because they were idle.
     pub sessions_evicted: u64,
 }

@@ -1,19 +1,19 @@
-//! What is told of an endpoint, and what judges look at.
+//! An endpoint's counters and current amounts, for reports and for the simulator's checkers.
 
 use super::Endpoint;
 use super::types::CallCounters;
 use crate::planted::Planted;
 
-/// What an endpoint has under way and keeps: every bound of it has a name.
+/// Amounts that an endpoint has under way and keeps; each of them has a named bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallAccount {
     /// Calls under way.
     pub calls: usize,
-    /// Servers that the client knows.
+    /// Servers that the client remembers.
     pub servers_known: usize,
-    /// Clients that the server remembers.
+    /// Sessions that the server remembers.
     pub sessions: usize,
-    /// Slots of all their sessions.
+    /// Slots of all these sessions.
     pub slots: usize,
     /// Requests that are incomplete, wait or are being worked on.
     pub pending: usize,
@@ -28,12 +28,12 @@ pub struct CallAccount {
 }
 
 impl Endpoint {
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> &CallCounters {
         &self.common.counters
     }
 
-    /// What is under way and kept.
+    /// Returns the amounts that are under way and kept.
     pub fn account(&self) -> CallAccount {
         let mut account = self.server.account();
         account.calls = self.client.calls.len();
@@ -42,7 +42,7 @@ impl Endpoint {
         account
     }
 
-    /// The rare states met so far: bit `n` stands for the `n`th of [`Probe::ALL`](crate::Probe::ALL).
+    /// Returns the rare states met so far: bit `n` stands for the `n`th of [`Probe::ALL`](crate::Probe::ALL).
     pub fn probes(&self) -> u128 {
         self.common.probes
     }

@@ -35,6 +35,7 @@ pub struct Header {
 
 /// Why a datagram is not in unisono's format, or not in a version that this code can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// The datagram is shorter than a header.
     #[error("shorter than the {HEADER_BYTES} bytes of a header")]

@@ -33,6 +33,7 @@ impl fmt::Display for FrameError {
 
 /// What is wrong with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// No frame has this number.
     #[error("no frame has the number {0:#04x}")]

@@ -145,7 +145,6 @@ fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
         Some(Suspicion::Silent) => 1,
         Some(Suspicion::Deaf) => 2,
         Some(Suspicion::Replaced) => 3,
-        Some(Suspicion::Crashed) => 4,
         Some(Suspicion::Slow) => 5,
     });
 }
@@ -159,7 +158,6 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
         1 => Some(Suspicion::Silent),
         2 => Some(Suspicion::Deaf),
         3 => Some(Suspicion::Replaced),
-        4 => Some(Suspicion::Crashed),
         5 => Some(Suspicion::Slow),
         other => return Err(from.out_of_range("suspicion", other)),
     };
@@ -265,7 +263,6 @@ fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
         WaitReason::Window => 2,
         WaitReason::Token => 3,
         WaitReason::Flush => 4,
-        WaitReason::State => 5,
         WaitReason::Reset => 6,
     });
     out.flag(waiting.member.is_some());
@@ -281,7 +278,6 @@ fn read_waiting(from: &mut Reader) -> Result<Waiting> {
         2 => WaitReason::Window,
         3 => WaitReason::Token,
         4 => WaitReason::Flush,
-        5 => WaitReason::State,
         6 => WaitReason::Reset,
         other => return Err(from.out_of_range("reason", other)),
     };

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use unisono_core::wire::*;
 
-const PAGE: &str = include_str!("../../../../docs/protocol/wire-format.md");
+/// A symbolic link to the page, so that the package contains it.
+const PAGE: &str = include_str!("wire-format.txt");
 
 /// A section of the page that has a table.
 #[derive(Default)]

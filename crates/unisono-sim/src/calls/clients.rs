@@ -1,5 +1,5 @@
-//! What those do who call: now one call and now many, small ones and large ones; some wait long and some hardly at
-//! all, and some change their minds.
+//! The clients: they make single calls and bursts, with small and large requests. Some deadlines are long and some very
+//! short, and some calls are cancelled.
 
 use super::director::Director;
 use super::plan::limit;
@@ -10,15 +10,15 @@ use crate::record::Life;
 use crate::world::Trigger;
 use std::time::Duration;
 
-/// A queue of so many takes all that comes when all is well.
+/// A queue of at least this many requests takes all that come when no fault strikes.
 const QUEUE_ENOUGH: u16 = 8;
-/// When all is well, no server has more to do than it can.
+/// Minimum pause between two actions of a client without faults, in nanoseconds: no server is overloaded.
 const CALM_PAUSE: u64 = 50 * MILLISECOND;
 
 impl Director {
-    pub(super) fn await_act(&mut self, process: usize, life: Life) {
+    pub(super) fn schedule_act(&mut self, process: usize, life: Life) {
         if self.plan.clients.contains(&process) {
-            let mut pause = exponential(&mut self.whims, self.plan.clientele.every);
+            let mut pause = exponential(&mut self.app_random, self.plan.client_load.every);
             if self.is_calm {
                 pause = pause.max(CALM_PAUSE);
             }
@@ -26,55 +26,55 @@ impl Director {
         }
     }
 
-    /// An application does something.
+    /// Performs the next action of an application and schedules the one after it.
     pub(super) fn act(&mut self, process: usize, life: Life) {
         if !self.is_current(process, life) || !self.is_busy {
             return;
         }
-        let clientele = &self.plan.clientele;
-        let calls = if self.whims.chance(clientele.bursts) && !self.is_calm {
-            self.whims.between(2, clientele.burst_max)
+        let client_load = &self.plan.client_load;
+        let calls = if self.app_random.chance(client_load.bursts) && !self.is_calm {
+            self.app_random.between(2, client_load.burst_max)
         } else {
             1
         };
         (0..calls).for_each(|_| self.call(process, life));
-        self.await_act(process, life);
+        self.schedule_act(process, life);
     }
 
     fn call(&mut self, process: usize, life: Life) {
-        let clientele = &self.plan.clientele;
-        let bytes = if self.whims.chance(clientele.large) {
-            self.whims.between(1_000, clientele.large_bytes_max)
+        let client_load = &self.plan.client_load;
+        let bytes = if self.app_random.chance(client_load.large) {
+            self.app_random.between(1_000, client_load.large_bytes_max)
         } else {
-            self.whims.below(clientele.bytes_max + 1)
+            self.app_random.below(client_load.bytes_max + 1)
         };
-        let cancels = self.whims.chance(clientele.cancels);
-        let limit = limit(&mut self.whims, clientele.hasty);
-        // What was begun under faults ends before calls must succeed, and everything before the run does.
+        let cancels = self.app_random.chance(client_load.cancels);
+        let limit = limit(&mut self.app_random, client_load.hasty);
+        // Calls that begin under faults end before calls must succeed, and all calls end before the run does.
         let most = if self.is_calm {
             ENOUGH + ENOUGH / 2
         } else {
             Duration::from_nanos(self.plan.parts.healed - self.world.now)
         };
         let mut limit = limit.min(most);
-        let service = self.whims.below(self.plan.services.len() as u64) as u16;
+        let service = self.app_random.below(self.plan.services.len() as u64) as u16;
         if self.is_calm && self.plan.services[usize::from(service)].queue_max < QUEUE_ENOUGH {
-            // Such a service pushes back, and owes an answer to nobody in particular.
+            // Such a service pushes back, and is not required to answer every call.
             limit = limit.min(ENOUGH / 2);
         }
         let Some(call) = self.world.call(process, service, bytes as usize, limit) else { return };
         if cancels {
-            let delay = self.whims.spread(MILLISECOND, (limit.as_nanos() as u64).max(2 * MILLISECOND));
-            let index = self.unwanted.len() as u32;
-            self.unwanted.push(call);
+            let delay = self.app_random.spread(MILLISECOND, (limit.as_nanos() as u64).max(2 * MILLISECOND));
+            let index = self.to_cancel.len() as u32;
+            self.to_cancel.push(call);
             self.world.trigger(delay, Trigger::Cancel { process: process as u16, life, index });
         }
     }
 
-    /// An application changes its mind about a call.
+    /// Cancels a call.
     pub(super) fn cancel(&mut self, process: usize, life: Life, index: usize) {
         if self.is_current(process, life) {
-            self.world.cancel(process, self.unwanted[index]);
+            self.world.cancel(process, self.to_cancel[index]);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Runs one plan of calls: lets servers serve and clients call while faults strike, then ends all faults and demands
-//! that calls succeed.
+//! Runs one plan of calls: servers serve and clients call while faults strike. Then all faults end, and the director
+//! demands that calls succeed.
 
 use super::plan::Plan;
 use crate::director::Finding;
 use crate::draw::{Draw, MILLISECOND};
-use crate::havoc::{Havoc, Targets};
+use crate::injector::{FaultInjector, Targets};
 use crate::network::{Network, exponential};
 use crate::plan::{FaultKind, Part, Profile, name};
 use crate::process::ScheduledCrash;
@@ -17,7 +17,7 @@ use unisono_core::rpc::{CallNumber, PrivatePort};
 use unisono_core::wire::FrameKind;
 use unisono_core::{Planted, Random};
 
-/// Where calls are worth striking.
+/// The frames at which faults of calls are aimed.
 const TARGETS: Targets = Targets {
     steps: &[
         (4, (FrameKind::Request, 30)),
@@ -35,24 +35,25 @@ const TARGETS: Targets = Targets {
     may_drop: FrameKind::is_of_calls,
 };
 
-/// In nanoseconds; nothing beside what clients wait for.
-const NOD: u64 = 500 * MILLISECOND;
-const QUEUE_FOR_A_NOD: u16 = 64;
+/// Duration in nanoseconds for which applications take no requests at the beginning of the healed part: short compared
+/// with the deadlines of clients.
+const DOZE: u64 = 500 * MILLISECOND;
+const QUEUE_FOR_DOZE: u16 = 64;
 
 /// A run of one plan.
 pub(crate) struct Director {
     pub(super) world: World<CallSide>,
     pub(super) plan: Plan,
-    /// What applications draw from; faults draw apart.
-    pub(super) whims: Random,
-    pub(super) havoc: Havoc,
-    /// Requests that applications were handed and never answered.
-    pub(super) neglected: Vec<(usize, Life, Job)>,
+    /// Random numbers of applications; faults have their own generator.
+    pub(super) app_random: Random,
+    pub(super) injector: FaultInjector,
+    /// Requests that applications received and have not answered.
+    pub(super) unanswered: Vec<(usize, Life, Job)>,
     /// Calls that are to be cancelled.
-    pub(super) unwanted: Vec<CallNumber>,
-    /// Clients call.
+    pub(super) to_cancel: Vec<CallNumber>,
+    /// True while clients make calls.
     pub(super) is_busy: bool,
-    /// From here on applications do nothing that keeps calls from being answered.
+    /// True once applications do nothing any more that keeps calls from being answered.
     pub(super) is_calm: bool,
     planted: Option<Planted>,
 }
@@ -67,12 +68,12 @@ impl Director {
         let plan = Plan::draw(seed, profile as u64);
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
-        // Nobody ever lives at the last place.
+        // No life ever begins at the last address: it is the stray one.
         let size = plan.places + 1;
-        let mut network = Network::new(size, plan.weather.clone(), fork());
+        let mut network = Network::new(size, plan.conditions.clone(), fork());
         network.forge_from(plan.places);
         let mut recorder = Recorder::new(Checkers::new(properties::calls()), trace);
-        recorder.tell(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         let mut ports = fork();
         let mut service = |options| {
             let private = u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64());
@@ -82,15 +83,15 @@ impl Director {
             services: plan.services.iter().map(|options| service(*options)).collect(),
             stray: Some(Network::address(plan.places)),
             multicast: plan.multicast,
-            verdicts: Default::default(),
+            responses: Default::default(),
         };
-        let (weather, faults) = (plan.weather.clone(), plan.faults.clone());
+        let (conditions, faults) = (plan.conditions.clone(), plan.faults.clone());
         Director {
             world: World::new(size, common, network, recorder, fork()),
-            whims: fork(),
-            havoc: Havoc::new(fork(), plan.places, weather, faults, plan.patience(), TARGETS),
-            neglected: Vec::new(),
-            unwanted: Vec::new(),
+            app_random: fork(),
+            injector: FaultInjector::new(fork(), plan.places, conditions, faults, plan.patience(), TARGETS),
+            unanswered: Vec::new(),
+            to_cancel: Vec::new(),
             is_busy: true,
             is_calm: false,
             planted,
@@ -98,11 +99,11 @@ impl Director {
         }
     }
 
-    /// Runs to the end, or to where a promise is broken.
+    /// Runs to the end, or until a violation is reported.
     pub(crate) fn run(mut self) -> Finding {
         self.begin();
         while let Some(trigger) = self.world.advance(self.plan.parts.end) {
-            self.answer(trigger);
+            self.handle(trigger);
         }
         self.world.finish_calls();
         Finding::of(&self.world)
@@ -112,12 +113,12 @@ impl Director {
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
         }
-        // Nothing disturbs the beginning.
-        self.havoc.clear_the_air(&mut self.world);
+        // No fault disturbs the beginning.
+        self.injector.clear_faults(&mut self.world);
         (0..self.plan.places).for_each(|process| self.give_life(process));
     }
 
-    fn answer(&mut self, trigger: Trigger) {
+    fn handle(&mut self, trigger: Trigger) {
         match trigger {
             Trigger::Act { process, life } => self.act(process as usize, life),
             Trigger::Work { process, life, job } => self.work(process as usize, life, job),
@@ -127,14 +128,14 @@ impl Director {
             Trigger::Fault(code) => self.fault(code),
             Trigger::Part(part) => match part {
                 Part::Chaos => {
-                    self.havoc.begin(&mut self.world);
-                    self.havoc.await_faults(&mut self.world);
+                    self.injector.begin(&mut self.world);
+                    self.injector.schedule_faults(&mut self.world);
                 }
                 Part::Settling => self.settle(),
                 Part::Healed => self.demand_success(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Told { .. } | Trigger::ResetAgain { .. } | Trigger::Line(_) => {}
+            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::Line(_) => {}
         }
     }
 
@@ -144,7 +145,7 @@ impl Director {
         if self.world.resident(process).is_some() {
             return;
         }
-        if self.whims.chance(self.plan.manners.moves) && self.plan.impostor != Some(process) {
+        if self.app_random.chance(self.plan.server_behaviour.moves) && self.plan.impostor != Some(process) {
             self.move_roles(process);
         }
         self.give_life(process);
@@ -158,25 +159,25 @@ impl Director {
                 workers: self.plan.workers,
                 forges: self.plan.impostor == Some(process),
             },
-            gain: if self.plan.drift { self.whims.between(0, 20_972) as i64 - 10_486 } else { 0 },
-            events_first: self.whims.chance(0.5),
+            gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };
         match self.world.start(process, birth) {
-            Err(error) => self.world.accuse("plans_are_valid", error.to_string()),
+            Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
             Ok(life) => {
                 for service in self.plan.roles[process].clone() {
                     self.world.serve(process, service);
                 }
-                self.await_act(process, life);
-                self.await_withdrawal(process, life);
+                self.schedule_act(process, life);
+                self.schedule_withdrawal(process, life);
             }
         }
     }
 
-    /// What was served at a place is served at another one from now on.
+    /// Moves the services of one process to a random other one.
     fn move_roles(&mut self, from: usize) {
-        let to = self.whims.below(self.plan.places as u64) as usize;
+        let to = self.app_random.below(self.plan.places as u64) as usize;
         if to == from || self.plan.impostor == Some(to) {
             return;
         }
@@ -189,7 +190,7 @@ impl Director {
     }
 
     fn start_later(&mut self, process: usize) {
-        let delay = self.whims.spread(MILLISECOND / 4, self.plan.manners.restart_max);
+        let delay = self.app_random.spread(MILLISECOND / 4, self.plan.server_behaviour.restart_max);
         self.world.trigger(delay, Trigger::Start { process: process as u16 });
     }
 
@@ -200,9 +201,9 @@ impl Director {
     // --- faults ---
 
     fn fault(&mut self, code: u32) {
-        if let Some(kind) = self.havoc.due(&mut self.world, code) {
+        if let Some(kind) = self.injector.due(&mut self.world, code) {
             self.strike(kind);
-            self.havoc.await_fault(&mut self.world, code);
+            self.injector.schedule_fault(&mut self.world, code);
         }
     }
 
@@ -210,12 +211,12 @@ impl Director {
         match kind {
             FaultKind::Crash => {
                 let Some(victim) = self.victim() else { return };
-                if self.havoc.fates.chance(0.5) {
+                if self.injector.random.chance(0.5) {
                     self.world.crash(victim);
                     self.start_later(victim);
                 } else {
-                    let scheduled_crash = ScheduledCrash::draw(&mut self.havoc.fates);
-                    self.world.scheduled_crash(victim, Some(scheduled_crash));
+                    let scheduled_crash = ScheduledCrash::draw(&mut self.injector.random);
+                    self.world.schedule_crash(victim, Some(scheduled_crash));
                 }
             }
             FaultKind::FastRestart => {
@@ -226,10 +227,10 @@ impl Director {
             }
             kind => {
                 let victim = if kind.has_victim() { self.victim() } else { None };
-                self.havoc.strike(&mut self.world, kind, victim);
+                self.injector.strike(&mut self.world, kind, victim);
             }
         }
-        // Whoever crashes at a step or in the middle of something is not missed at once.
+        // Restarts processes that crashed at a step or by a scheduled crash.
         for process in 0..self.plan.places {
             if self.world.resident(process).is_none() {
                 self.start_later(process);
@@ -237,27 +238,27 @@ impl Director {
         }
     }
 
-    /// Somebody alive: a server more often than not.
+    /// Returns a living process: a server with a probability of at least one half.
     fn victim(&mut self) -> Option<usize> {
         let servers: Vec<usize> =
             (0..self.plan.places).filter(|place| !self.plan.roles[*place].is_empty()).collect();
-        let victim = if self.havoc.fates.chance(0.5) && !servers.is_empty() {
-            self.havoc.fates.pick(&servers)
+        let victim = if self.injector.random.chance(0.5) && !servers.is_empty() {
+            self.injector.random.pick(&servers)
         } else {
-            self.havoc.fates.below(self.plan.places as u64) as usize
+            self.injector.random.below(self.plan.places as u64) as usize
         };
         self.world.resident(victim).is_some().then_some(victim)
     }
 
     // --- the parts of a run ---
 
-    /// Ends all faults. Who is down comes back, and who has withdrawn serves again.
+    /// Ends all faults. Crashed processes restart, and all services are served again.
     fn settle(&mut self) {
         self.is_calm = true;
-        self.havoc.end(&mut self.world);
+        self.injector.end(&mut self.world);
         for process in 0..self.plan.places {
             self.world.resume(process);
-            self.world.rouse(process);
+            self.world.end_doze(process);
             if self.world.resident(process).is_none() {
                 self.give_life(process);
             }
@@ -268,43 +269,44 @@ impl Director {
     }
 
     fn demand_success(&mut self) {
-        self.clear_up();
+        self.refuse_unanswered();
         let core = (0..self.plan.places)
             .filter(|place| self.plan.impostor != Some(*place))
             .filter_map(|place| self.world.resident(place))
             .map(|resident| resident.life)
             .collect();
         self.world.recorder.note(self.world.now, 0, Life::NOBODY, What::Healed { core });
-        // Queues that can take it fill while applications nod: so it shows what becomes of calls that are cancelled.
-        let has_room = self.plan.services.iter().all(|options| options.queue_max >= QUEUE_FOR_A_NOD);
+        // If all queues are large enough, some applications pause and their queues fill: so the checkers see what
+        // happens to calls that are cancelled while they wait.
+        let has_room = self.plan.services.iter().all(|options| options.queue_max >= QUEUE_FOR_DOZE);
         for process in 0..self.plan.places {
-            if has_room && self.whims.chance(0.7) {
-                self.world.doze(process, NOD);
+            if has_room && self.app_random.chance(0.7) {
+                self.world.doze(process, DOZE);
             }
         }
     }
 
     // --- withdrawals ---
 
-    fn await_withdrawal(&mut self, process: usize, life: Life) {
-        if let Some(every) = self.plan.manners.withdraws_every {
-            let pause = exponential(&mut self.whims, every);
+    fn schedule_withdrawal(&mut self, process: usize, life: Life) {
+        if let Some(every) = self.plan.server_behaviour.withdraws_every {
+            let pause = exponential(&mut self.app_random, every);
             self.world.trigger(pause, Trigger::Withdraw { process: process as u16, life });
         }
     }
 
-    /// A place withdraws what it serves, or serves it again.
+    /// Withdraws or serves again each service of a process, at random.
     fn withdraw(&mut self, process: usize, life: Life) {
         if !self.is_current(process, life) || self.is_calm {
             return;
         }
         for service in self.plan.roles[process].clone() {
-            if self.whims.chance(0.5) {
+            if self.app_random.chance(0.5) {
                 self.world.withdraw(process, service);
             } else {
                 self.world.serve(process, service);
             }
         }
-        self.await_withdrawal(process, life);
+        self.schedule_withdrawal(process, life);
     }
 }

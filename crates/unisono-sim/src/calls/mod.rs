@@ -1,5 +1,5 @@
-//! Runs of calls: clients and servers, each an endpoint of its own, in the same world and under the same faults as
-//! groups. `plan` says what a seed decides, `director` runs it; `clients` and `servers` are the applications.
+//! Runs of calls: clients and servers, each with an endpoint of its own, in the same world and under the same faults as
+//! groups. `plan` draws what a seed determines, `director` runs it, and `clients` and `servers` are the applications.
 
 mod clients;
 mod director;

@@ -1,82 +1,82 @@
-//! What a seed decides of calls before anything happens: who serves and who calls, what they do, and which faults
-//! there will be, how often and how bad.
+//! The plan of a run of calls: everything that a seed determines before the run starts, namely servers and clients,
+//! their behaviour, and the kinds, rates and strengths of faults.
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
-use crate::network::Weather;
-use crate::plan::{FaultKind, Parts, Recurring, add, spoil};
+use crate::network::Conditions;
+use crate::plan::{FaultKind, Parts, Recurring, add, degrade};
 use std::time::Duration;
 use unisono_core::Random;
 use unisono_core::rpc::{CallSettings, ServeOptions};
 
-/// All that a seed decides beforehand.
+/// Everything that a seed determines before the run starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) places: usize,
     pub(crate) services: Vec<ServeOptions>,
-    /// Which services each place serves.
+    /// The services that each process serves.
     pub(crate) roles: Vec<Vec<u16>>,
-    /// Who calls.
+    /// Processes that make calls.
     pub(crate) clients: Vec<usize>,
-    /// A place that says it serves a port that is not its own.
+    /// A process that claims to serve a port that is not its own.
     pub(crate) impostor: Option<usize>,
-    /// Each application works on so many requests at a time.
+    /// Number of requests on which an application works at a time.
     pub(crate) workers: usize,
     pub(crate) settings: CallSettings,
-    /// Services are looked for by multicast.
+    /// True if services are located by multicast.
     pub(crate) multicast: bool,
-    /// Clocks run up to one percent too fast or too slow.
+    /// True if clocks run up to one percent too fast or too slow.
     pub(crate) drift: bool,
-    pub(crate) clientele: Clientele,
-    pub(crate) manners: Manners,
-    pub(crate) weather: Weather,
+    pub(crate) client_load: ClientLoad,
+    pub(crate) server_behaviour: ServerBehaviour,
+    pub(crate) conditions: Conditions,
     pub(crate) faults: Vec<Recurring>,
     pub(crate) parts: Parts,
 }
 
-/// What those who call do.
+/// The behaviour of clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Clientele {
-    /// Nanoseconds between two things that one application does, on average.
+pub(crate) struct ClientLoad {
+    /// Mean interval between two actions of one client, in nanoseconds.
     pub(crate) every: u64,
-    /// The part of them that are many calls at once, and how many at most.
+    /// Fraction of actions that are bursts, and the most calls in one burst.
     pub(crate) bursts: f64,
     pub(crate) burst_max: u64,
-    /// Most bytes of ordinary requests; the part of large ones, and their most.
+    /// Most bytes in an ordinary request; fraction of large requests, and the most bytes in one.
     pub(crate) bytes_max: u64,
     pub(crate) large: f64,
     pub(crate) large_bytes_max: u64,
-    /// The part of calls whose clients wait for some milliseconds only.
+    /// Fraction of calls with a short deadline: 1 to 200 ms.
     pub(crate) hasty: f64,
-    /// The part of calls that are cancelled.
+    /// Fraction of calls that are cancelled.
     pub(crate) cancels: f64,
 }
 
-/// What those who serve do.
+/// The behaviour of servers.
 #[derive(Clone, Debug)]
-pub(crate) struct Manners {
-    /// The part of requests that are refused, passed on, never answered.
+pub(crate) struct ServerBehaviour {
+    /// Fractions of requests that are refused, forwarded, and never answered.
     pub(crate) refusals: f64,
     pub(crate) forwards: f64,
-    pub(crate) neglect: f64,
-    /// The part of requests for which the application calls somebody else.
+    pub(crate) never_answered: f64,
+    /// Fraction of requests for which the application first makes a call of its own.
     pub(crate) nested: f64,
-    /// The part of requests that take time, and the most milliseconds.
+    /// Fraction of requests that take time, and the most milliseconds.
     pub(crate) slow: f64,
     pub(crate) slow_max_ms: u64,
-    /// Most bytes of ordinary replies; the part of large ones, and their most.
+    /// Most bytes in an ordinary reply; fraction of large replies, and the most bytes in one.
     pub(crate) bytes_max: u64,
     pub(crate) large: f64,
     pub(crate) large_bytes_max: u64,
-    /// Nanoseconds between two withdrawals at one place, on average.
+    /// Mean interval between two withdrawals of one process, in nanoseconds.
     pub(crate) withdraws_every: Option<u64>,
-    /// The part of restarts after which another place serves.
+    /// Fraction of restarts after which another process serves.
     pub(crate) moves: f64,
-    /// Most nanoseconds before a process whose life ended starts another.
+    /// Maximum delay before a process starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
 }
 
 impl Plan {
-    /// What `seed` decides.
+    /// Returns the plan of `seed`.
     pub(crate) fn draw(seed: u64, profile: u64) -> Plan {
         let random = &mut Random::from_u64(seed ^ (profile + 1) << 56);
         let mut plan = Plan::quiet(random);
@@ -87,7 +87,7 @@ impl Plan {
         plan
     }
 
-    /// Servers and clients at work, and no faults.
+    /// Servers and clients at work, without faults.
     fn quiet(random: &mut Random) -> Plan {
         let places = random.between(2, 6) as usize;
         let services: Vec<ServeOptions> = (0..random.between(1, 3))
@@ -123,7 +123,7 @@ impl Plan {
             },
             multicast: random.chance(0.5),
             drift: random.chance(0.5),
-            clientele: Clientele {
+            client_load: ClientLoad {
                 every: random.millis(10, 400),
                 bursts: random.pick(&[0.0, 0.03, 0.1]),
                 burst_max: random.spread(2, 40),
@@ -133,10 +133,10 @@ impl Plan {
                 hasty: random.pick(&[0.0, 0.1, 0.3]),
                 cancels: random.pick(&[0.0, 0.05, 0.2]),
             },
-            manners: Manners {
+            server_behaviour: ServerBehaviour {
                 refusals: random.pick(&[0.0, 0.05]),
                 forwards: random.pick(&[0.0, 0.1, 0.4]),
-                neglect: random.pick(&[0.0, 0.0, 0.01]),
+                never_answered: random.pick(&[0.0, 0.0, 0.01]),
                 nested: random.pick(&[0.0, 0.0, 0.2]),
                 slow: random.pick(&[0.0, 0.1, 0.5]),
                 slow_max_ms: random.spread(2, 3_000),
@@ -148,11 +148,11 @@ impl Plan {
                 restart_max: random.millis(1, 3_000),
             },
             services,
-            weather: Weather {
+            conditions: Conditions {
                 delay_min: random.spread(20_000, 500_000),
                 delay_mean: random.spread(5_000, 500_000),
                 echo: random.chance(0.3),
-                ..Weather::calm()
+                ..Conditions::quiet()
             },
             faults: Vec::new(),
             parts: Parts {
@@ -183,10 +183,10 @@ impl Plan {
         add(faults, random, 0.5, FaultKind::Replay, 5, 500);
         add(faults, random, 0.2, FaultKind::Storm, 1_000, 6_000);
         if random.chance(0.6) {
-            spoil(&mut self.weather, random, 0.3);
+            degrade(&mut self.conditions, random, 0.3);
         }
         if random.chance(0.2) {
-            self.weather.forgery = random.part(0.1);
+            self.conditions.forgery = random.part(0.1);
         }
         if random.chance(0.15) {
             self.impostor = Some(self.places);
@@ -195,32 +195,34 @@ impl Plan {
         }
     }
 
-    /// Minutes in which little happens, so that sessions are forgotten, and old datagrams come to those who have.
+    /// Stretches chaos to ten minutes with few calls, so that servers forget sessions, and old datagrams reach servers
+    /// that have forgotten theirs.
     fn stretch(&mut self, random: &mut Random) {
         let parts = &mut self.parts;
         parts.settling = 600 * SECOND;
         (parts.healed, parts.quiet, parts.end) = (604 * SECOND, 606 * SECOND, 610 * SECOND);
-        self.clientele.every = random.millis(20_000, 200_000);
-        (self.clientele.bursts, self.clientele.burst_max) = (0.5, random.between(2, 6));
-        self.weather.recording = 0.2 + random.part(0.8);
+        self.client_load.every = random.millis(20_000, 200_000);
+        (self.client_load.bursts, self.client_load.burst_max) = (0.5, random.between(2, 6));
+        self.conditions.recording = 0.2 + random.part(0.8);
         self.faults.retain(|fault| fault.kind != FaultKind::Replay);
         self.faults.iter_mut().for_each(|fault| fault.every *= 40);
-        // Whatever comes from a client keeps its session: copies are rarer than that takes to be forgotten.
+        // Any datagram of a client keeps its session alive, so replays are rarer than the time after which a session is
+        // forgotten.
         self.faults.push(Recurring { kind: FaultKind::Replay, every: random.millis(10_000, 80_000) });
         if random.chance(0.5) {
-            // Servers live on, with clients of theirs forgotten.
+            // No server crashes, so servers live on that have forgotten sessions.
             let kills = [FaultKind::Crash, FaultKind::CrashAtStep, FaultKind::FastRestart];
             self.faults.retain(|fault| !kills.contains(&fault.kind));
         }
     }
 
-    /// For how long those who ask for something near others' limits wait: nanoseconds.
+    /// Returns the silence in nanoseconds after which a client gives up a server; sets the period of flapping.
     pub(crate) fn patience(&self) -> u64 {
         self.settings.silence.as_nanos() as u64
     }
 }
 
-/// Who waits, waits so long.
+/// Draws the deadline of a call: 1 to 200 ms with probability `hasty`, otherwise 300 ms to 8 s.
 pub(crate) fn limit(random: &mut Random, hasty: f64) -> Duration {
     if random.chance(hasty) { random.duration(1, 200) } else { random.duration(300, 8_000) }
 }

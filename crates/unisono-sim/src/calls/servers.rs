@@ -1,21 +1,21 @@
-//! What those do who serve: they answer at once or after a while, refuse, pass on, call somebody else first, or never
-//! answer. A service that recognises repeats does the same with a call wherever it comes.
+//! The servers: they answer at once or after a delay, refuse, forward, make a call of their own first, or never answer.
+//! A service that recognises repeats responds to a call in the same way at all its servers.
 
 use super::director::Director;
 use crate::draw::{Draw, MILLISECOND};
 use crate::network::Network;
 use crate::record::Life;
-use crate::world::{Job, Verdict};
+use crate::world::{Job, Response};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// When all is well, nothing takes longer than this.
+/// Longest work on a request without faults, in milliseconds.
 const CALM_MS: u64 = 5;
-/// How long a server waits for another.
+/// Range of the deadlines of nested calls, in milliseconds.
 const NESTED: (u64, u64) = (10, 1_000);
 
 impl Director {
-    /// Something is to be done about a request that an application was handed.
+    /// Performs the next step of a request that an application received.
     pub(super) fn work(&mut self, process: usize, life: Life, index: u32) {
         if !self.is_current(process, life) {
             return;
@@ -26,50 +26,53 @@ impl Director {
         };
         let job = job.clone();
         if self.world.is_paused(process) {
-            // It goes on when it does.
+            // It continues when the process has resumed.
             self.world.trigger_job(10 * MILLISECOND, process, life, index);
-        } else if let Some(verdict) = &job.verdict {
-            self.world.answer(process, &job, verdict);
+        } else if let Some(response) = &job.response {
+            self.world.answer(process, &job, response);
             self.world.finish(process, index);
         } else {
-            self.consider(process, life, index, job);
+            self.handle_request(process, life, index, job);
         }
     }
 
-    /// An application looks at a request for the first time.
-    fn consider(&mut self, process: usize, life: Life, index: u32, mut job: Job) {
-        let known = self.world.common.verdicts.get(&job.name()).cloned();
-        let manners = &self.plan.manners;
-        let draw = self.whims.fraction();
+    /// Lets an application decide on its response to a request.
+    fn handle_request(&mut self, process: usize, life: Life, index: u32, mut job: Job) {
+        let known = self.world.common.responses.get(&job.name()).cloned();
+        let server_behaviour = &self.plan.server_behaviour;
+        let draw = self.app_random.fraction();
         let is_calm = self.is_calm;
-        if let Some(verdict) = known {
-            job.verdict = Some(verdict);
-        } else if draw < manners.forwards && !is_calm {
+        if let Some(response) = known {
+            job.response = Some(response);
+        } else if draw < server_behaviour.forwards && !is_calm {
             let to = self.draw_target(process, job.service);
             if self.world.pass_on(process, &job, to) {
                 self.world.finish(process, index);
                 return;
             }
-        } else if draw < manners.forwards + manners.refusals {
-            job.verdict = Some(Verdict::Refusal(self.reply()));
-        } else if draw < manners.forwards + manners.refusals + manners.neglect && !is_calm {
+        } else if draw < server_behaviour.forwards + server_behaviour.refusals {
+            job.response = Some(Response::Refusal(self.reply()));
+        } else if draw
+            < server_behaviour.forwards + server_behaviour.refusals + server_behaviour.never_answered
+            && !is_calm
+        {
             self.world.finish(process, index);
-            self.neglected.push((process, life, job));
+            self.unanswered.push((process, life, job));
             return;
         }
-        let is_repeat = job.verdict.is_some() && self.world.common.verdicts.contains_key(&job.name());
-        if job.verdict.is_none() {
+        let is_repeat = job.response.is_some() && self.world.common.responses.contains_key(&job.name());
+        if job.response.is_none() {
             self.world.execute(process, &job);
-            job.verdict = Some(Verdict::Reply(self.reply()));
+            job.response = Some(Response::Reply(self.reply()));
         }
-        if let Some(verdict) = &job.verdict
+        if let Some(response) = &job.response
             && self.plan.services[job.service as usize].repeats
         {
-            self.world.common.verdicts.insert(job.name(), verdict.clone());
+            self.world.common.responses.insert(job.name(), response.clone());
         }
-        if !is_repeat && !is_calm && self.whims.chance(self.plan.manners.nested) {
-            let service = self.whims.below(self.plan.services.len() as u64) as u16;
-            let limit = Duration::from_nanos(self.whims.millis(NESTED.0, NESTED.1));
+        if !is_repeat && !is_calm && self.app_random.chance(self.plan.server_behaviour.nested) {
+            let service = self.app_random.below(self.plan.services.len() as u64) as u16;
+            let limit = Duration::from_nanos(self.app_random.millis(NESTED.0, NESTED.1));
             job.awaits = self.world.call(process, service, 10, limit);
         }
         let (waits, delay) = (job.awaits.is_some(), self.draw_delay());
@@ -78,47 +81,47 @@ impl Director {
         }
     }
 
-    /// Whatever applications have let lie is refused.
-    pub(super) fn clear_up(&mut self) {
-        for (process, life, job) in std::mem::take(&mut self.neglected) {
+    /// Refuses all requests that applications left unanswered.
+    pub(super) fn refuse_unanswered(&mut self) {
+        for (process, life, job) in std::mem::take(&mut self.unanswered) {
             if self.is_current(process, life) {
-                let refusal = Verdict::Refusal(self.reply());
+                let refusal = Response::Refusal(self.reply());
                 self.world.answer(process, &job, &refusal);
             }
         }
     }
 
     fn reply(&mut self) -> bytes::Bytes {
-        let manners = &self.plan.manners;
-        let bytes = if self.whims.chance(manners.large) {
-            self.whims.between(1_000, manners.large_bytes_max)
+        let server_behaviour = &self.plan.server_behaviour;
+        let bytes = if self.app_random.chance(server_behaviour.large) {
+            self.app_random.between(1_000, server_behaviour.large_bytes_max)
         } else {
-            self.whims.below(manners.bytes_max + 1)
+            self.app_random.below(server_behaviour.bytes_max + 1)
         };
         self.world.fill(bytes as usize)
     }
 
-    /// How long an application works, in nanoseconds.
+    /// Draws the time that an application works on a request, in nanoseconds.
     fn draw_delay(&mut self) -> u64 {
-        let manners = &self.plan.manners;
-        if !self.whims.chance(manners.slow) {
+        let server_behaviour = &self.plan.server_behaviour;
+        if !self.app_random.chance(server_behaviour.slow) {
             return 0;
         }
-        let most = if self.is_calm { CALM_MS } else { manners.slow_max_ms };
-        self.whims.millis(1, most)
+        let most = if self.is_calm { CALM_MS } else { server_behaviour.slow_max_ms };
+        self.app_random.millis(1, most)
     }
 
-    /// To whom a request is passed on: mostly to somebody who serves the port.
+    /// Draws the target of a forwarded request: usually another server of the port.
     fn draw_target(&mut self, process: usize, service: u16) -> SocketAddr {
         let serves = |place: &usize| *place != process && self.plan.roles[*place].contains(&service);
         let others: Vec<usize> = (0..self.plan.places).filter(serves).collect();
-        let place = match self.whims.below(10) {
-            0..7 if !others.is_empty() => self.whims.pick(&others),
+        let place = match self.app_random.below(10) {
+            0..7 if !others.is_empty() => self.app_random.pick(&others),
             7 => process,
             8 => self.plan.places + 1,
-            _ => self.whims.below(self.plan.places as u64) as usize,
+            _ => self.app_random.below(self.plan.places as u64) as usize,
         };
-        // Beyond the last place is nobody.
+        // There is no process at an address beyond the last one.
         Network::address(place)
     }
 }

@@ -64,6 +64,7 @@ impl Rule {
             }
             Quorum::All => count == view.len(),
             Quorum::AtLeast(least) => count >= usize::from(*least).min(view.len()),
+            other => unreachable!("this checker does not know {other:?}"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The fingerprint of a run: one number over what members sent, what their applications were told and how their marks
-//! moved, with the time of each. Names and wording do not enter it, so renaming a field or rewording a message changes
-//! no fingerprint, and any change of behaviour does.
+//! The fingerprint of a run: one number over the datagrams that members sent, the events that their applications
+//! received, and the changes of their marks, with the time of each. Names and wording are not part of it. So renaming a
+//! field or rewording a message changes no fingerprint, and any change of behaviour does.
 
 use super::{CallOutcome, Epoch, Life, Record, View, What, hash, mix};
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
-/// An odd number with as many ones as zeros: it keeps small numbers apart from the numbers that they are combined with.
+/// An odd number with as many ones as zeros. Multiplication by it spreads small numbers over all bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Fingerprint {
-    /// The number itself.
+    /// Returns the fingerprint.
     pub(crate) fn value(self) -> u64 {
         self.0
     }
@@ -44,7 +44,7 @@ impl Fingerprint {
     }
 }
 
-/// The contents of a record as one number.
+/// Returns the contents of a record as one number.
 #[inline(always)]
 fn content(what: &What) -> u64 {
     match what {
@@ -69,7 +69,7 @@ fn content(what: &What) -> u64 {
     }
 }
 
-/// The same for records that a run makes seldom.
+/// Does the same for rare records.
 #[cold]
 fn rare_content(what: &What) -> u64 {
     let life = |life: &Life| u64::from(life.0);
@@ -109,7 +109,7 @@ fn rare_content(what: &What) -> u64 {
         What::Held { used, max, .. } => fold([u64::from(*used), u64::from(*max)]),
         What::Strayed { came, left } => fold([*came, *left]),
         What::Healed { core } => fold(core.iter().map(life)),
-        // The kind says everything, or the contents are names that the simulator gave.
+        // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
     }
 }

@@ -12,17 +12,17 @@ macro_rules! kinds {
         pub enum Kind { $($kind),* }
 
         impl Kind {
-            /// All of them, in the order of their bits.
+            /// All kinds, in the order of their bits.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
 
-            /// Its bit.
+            /// Returns its bit.
             pub const fn bit(self) -> u64 {
                 1 << self as u32
             }
         }
 
         impl What {
-            /// Its kind.
+            /// Returns its kind.
             #[inline(always)]
             pub fn kind(&self) -> Kind {
                 match self { $(What::$kind { .. } => Kind::$kind),* }

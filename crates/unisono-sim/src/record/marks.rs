@@ -1,18 +1,18 @@
-//! From a member's marks, before and after an input, to the records that say how they moved.
+//! Compares a member's marks before and after an input, and makes a record of each change.
 
 use super::{Epoch, Preparation, What};
 use unisono_core::Marks;
 
-/// Takes records of one kind after the other.
+/// Receives the records of one life.
 pub(crate) trait Listener {
-    /// Something happened.
-    fn tell(&mut self, what: What);
+    /// Takes the next record.
+    fn note(&mut self, what: What);
 }
 
-/// Tells each change from `known` to `now`, the marks of one life before and after an input, and makes `known` the same
-/// as `now`. `epoch` is of `now`, `next` of what it has prepared.
+/// Passes each change from `known` to `now`, the marks of one life before and after an input, to `listener`, and sets
+/// `known` to `now`. `epoch` is the epoch of `now`, and `next` the epoch that the life has prepared.
 ///
-/// Inlined, as is what it tells: each place then knows what kind of record it makes.
+/// Inlined, like [`Listener::note`], so that each call is compiled for its kind of record.
 #[inline(always)]
 pub(crate) fn mark_changes(
     known: &mut Marks,
@@ -23,46 +23,46 @@ pub(crate) fn mark_changes(
 ) {
     let same_epoch = !moves(&mut known.epoch, now.epoch);
     if !same_epoch {
-        listener.tell(What::EpochBegun { epoch });
+        listener.note(What::EpochBegun { epoch });
     }
     if moves(&mut known.received, now.received) || !same_epoch {
-        listener.tell(What::Stored { epoch, through: now.received });
+        listener.note(What::Stored { epoch, through: now.received });
     }
-    let told = if same_epoch { known.acknowledged } else { 0 };
+    let reported = if same_epoch { known.acknowledged } else { 0 };
     known.acknowledged = now.acknowledged;
-    if now.acknowledged > told {
-        listener.tell(What::Acknowledged { epoch, through: now.acknowledged });
+    if now.acknowledged > reported {
+        listener.note(What::Acknowledged { epoch, through: now.acknowledged });
     }
     if moves(&mut known.accepted, now.accepted) || !same_epoch {
-        listener.tell(What::Accepted { epoch, through: now.accepted });
+        listener.note(What::Accepted { epoch, through: now.accepted });
     }
     let (before, after) = (std::mem::replace(&mut known.numbered, now.numbered), now.numbered);
     let same_term = same_epoch && before.term == after.term;
     let from = if same_term { before.through.max(after.after) } else { after.after };
     if after.through > from {
-        listener.tell(What::Numbered { epoch, term: after.term, from: from + 1, to: after.through });
+        listener.note(What::Numbered { epoch, term: after.term, from: from + 1, to: after.through });
     }
     if moves(&mut known.purged, now.purged) && same_epoch {
-        listener.tell(What::Purged { epoch, through: now.purged });
+        listener.note(What::Purged { epoch, through: now.purged });
     }
     if (moves(&mut known.promised, now.promised) || !same_epoch)
         && let Some(ballot) = now.promised
     {
-        listener.tell(What::Promised { epoch, ballot });
+        listener.note(What::Promised { epoch, ballot });
     }
     if (moves(&mut known.prepared, now.prepared) || !same_epoch)
         && let (Some(prepared), Some(next)) = (now.prepared, next)
     {
         let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
-        listener.tell(What::Prepared { epoch, preparation: Box::new(preparation) });
+        listener.note(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
     if std::mem::replace(&mut known.history, now.history) < now.history {
-        listener.tell(What::HistoryUsed { entries: now.history as u32 });
+        listener.note(What::HistoryUsed { entries: now.history as u32 });
     }
     (known.term, known.acting, known.delivered) = (now.term, now.acting, now.delivered);
 }
 
-/// Brings one mark up to date; true if it moved.
+/// Updates one mark; true if it changed.
 #[inline(always)]
 fn moves<T: PartialEq>(known: &mut T, now: T) -> bool {
     *known != now && {
@@ -77,16 +77,16 @@ mod tests {
     use unisono_core::{EpochTag, Seqno};
 
     impl Listener for Vec<What> {
-        fn tell(&mut self, what: What) {
+        fn note(&mut self, what: What) {
             self.push(what);
         }
     }
 
     fn changes(mut known: Marks, now: Marks) -> Vec<What> {
-        let mut told = Vec::new();
-        mark_changes(&mut known, &now, Epoch(0), None, &mut told);
+        let mut found = Vec::new();
+        mark_changes(&mut known, &now, Epoch(0), None, &mut found);
         assert_eq!(known, now);
-        told
+        found
     }
 
     fn marks(received: Seqno, numbered: (Seqno, Seqno, Seqno)) -> Marks {
@@ -100,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_owns_what_it_gave_out() {
-        let told = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{told:?}");
+    fn a_successor_owns_the_seqnos_that_it_assigned() {
+        let found = changes(marks(10, (3, 3, 3)), marks(14, (12, 12, 14)));
+        assert!(found.contains(&What::Numbered { epoch: Epoch(0), term: 12, from: 13, to: 14 }), "{found:?}");
     }
 
     #[test]
     fn a_predecessor_owns_the_event_that_names_the_next() {
-        let told = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
-        assert!(told.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{told:?}");
+        let found = changes(marks(10, (3, 3, 10)), marks(12, (3, 3, 12)));
+        assert!(found.contains(&What::Numbered { epoch: Epoch(0), term: 3, from: 11, to: 12 }), "{found:?}");
     }
 
     #[test]
-    fn who_only_receives_numbers_nothing() {
-        let told = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
-        assert_eq!(told, [What::Stored { epoch: Epoch(0), through: 12 }]);
+    fn a_member_that_only_receives_numbers_nothing() {
+        let found = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
+        assert_eq!(found, [What::Stored { epoch: Epoch(0), through: 12 }]);
     }
 }

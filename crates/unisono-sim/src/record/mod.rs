@@ -1,11 +1,12 @@
-//! What a simulated run leaves behind: one record for each thing that happened, in the order in which it happened.
+//! The records of a simulated run: one for each thing that happened, in order.
 //!
-//! The runner writes, [`crate::properties`] checkers. Three kinds of things are recorded: what applications did and
-//! were told (black box), how far each member's marks moved after each input (white box), and what the world did to
-//! them (crashes, pauses, faults). The order of records is the simulator's global order, which no member knows.
+//! The recorder writes them, and the checkers in [`crate::properties`] read them. There are three kinds of records:
+//! what applications did and received (black box), how each member's marks moved after each input (white box), and what
+//! the world did to the members (crashes, pauses, faults). The order of records is the simulator's global order, which
+//! no member knows.
 //!
-//! Lives and epochs are counted from 0 in the order in which the run first names them ([`Names`]), so that a
-//! property can keep what it knows of them in a `Vec`. The frequent records are small and own nothing.
+//! Lives and epochs are numbered from 0 in the order in which the run first names them ([`Names`]), so a checker can
+//! keep data about them in a `Vec`. The frequent records are small and own nothing.
 
 mod fingerprint;
 mod hash;
@@ -22,26 +23,26 @@ pub use names::Names;
 
 use unisono_core::{Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Seqno, Suspicion, Time};
 
-/// One life of one member, counted in the order in which the run names them.
+/// One life of one member, numbered in the order in which the run names lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Life(pub u32);
 
 impl Life {
-    /// Nobody: the life of records that concern the world.
+    /// No life: used in records that concern the world.
     pub const NOBODY: Life = Life(u32::MAX);
 
-    /// Its place in a table of lives.
+    /// Returns its index in a table of lives.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// An epoch, counted in the order in which the run names them.
+/// An epoch, numbered in the order in which the run names epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
 impl Epoch {
-    /// Its place in a table of epochs.
+    /// Returns its index in a table of epochs.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -50,424 +51,425 @@ impl Epoch {
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// When.
+    /// World time.
     pub at: Time,
-    /// At which process; a process may live several lives, one after the other.
+    /// The process; it may have several lives, one after another.
     pub process: u32,
-    /// In which life of it; [`Life::NOBODY`] for what the world did.
+    /// The life; [`Life::NOBODY`] for what the world did.
     pub life: Life,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
-/// What happened. Records of one life come in the order of its application's calls and events; after each input the
-/// runner writes the changes of its marks first, then results of sends, then the events it takes.
+/// What happened. Records of one life are in the order of its application's calls and events. After each input the
+/// recorder receives the changes of the life's marks first, then the outcomes of sends, then the events that the
+/// application takes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     // --- what applications did ---
     /// A life began: it founds or seeks a group.
     Started {
-        /// Under this name.
+        /// Name of the member.
         name: Name,
     },
-    /// A message was taken.
+    /// The member took a message for sending.
     Sent {
-        /// Its number (of its last piece). The pieces before it have the numbers since the last message's.
+        /// Message number of its last piece. Its other pieces have the numbers after the previous message's.
         number: MessageNumber,
-        /// How many crashes it asks to survive; the group's resilience holds if that is more.
+        /// Resilience degree that its sender requested; the group's applies if it is higher.
         resilience: u8,
-        /// Of the payload.
+        /// Hash of the payload.
         hash: u64,
-        /// Of the payload.
+        /// Length of the payload in bytes.
         bytes: u32,
     },
-    /// The application asked to leave.
+    /// The application requested to leave.
     LeaveAsked,
-    /// The application asked for a reset.
+    /// The application requested a reset.
     ResetAsked {
-        /// Its floor on the size of the next view.
+        /// Minimum number of members of the next view.
         members_min: u32,
     },
-    /// The application asked that the role of sequencer go to another member, and was not refused.
+    /// The application requested a hand-over of the sequencer's role, and was not refused.
     HandOverAsked {
-        /// To whom.
+        /// The member that is to become the sequencer.
         successor: Life,
     },
 
-    // --- what applications were told ---
-    /// What became of a message.
+    // --- what applications received ---
+    /// The outcome of a message.
     SendResult {
-        /// Its number.
+        /// Its message number.
         number: MessageNumber,
-        /// What.
+        /// The outcome.
         outcome: Outcome,
     },
     /// First event of a member.
     Entered {
-        /// Place of its join; 0 for a founder.
+        /// Seqno of its join; 0 for a founder.
         seqno: Seqno,
-        /// What it finds.
+        /// The view that it enters.
         view: Box<View>,
     },
     /// A message was delivered.
     Delivered {
-        /// Its place (of its last piece).
+        /// Seqno of its last piece.
         seqno: Seqno,
         /// Its sender.
         sender: Life,
-        /// Its number (of its last piece).
+        /// Message number of its last piece.
         number: MessageNumber,
-        /// Of the payload.
+        /// Hash of the payload.
         hash: u64,
     },
     /// A member joined.
     Joined {
-        /// Place.
+        /// Seqno of the join.
         seqno: Seqno,
-        /// Who.
+        /// The new member.
         member: Life,
-        /// Members from here on.
+        /// Number of members from this seqno on.
         members: u32,
     },
     /// A member left.
     Left {
-        /// Place.
+        /// Seqno of the leave.
         seqno: Seqno,
-        /// Who.
+        /// The member that left.
         member: Life,
-        /// Members from here on.
+        /// Number of members from this seqno on.
         members: u32,
-        /// Who orders from here on, if it ordered and is not the last.
+        /// The next sequencer, if the leaver was the sequencer and not the last member.
         successor: Option<Life>,
     },
-    /// The role of sequencer was handed on.
+    /// The sequencer's role was handed over.
     HandedOver {
-        /// Place.
+        /// Seqno of the hand-over.
         seqno: Seqno,
-        /// To whom.
+        /// The next sequencer.
         sequencer: Life,
     },
-    /// A new epoch.
+    /// A reset began a new epoch.
     Reset(Box<Reset>),
     /// Manual policy: a member is suspected.
     Suspected {
-        /// Who.
+        /// The suspected member.
         member: Life,
-        /// Why.
+        /// The reason.
         reason: Suspicion,
     },
-    /// The group went on without this life.
+    /// This life was excluded by a reset.
     Excluded {
-        /// In this epoch, if it was told.
+        /// The epoch that excludes it, if the member learned which.
         epoch: Option<Epoch>,
     },
-    /// It has left, and nobody needs it.
+    /// It has left, and no member needs it any more.
     Gone,
-    /// Its join came to nothing.
+    /// Its join failed.
     JoinFailed {
-        /// Why.
+        /// The reason.
         reason: Box<JoinFailure>,
     },
     /// There is another group of the same port.
     Conflict {
-        /// Its own is the one to give way.
+        /// True if its own group has to give way.
         gives_way: bool,
     },
 
     // --- how marks moved (white box), in this order after an input ---
-    /// It is in another epoch now, as a member or listening: its marks are of this one from here on.
+    /// It is in another epoch now, as a member or as a listening joiner: its marks belong to this epoch from here on.
     EpochBegun {
-        /// Which.
+        /// The new epoch.
         epoch: Epoch,
     },
-    /// What it holds without a gap, data included, now ends here. It shrinks only where an epoch begins.
+    /// Its `received_through` changed: it holds everything through this seqno, data included. The mark shrinks only
+    /// when an epoch begins.
     Stored {
-        /// In this epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// The end.
+        /// The last seqno.
         through: Seqno,
     },
-    /// It has told others that it holds everything through here.
+    /// It has acknowledged everything through this seqno.
     Acknowledged {
-        /// In this epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// The end.
+        /// The last seqno.
         through: Seqno,
     },
-    /// What it knows to be accepted now ends here.
+    /// It knows that everything through this seqno is accepted.
     Accepted {
-        /// In this epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// The end.
+        /// The last seqno.
         through: Seqno,
     },
-    /// An acting member's end grew: it gave out these numbers.
+    /// A sequencer assigned these seqnos.
     Numbered {
-        /// In this epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// The place of the event that named it.
+        /// Its term: the seqno of the event that named it sequencer.
         term: Seqno,
-        /// First of them.
+        /// First seqno assigned.
         from: Seqno,
-        /// Last of them.
+        /// Last seqno assigned.
         to: Seqno,
     },
-    /// Everything through here has left its history. (Where the log of somebody who begins to listen begins is not
-    /// told: it never held what lies before.)
+    /// It has freed everything through this seqno. (The beginning of a listening joiner's log is not recorded: the
+    /// joiner never held the entries before.)
     Purged {
-        /// In this epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// The end.
+        /// The last seqno.
         through: Seqno,
     },
-    /// Its history now has more entries than ever in this life; or more than a moment ago, and than messages may
-    /// take.
+    /// Its history has grown: to more entries than ever before in this life, or to more than before and more than
+    /// messages may use.
     HistoryUsed {
-        /// How many.
+        /// Number of entries.
         entries: u32,
     },
-    /// It promised a ballot of this epoch's reset.
+    /// It promised a ballot of the reset of this epoch.
     Promised {
         /// The epoch that is to end.
         epoch: Epoch,
-        /// Which.
+        /// The ballot.
         ballot: Ballot,
     },
     /// It prepared a proposal.
     Prepared {
         /// The epoch that is to end.
         epoch: Epoch,
-        /// What it prepared.
+        /// The proposal.
         preparation: Box<Preparation>,
     },
-    /// It knows its own leave accepted, and goes on serving those who stay.
+    /// It knows that its own leave is accepted, and goes on serving the remaining members.
     LeaveKnown,
-    /// It serves nobody any more. Its application may be told much later.
+    /// It serves no other member any more. Its application may learn this much later.
     Parted,
 
-    // --- calls: what applications did and were told ---
+    // --- calls: what applications did and received ---
     /// The application called a service.
     Called {
-        /// The call's number.
+        /// Number of the call.
         call: u64,
-        /// Which service, as the run counts them.
+        /// Number of the service in this run.
         port: u16,
-        /// It waits for so many microseconds.
+        /// Time until the deadline in microseconds.
         limit_us: u32,
-        /// Of the request.
+        /// Hash of the request.
         hash: u64,
     },
-    /// What became of a call.
+    /// A call ended.
     CallEnded {
-        /// Its number.
+        /// Number of the call.
         call: u64,
-        /// What.
+        /// Its outcome.
         outcome: CallOutcome,
     },
-    /// The application does not want to know any more what becomes of a call.
+    /// The application cancelled a call.
     CallCancelled {
-        /// Its number.
+        /// Number of the call.
         call: u64,
     },
     /// The application serves a port from here on.
     Serving {
-        /// Which, as the run counts them.
+        /// Number of the service in this run.
         port: u16,
-        /// It has the private port. Otherwise it only says so.
+        /// True if it has the private port; false for an impostor.
         owns: bool,
-        /// The service recognises repeats.
+        /// True if the service recognises repeats.
         repeats: bool,
     },
-    /// It serves the port no more.
+    /// The application no longer serves a port.
     Withdrawn {
-        /// Which.
+        /// Number of the service in this run.
         port: u16,
     },
-    /// An application was handed a request.
+    /// An application received a request.
     Handed {
-        /// Whose.
+        /// The client.
         client: Life,
-        /// Which call of it.
+        /// Number of the client's call.
         call: u64,
-        /// The port that it came to.
+        /// Number of the service to which it was sent.
         port: u16,
-        /// How often it was passed on.
+        /// Number of times that it was forwarded.
         hops: u8,
-        /// By what the server knows, the client does not wait for it any more.
+        /// True if, as far as the server knows, the client no longer waits for it.
         is_late: bool,
-        /// Of the request.
+        /// Hash of the request.
         hash: u64,
     },
-    /// The application that was handed a request did what it asks for. In a service that recognises repeats, it was
-    /// the first to do so.
+    /// An application executed a request. In a service that recognises repeats, it was the first to execute this call.
     Executed {
-        /// Whose.
+        /// The client.
         client: Life,
-        /// Which.
+        /// Number of the client's call.
         call: u64,
     },
-    /// It answered.
+    /// An application answered a request.
     Replied {
-        /// Whose call.
+        /// The client.
         client: Life,
-        /// Which.
+        /// Number of the client's call.
         call: u64,
-        /// Of the reply.
+        /// Hash of the reply.
         hash: u64,
     },
-    /// It said no, and has not done what was asked for.
+    /// An application refused a request, and has not executed it.
     RefusedCall {
-        /// Whose call.
+        /// The client.
         client: Life,
-        /// Which.
+        /// Number of the client's call.
         call: u64,
-        /// Of the reason.
+        /// Hash of the reason.
         hash: u64,
     },
-    /// It passed the request on, and has not done what was asked for.
+    /// An application forwarded a request, and has not executed it.
     PassedOn {
-        /// Whose call.
+        /// The client.
         client: Life,
-        /// Which.
+        /// Number of the client's call.
         call: u64,
-        /// How often it had been passed on before.
+        /// Number of times that it had been forwarded before.
         hops: u8,
     },
 
     // --- calls: what endpoints hold and send (white box) ---
-    /// An endpoint holds more of something than ever in this life.
+    /// An endpoint holds more of a resource than ever before in this life.
     Held {
-        /// Of what.
+        /// Name of the resource.
         what: &'static str,
-        /// How much.
+        /// Amount held.
         used: u32,
-        /// How much it may be.
+        /// Maximum amount permitted.
         max: u32,
     },
-    /// Datagrams came to a life from an address where nobody lives, or left for there: so many bytes in all so far.
+    /// A life received datagrams from an address at which no process runs, or sent datagrams there. Totals so far.
     Strayed {
-        /// That came.
+        /// Bytes received from there.
         came: u64,
-        /// That left.
+        /// Bytes sent there.
         left: u64,
     },
 
     // --- what the world did ---
-    /// This life ended without a word.
+    /// This life crashed.
     Crashed,
-    /// This life stands still, and knows nothing of it.
+    /// This life was paused; it does not notice.
     Paused,
-    /// It goes on.
+    /// This life resumed.
     Resumed,
-    /// A fault of the network begins.
+    /// A fault of the network or of a process began.
     FaultBegin {
-        /// Its name.
+        /// Name of the fault.
         fault: &'static str,
     },
-    /// A fault of the network ends.
+    /// A fault of the network or of a process ended.
     FaultEnd {
-        /// Its name.
+        /// Name of the fault.
         fault: &'static str,
     },
-    /// From here on nothing disturbs these lives: each hears each, none crashes or pauses, applications take their
-    /// events. Whatever else lives cannot take part for good (it hears nobody, or nobody hears it). They must come
-    /// to one view, and whatever else they began must end. So the runner lets them begin nothing new for as long as
-    /// ending takes before it ends the run.
+    /// From here on no fault affects the core: its lives receive each other's datagrams, none crashes or pauses, and
+    /// their applications take events. All other lives are disabled for the rest of the run: they receive nothing, or
+    /// nothing that they send arrives. The core must converge to one view, and all its sends and calls must end. The
+    /// director lets applications begin nothing new in the last part of the run, so that there is time for this.
     Healed {
-        /// The lives.
+        /// The lives of the core.
         core: Box<[Life]>,
     },
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// It was answered.
+    /// Answered.
     Replied {
-        /// Of the reply.
+        /// Hash of the reply.
         hash: u64,
     },
-    /// The application said no: not executed.
+    /// Refused by the application: not executed.
     Refused {
-        /// Of the reason.
+        /// Hash of the reason.
         hash: u64,
     },
-    /// Nobody serves the port: not executed.
+    /// No server of the port was found: not executed.
     NotFound,
-    /// Nobody took it: not executed.
+    /// No server accepted it: not executed.
     Failed,
-    /// It was pushed back: not executed.
+    /// Pushed back by the servers: not executed.
     Busy,
     /// It may have been executed.
     Unknown,
 }
 
-/// The member list at a place in the order.
+/// The view at a seqno.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Its epoch.
     pub epoch: Epoch,
-    /// Resets since the group was founded, as the epoch's name says.
+    /// Number of resets since the group was founded, from the epoch's id.
     pub counter: u64,
-    /// Who brought the epoch about, as its name says.
+    /// The coordinator of the epoch, from the epoch's id.
     pub coordinator: Life,
-    /// In rank order.
+    /// Members in rank order.
     pub members: Vec<Life>,
-    /// Who orders.
+    /// The sequencer.
     pub sequencer: Life,
-    /// The group's resilience, held to members − 1.
+    /// The group's resilience degree, limited to the number of members minus one.
     pub resilience: u8,
 }
 
-/// See [`What::Reset`].
+/// A reset: see [`What::Reset`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reset {
-    /// Its place.
+    /// Seqno of the reset event.
     pub seqno: Seqno,
-    /// Who goes on.
+    /// The new view.
     pub view: View,
-    /// Who does not.
+    /// Members that are excluded.
     pub excluded: Vec<Life>,
-    /// It says that messages may be lost.
+    /// True if messages may have been lost.
     pub degraded: bool,
 }
 
-/// See [`What::Prepared`].
+/// A prepared proposal: see [`What::Prepared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preparation {
-    /// Under which attempt.
+    /// The ballot under which it was prepared.
     pub ballot: Ballot,
     /// The epoch that is to begin.
     pub next: Epoch,
-    /// The place of its reset event.
+    /// Seqno of the epoch's reset event.
     pub start: Seqno,
 }
 
-/// What the world knows when the run is over.
+/// The state of the world at the end of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct End {
-    /// When.
+    /// World time of the end.
     pub at: Time,
-    /// Every life that has not crashed, paused ones included.
+    /// The state of each life that has not crashed, including paused ones.
     pub standings: Vec<Standing>,
 }
 
-/// Where one life stands at the end.
+/// The state of one life at the end of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// Who.
+    /// The life.
     pub life: Life,
-    /// Where in its life.
+    /// Phase of its member.
     pub phase: Phase,
-    /// Its epoch; nothing if it is in none.
+    /// Its epoch; `None` if it is in none.
     pub epoch: Option<Epoch>,
     /// Its marks.
     pub marks: Marks,
     /// The members as it knows them, in rank order.
     pub members: Vec<Life>,
-    /// Messages of its own under way.
+    /// Number of its own messages that are under way.
     pub under_way: usize,
-    /// Events that its application has not taken.
+    /// Number of events that its application has not taken.
     pub events: usize,
 }
 

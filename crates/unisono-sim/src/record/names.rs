@@ -1,15 +1,15 @@
-//! Who is who in records: lives and epochs by the order in which a run names them.
+//! Numbers lives and epochs for records, in the order in which a run first names them.
 
 use super::{Epoch, Life, Reset, View, What, hash};
 use unisono_core::{EpochId, EpochTag, Event, MessageNumber, Seqno, Uid};
 
-/// Who is which [`Life`], and what is which [`Epoch`]. One for a run, kept by the runner.
+/// The [`Life`] of each uid and the [`Epoch`] of each epoch id. A run has one such table, kept by the recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     lives: Vec<Uid>,
-    /// The same in the order of uids.
+    /// The same, sorted by uid.
     sorted: Vec<(Uid, Life)>,
-    /// Those asked for last, by their lowest bits.
+    /// Cache of recent lookups, by the lowest bits of the uid.
     recent: [Option<(Uid, Life)>; RECENT],
     epochs: Vec<EpochId>,
     tags: Vec<(EpochTag, Epoch)>,
@@ -18,7 +18,7 @@ pub struct Names {
 const RECENT: usize = 16;
 
 impl Names {
-    /// The life of this uid.
+    /// Returns the life of this uid.
     #[inline]
     pub fn life(&mut self, uid: Uid) -> Life {
         let recent = uid.0 as usize % RECENT;
@@ -44,7 +44,7 @@ impl Names {
         }
     }
 
-    /// The epoch of this id.
+    /// Returns the epoch of this id.
     pub fn epoch(&mut self, id: EpochId) -> Epoch {
         let index = self.epochs.iter().rposition(|known| *known == id).unwrap_or_else(|| {
             self.epochs.push(id);
@@ -53,7 +53,8 @@ impl Names {
         Epoch(index as u32)
     }
 
-    /// The epoch of this tag; `id` is asked (of the member whose marks bear the tag) the first time it is met.
+    /// Returns the epoch of this tag. `id` is called when the tag is seen for the first time; it returns the id from
+    /// the member whose marks contain the tag.
     pub fn epoch_of_tag(&mut self, tag: EpochTag, id: impl FnOnce() -> EpochId) -> Epoch {
         match self.tags.iter().rev().find(|(known, _)| *known == tag) {
             Some((_, epoch)) => *epoch,
@@ -65,17 +66,17 @@ impl Names {
         }
     }
 
-    /// How many lives were named so far.
+    /// Returns the number of lives named so far.
     pub fn lives(&self) -> usize {
         self.lives.len()
     }
 
-    /// The uid of a life; nothing for [`Life::NOBODY`].
+    /// Returns the uid of a life; `None` for [`Life::NOBODY`].
     pub fn uid(&self, life: Life) -> Option<Uid> {
         self.lives.get(life.index()).copied()
     }
 
-    /// A view of the core's, in these terms.
+    /// Converts a view of the core.
     pub fn view(&mut self, view: &unisono_core::View) -> View {
         View {
             epoch: self.epoch(view.epoch),
@@ -87,13 +88,13 @@ impl Names {
         }
     }
 
-    /// A message that was delivered, as a record says it.
+    /// Returns the record of a delivered message.
     #[inline(always)]
     pub fn delivered(&mut self, seqno: Seqno, sender: Uid, number: MessageNumber, payload: &[u8]) -> What {
         What::Delivered { seqno, sender: self.life(sender), number, hash: hash(payload) }
     }
 
-    /// What the application was told, as a record says it.
+    /// Returns the record of an event that an application received.
     pub fn event(&mut self, event: &Event) -> What {
         match event {
             Event::Entered { seqno, view } => {
@@ -127,6 +128,7 @@ impl Names {
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
             Event::Conflict { gives_way, .. } => What::Conflict { gives_way: *gives_way },
+            other => unreachable!("no checker knows {other:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts in which processes call each other.
+//! Runs scripts in which processes call each other.
 
 use super::stage::Stage;
 use super::{Action, Course, Scenario};
@@ -7,14 +7,14 @@ use crate::plan::name;
 use crate::properties::{self, Checkers};
 use crate::record::Life;
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Service, Trigger, Verdict};
+use crate::world::{Birth, CallBirth, CallCommon, CallSide, Response, Service, Trigger};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 use unisono_core::rpc::{CallSettings, PrivatePort, ServeOptions};
 
-/// There is one service.
+/// Index of the only service.
 const SERVICE: u16 = 0;
 
 impl Scenario {
@@ -23,12 +23,12 @@ impl Scenario {
             services: vec![Service::new(PrivatePort(1), ServeOptions::default())],
             stray: None,
             multicast: true,
-            verdicts: BTreeMap::new(),
+            responses: BTreeMap::new(),
         };
         let recorder = Recorder::new(Checkers::new(properties::calls()), trace);
         let mut stage = Stage::<CallSide>::new(self, common, recorder);
         (0..self.places).for_each(|process| stage.begin(process, servers));
-        // Whom the next request is passed on to, by who is handed it.
+        // Target to which each server forwards the next request that it receives, by server.
         let passes = RefCell::new(BTreeMap::new());
         stage.play(
             |stage, action| {
@@ -36,12 +36,12 @@ impl Scenario {
                     Action::Call { process, request, limit } => {
                         let limit = Duration::from_nanos(*limit);
                         let call = stage.world.call_with(*process, SERVICE, request.clone(), limit);
-                        call.ok_or("the call was not taken")?;
+                        call.ok_or("the call was refused")?;
                     }
                     Action::PassNext { from, to } => _ = passes.borrow_mut().insert(*from, *to),
                     Action::Withdraw { process } => stage.world.withdraw(*process, SERVICE),
                     Action::Start { process, .. } => stage.begin(*process, servers),
-                    other => return stage.act_anywhere(other),
+                    other => return stage.act_common(other),
                 }
                 Ok(())
             },
@@ -72,7 +72,7 @@ impl Stage<'_, CallSide> {
         }
     }
 
-    /// An application passes a request on, or says who it is.
+    /// Forwards a request to `to`, or answers it with the server's own number.
     fn work(&mut self, process: usize, life: Life, index: u32, to: Option<usize>) {
         let resident = self.world.resident(process).filter(|resident| resident.life == life);
         let Some(job) = resident.and_then(|resident| resident.side.jobs.get(&index)).cloned() else { return };
@@ -80,7 +80,7 @@ impl Stage<'_, CallSide> {
             Some(to) => _ = self.world.pass_on(process, &job, Network::address(to)),
             None => {
                 self.world.execute(process, &job);
-                self.world.answer(process, &job, &Verdict::Reply(format!("by {process}").into()));
+                self.world.answer(process, &job, &Response::Reply(format!("by {process}").into()));
             }
         }
         self.world.finish(process, index);

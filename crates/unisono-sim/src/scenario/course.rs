@@ -1,13 +1,13 @@
-//! What came of a scenario, beside what was expected.
+//! Compares the events of a scenario with the expected ones.
 
 use std::fmt;
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Course {
-    /// Where it differs from what was expected; nothing if all is well.
+    /// Differences from what was expected; empty if there are none.
     pub problems: Vec<String>,
-    /// What each process was told, in the form of `expect` lines.
+    /// The events that each process received, in the form of `expect` lines.
     pub told: String,
 }
 
@@ -15,13 +15,13 @@ impl fmt::Display for Course {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.problems.iter().try_for_each(|problem| writeln!(f, "{problem}"))?;
         if !self.problems.is_empty() {
-            write!(f, "what was told:\n{}", self.told)?;
+            write!(f, "events received:\n{}", self.told)?;
         }
         Ok(())
     }
 }
 
-/// The first place where lines are not what was expected.
+/// Returns a description of the first line that differs from what was expected.
 pub(super) fn difference(expected: &[String], found: &[String]) -> Option<String> {
     let mut place = 0;
     let mut skips = false;
@@ -38,14 +38,14 @@ pub(super) fn difference(expected: &[String], found: &[String]) -> Option<String
         match next {
             Some(next) => place = next + 1,
             None => {
-                let told = found.get(place).map_or("nothing more", String::as_str);
-                return Some(format!("expected `{line}`, was told `{told}`"));
+                let received = found.get(place).map_or("no further event", String::as_str);
+                return Some(format!("expected `{line}`, received `{received}`"));
             }
         }
         skips = false;
     }
     match found.get(place) {
-        Some(more) if !skips => Some(format!("expected nothing more, was told `{more}`")),
+        Some(more) if !skips => Some(format!("expected no further event, received `{more}`")),
         _ => None,
     }
 }

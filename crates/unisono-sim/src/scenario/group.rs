@@ -1,4 +1,4 @@
-//! Scripts in which processes form a group.
+//! Runs scripts in which processes form a group.
 
 use super::stage::Stage;
 use super::{Action, Course, Scenario};
@@ -10,7 +10,7 @@ use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide};
 use std::io::Write;
 use unisono_core::{EntryMode, Phase, Settings};
 
-/// Longer than this, and the group will never form.
+/// Most nanoseconds for the formation of the group; after these the script fails.
 const FORMATION_MAX: u64 = 20 * SECOND;
 
 impl Scenario {
@@ -26,7 +26,8 @@ impl Scenario {
 }
 
 impl Stage<'_, GroupSide> {
-    /// One member after the other enters; then the group falls silent.
+    /// Lets the members join one after another, then waits until the group is idle. Returns false if a member cannot
+    /// join.
     fn form_group(&mut self) -> bool {
         for process in 0..self.scenario.members {
             let entry =
@@ -34,7 +35,7 @@ impl Stage<'_, GroupSide> {
             self.give_life(process, entry);
             while !self.has_entered(process) {
                 if self.world.now > FORMATION_MAX || self.world.recorder.violation().is_some() {
-                    self.problems.push(format!("{process} does not come in"));
+                    self.problems.push(format!("{process} did not join"));
                     return false;
                 }
                 self.pass(MILLISECOND);
@@ -62,13 +63,13 @@ impl Stage<'_, GroupSide> {
             }
             Action::Leave { process } => self.world.leave(*process).map_err(|error| error.to_string())?,
             Action::HandOver { to } => {
-                let successor = self.world.resident(*to).ok_or("nobody lives there")?.uid;
+                let successor = self.world.resident(*to).ok_or("no life is running there")?.uid;
                 let mut sequencers = (0..self.scenario.places).filter(|place| {
                     self.world
                         .resident(*place)
                         .is_some_and(|resident| resident.side.group.info().sequencer == resident.uid)
                 });
-                let sequencer = sequencers.next_back().ok_or("nobody orders")?;
+                let sequencer = sequencers.next_back().ok_or("there is no sequencer")?;
                 self.world.hand_over(sequencer, successor);
             }
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
@@ -76,7 +77,7 @@ impl Stage<'_, GroupSide> {
             Action::Start { process, founds: true } => {
                 self.give_life(*process, EntryMode::JoinOrFound(self.scenario.config.clone()));
             }
-            other => return self.act_anywhere(other),
+            other => return self.act_common(other),
         }
         Ok(())
     }

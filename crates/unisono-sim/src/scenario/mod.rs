@@ -9,16 +9,16 @@ mod stage;
 pub use course::Course;
 pub use read::ScriptError;
 
-use crate::trap::Trap;
+use crate::frame_faults::FrameFault;
 use bytes::Bytes;
 use std::io::Write;
 use unisono_core::{GroupConfig, Transport};
 
-/// A script that was read.
+/// A script, parsed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     members: usize,
-    /// Processes that serve, if they call each other.
+    /// Processes that serve, if the script is about calls.
     servers: Option<Vec<usize>>,
     places: usize,
     config: GroupConfig,
@@ -51,13 +51,13 @@ enum Action {
     Cut { from: usize, to: usize },
     Partition { sides: Vec<Vec<usize>> },
     Heal,
-    Trap(Trap),
+    FrameFault(FrameFault),
     Count,
     ExpectDatagrams(u64),
 }
 
 impl Scenario {
-    /// Runs it; every line of the run goes to `trace`, if there is one.
+    /// Runs the script and returns the result. The trace of the run goes to `trace`, if there is one.
     pub fn run(&self, trace: Option<Box<dyn Write>>) -> Course {
         match &self.servers {
             Some(servers) => self.run_calls(servers, trace),

@@ -1,9 +1,9 @@
-//! Reading a script.
+//! Parses scripts. The syntax is described in `scenarios/README.md`.
 
 use super::{Action, Scenario, Step};
 use crate::draw::{MILLISECOND, SECOND};
+use crate::frame_faults::{FaultAction, FrameFault};
 use crate::plan::name;
-use crate::trap::{FaultAction, Trap};
 use bytes::Bytes;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,18 +11,18 @@ use thiserror::Error;
 use unisono_core::wire::FrameKind;
 use unisono_core::{GroupConfig, Migration, Quorum, Transport};
 
-/// As many as a group has members by default.
+/// Most processes of a script: the default limit of a group's members.
 const PLACES_MAX: usize = 256;
-/// Nothing is done more often.
+/// Most repetitions of one action.
 const TIMES_MAX: u64 = 100_000;
 
-/// A script that could not be read.
+/// A script that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {problem}")]
 pub struct ScriptError {
-    /// Which line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub problem: String,
 }
 
@@ -83,7 +83,7 @@ impl Scenario {
                     "all" => Quorum::All,
                     "list" => Quorum::MajorityOf((0..self.members).map(|place| name(place, false)).collect()),
                     "at-least" => Quorum::AtLeast(words.number()?),
-                    other => return Err(format!("no policy is called {other}")),
+                    other => return Err(format!("unknown policy {other}")),
                 };
                 self.config.check().map_err(|error| error.to_string())?;
             }
@@ -99,14 +99,14 @@ impl Scenario {
                     "multicast" => Transport::Multicast,
                     "unicast" => Transport::Unicast,
                     "auto" => Transport::Auto,
-                    other => return Err(format!("no transport is called {other}")),
+                    other => return Err(format!("unknown transport {other}")),
                 }
             }
             "method" => {
                 self.config.broadcast_above_bytes = match words.next()? {
                     "pb" => u32::MAX,
                     "bb" => 0,
-                    other => return Err(format!("no method is called {other}")),
+                    other => return Err(format!("unknown method {other}")),
                 }
             }
             "migration" => {
@@ -114,7 +114,7 @@ impl Scenario {
                     "never" => Migration::Never,
                     "on-request" => Migration::OnRequest,
                     "by-load" => Migration::ByLoad,
-                    other => return Err(format!("no migration is called {other}")),
+                    other => return Err(format!("unknown migration {other}")),
                 }
             }
             "until" => self.until = words.time()?,
@@ -130,7 +130,7 @@ impl Scenario {
                     count = std::mem::replace(times, 1);
                 }
                 if (count > 1) != (every > 0) {
-                    return Err("what is done several `times` is done `every` so often".into());
+                    return Err("a number of `times` above 1 and an interval `every` belong together".into());
                 }
                 for index in 0..count {
                     let at = at.saturating_add(index.saturating_mul(every));
@@ -145,17 +145,17 @@ impl Scenario {
                 self.check_processes(processes.clone())?;
                 self.expected.push((processes, Vec::new()));
             }
-            other => return Err(format!("no command is called {other}")),
+            other => return Err(format!("unknown command {other}")),
         }
         words.end()
     }
 
-    /// Refuses a process that there is not.
+    /// Refuses numbers of processes that do not exist.
     fn check_processes(&self, processes: Vec<usize>) -> Result<(), String> {
         let places = if self.servers.is_none() { self.places.max(self.members) } else { self.places };
         match processes.into_iter().find(|process| *process >= places) {
             Some(process) => Err(format!(
-                "there is no process {process}: with {places} of them they count from 0; say `members` or `places` \
+                "there is no process {process}: the {places} processes are numbered from 0; put `members` or `places` \
                  first"
             )),
             None => Ok(()),
@@ -164,7 +164,7 @@ impl Scenario {
 }
 
 impl Action {
-    /// The processes that it names.
+    /// Returns the processes that the action names.
     fn processes(&self) -> Vec<usize> {
         match self {
             Action::Send { process, .. }
@@ -179,7 +179,7 @@ impl Action {
             | Action::Doze { process, .. } => vec![*process],
             Action::PassNext { from, to } | Action::Cut { from, to } => vec![*from, *to],
             Action::Partition { sides } => sides.concat(),
-            Action::Trap(trap) => [trap.from, trap.to].into_iter().flatten().collect(),
+            Action::FrameFault(fault) => [fault.from, fault.to].into_iter().flatten().collect(),
             Action::Heal | Action::Count | Action::ExpectDatagrams(_) => Vec::new(),
         }
     }
@@ -208,7 +208,7 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
         }
         "call" => {
             let process = words.number()?;
-            let text = words.text().ok_or("a call has a text")?;
+            let text = words.text().ok_or("`call` needs a text in quotes")?;
             let request = Bytes::copy_from_slice(text.as_bytes());
             words.expect("within")?;
             Action::Call { process, request, limit: words.time()? }
@@ -226,9 +226,9 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
         }
         "crash" => {
             if words.skip("before") {
-                Action::Trap(read_trap(words, FaultAction::CrashBefore)?)
+                Action::FrameFault(read_frame_fault(words, FaultAction::CrashBefore)?)
             } else if words.skip("after") {
-                Action::Trap(read_trap(words, FaultAction::CrashAfter)?)
+                Action::FrameFault(read_frame_fault(words, FaultAction::CrashAfter)?)
             } else {
                 Action::Crash { process: words.number()? }
             }
@@ -251,38 +251,38 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
                     sides.push(Vec::new());
                 } else {
                     let process = words.number()?;
-                    sides.last_mut().ok_or("a partition has sides")?.push(process);
+                    sides.last_mut().ok_or("`partition` needs sides")?.push(process);
                 }
             }
             Action::Partition { sides }
         }
         "heal" => Action::Heal,
-        "drop" => Action::Trap(read_trap(words, FaultAction::Drop)?),
+        "drop" => Action::FrameFault(read_frame_fault(words, FaultAction::Drop)?),
         "count" => Action::Count,
         "expect" => {
             words.expect("datagrams")?;
             Action::ExpectDatagrams(words.number()?)
         }
-        other => return Err(format!("nothing that happens is called {other}")),
+        other => return Err(format!("unknown action {other}")),
     })
 }
 
-fn read_trap(words: &mut Words<'_>, action: FaultAction) -> Result<Trap, String> {
+fn read_frame_fault(words: &mut Words<'_>, action: FaultAction) -> Result<FrameFault, String> {
     words.expect("frame")?;
     let wanted = words.next()?;
     let frame = FrameKind::ALL.iter().copied().find(|kind| kind.name() == wanted);
-    let frame = frame.ok_or_else(|| format!("no frame is called {wanted}"))?;
-    let mut trap = Trap { frame, from: None, to: None, skip: 0, times: 1, action };
+    let frame = frame.ok_or_else(|| format!("unknown frame {wanted}"))?;
+    let mut fault = FrameFault { frame, from: None, to: None, skip: 0, times: 1, action };
     while !words.is_done() {
         match words.next()? {
-            "from" => trap.from = Some(words.number()?),
-            "to" => trap.to = Some(words.number()?),
-            "skip" => trap.skip = words.number()?,
-            "times" => trap.times = words.number()?,
-            other => return Err(format!("`{other}` says nothing about a frame")),
+            "from" => fault.from = Some(words.number()?),
+            "to" => fault.to = Some(words.number()?),
+            "skip" => fault.skip = words.number()?,
+            "times" => fault.times = words.number()?,
+            other => return Err(format!("unexpected `{other}`: use from, to, skip or times")),
         }
     }
-    Ok(trap)
+    Ok(fault)
 }
 
 /// The words of a line; text in quotes is one word.
@@ -301,21 +301,21 @@ impl<'a> Words<'a> {
 
     fn next(&mut self) -> Result<&'a str, String> {
         if self.is_done() {
-            return Err("the line ends too early".to_string());
+            return Err("the line is incomplete".to_string());
         }
         let (word, rest) = self.rest.split_once(char::is_whitespace).unwrap_or((self.rest, ""));
         self.rest = rest.trim_start();
         Ok(word)
     }
 
-    /// Text in quotes, if that comes next.
+    /// Takes text in quotes, if that comes next.
     fn text(&mut self) -> Option<&'a str> {
         let (text, rest) = self.rest.strip_prefix('"')?.split_once('"')?;
         self.rest = rest.trim_start();
         Some(text)
     }
 
-    /// Goes over this word, if it comes next.
+    /// Takes this word, if it comes next; true if it did.
     fn skip(&mut self, word: &str) -> bool {
         let mut ahead = Words { rest: self.rest };
         let comes = ahead.next() == Ok(word);
@@ -349,17 +349,17 @@ impl<'a> Words<'a> {
         let (digits, unit) = units
             .iter()
             .find_map(|(suffix, unit)| word.strip_suffix(suffix).map(|digits| (digits, unit)))
-            .ok_or_else(|| format!("{word} is no time; write 10us, 10ms or 10s"))?;
+            .ok_or_else(|| format!("{word} is not a time; write 10us, 10ms or 10s"))?;
         parse::<u64>(digits)?.checked_mul(*unit).ok_or_else(|| format!("{word} is too long"))
     }
 
     fn end(&self) -> Result<(), String> {
-        if self.is_done() { Ok(()) } else { Err(format!("`{}` is too much", self.rest)) }
+        if self.is_done() { Ok(()) } else { Err(format!("unexpected `{}` at the end", self.rest)) }
     }
 }
 
 fn parse<T: FromStr>(word: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("{word} is no number that fits here"))
+    word.parse().map_err(|_| format!("{word} is not a number in the permitted range"))
 }
 
 #[cfg(test)]

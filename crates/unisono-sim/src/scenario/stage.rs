@@ -1,8 +1,8 @@
-//! Running a script, whatever the processes do.
+//! Runs a script: the parts that groups and calls have in common.
 
 use super::course::difference;
 use super::{Action, Course, Scenario};
-use crate::network::{Network, Weather, cut};
+use crate::network::{Conditions, Network, cut};
 use crate::recorder::Recorder;
 use crate::world::{Side, Trigger, World};
 use unisono_core::Random;
@@ -19,19 +19,19 @@ impl<'a, S: Side> Stage<'a, S> {
     pub(super) fn new(scenario: &'a Scenario, common: S::Common, recorder: Recorder) -> Stage<'a, S> {
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
-        let network = Network::new(scenario.places, Weather::calm(), fork());
+        let network = Network::new(scenario.places, Conditions::quiet(), fork());
         let mut world = World::new(scenario.places, common, network, recorder, fork());
         world.event_log = Some(Default::default());
         Stage { scenario, world, counted_from: 0, problems: Vec::new() }
     }
 
-    /// Lets time pass; applications answer nothing by themselves.
+    /// Lets time pass. Triggers are ignored, so applications do not react.
     pub(super) fn pass(&mut self, duration: u64) {
         let until = self.world.now + duration;
         while self.world.advance(until).is_some() {}
     }
 
-    /// Runs the script: `act` does what it says, `answer` what applications do by themselves.
+    /// Runs the script: `act` performs its actions, and `answer` the reactions of applications.
     pub(super) fn play(
         &mut self,
         act: impl Fn(&mut Self, &Action) -> Result<(), String>,
@@ -53,8 +53,8 @@ impl<'a, S: Side> Stage<'a, S> {
         }
     }
 
-    /// Does what can be done to anybody.
-    pub(super) fn act_anywhere(&mut self, action: &Action) -> Result<(), String> {
+    /// Performs an action that is possible in any scenario.
+    pub(super) fn act_common(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Crash { process } => self.world.crash(*process),
             Action::Pause { process, duration } => self.world.pause(*process, *duration),
@@ -70,9 +70,9 @@ impl<'a, S: Side> Stage<'a, S> {
             }
             Action::Heal => {
                 self.world.network.clear_cuts(cut::PARTITION);
-                self.world.traps.clear();
+                self.world.frame_faults.clear();
             }
-            Action::Trap(trap) => self.world.traps.set(*trap),
+            Action::FrameFault(fault) => self.world.frame_faults.set(*fault),
             Action::Count => self.counted_from = self.world.recorder.totals.datagrams,
             Action::ExpectDatagrams(expected) => {
                 let sent = self.world.recorder.totals.datagrams - self.counted_from;
@@ -80,7 +80,7 @@ impl<'a, S: Side> Stage<'a, S> {
                     return Err(format!("{sent} datagrams were sent, not {expected}"));
                 }
             }
-            _ => return Err("that is not done in such a scenario".into()),
+            _ => return Err("this action is not possible in a scenario of this kind".into()),
         }
         Ok(())
     }
@@ -98,11 +98,11 @@ impl<'a, S: Side> Stage<'a, S> {
                 }
             }
         }
-        let mut told = String::new();
+        let mut received = String::new();
         for process in 0..self.scenario.places {
-            told.push_str(&format!("expect {process}:\n"));
-            event_log.lines(process).iter().for_each(|line| told.push_str(&format!("  {line}\n")));
+            received.push_str(&format!("expect {process}:\n"));
+            event_log.lines(process).iter().for_each(|line| received.push_str(&format!("  {line}\n")));
         }
-        Course { problems: self.problems, told }
+        Course { problems: self.problems, told: received }
     }
 }

@@ -1,6 +1,7 @@
-//! A world's endpoints: what each life's side of its calls keeps, what its application does, and what it is told.
+//! The endpoints of a world: the state of each life's calls, the commands of its application, and the records of its
+//! calls.
 
-use super::{Happening, Outset, Side, Trigger, World};
+use super::{BirthContext, Happening, Side, Trigger, World};
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
 use crate::seal::{CheapProof, Seal};
@@ -15,7 +16,7 @@ use unisono_core::rpc::{
 };
 use unisono_core::{ConfigError, Destination, Planted, Port, Time, Uid};
 
-/// A service: its port, and what all who serve it do.
+/// A service: its port and the options of its servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Service {
     pub(crate) private: PrivatePort,
@@ -29,22 +30,22 @@ impl Service {
     }
 }
 
-/// What a service that recognises repeats remembers of a call, at all its servers alike.
+/// An application's response to a call. A service that recognises repeats remembers it at all its servers.
 #[derive(Clone, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum Response {
     Reply(Bytes),
     Refusal(Bytes),
 }
 
-/// What the endpoints of a world have in common.
+/// Data that all endpoints of a world share.
 pub(crate) struct CallCommon {
     pub(crate) services: Vec<Service>,
-    /// A place where nobody lives, and from which some datagrams seem to come.
+    /// An address without a process, from which some datagrams seem to come.
     pub(crate) stray: Option<SocketAddr>,
-    /// Services are looked for by multicast; otherwise everybody is asked alone.
+    /// True if services are located by multicast, false if by one copy for each process.
     pub(crate) multicast: bool,
-    /// By service, client and call.
-    pub(crate) verdicts: BTreeMap<(u16, Uid, CallNumber), Verdict>,
+    /// The remembered responses, by service, client and call.
+    pub(crate) responses: BTreeMap<(u16, Uid, CallNumber), Response>,
 }
 
 impl CallCommon {
@@ -53,16 +54,16 @@ impl CallCommon {
     }
 }
 
-/// How an endpoint begins.
+/// Parameters of a new endpoint.
 pub(crate) struct CallBirth {
     pub(crate) settings: CallSettings,
-    /// Its application works on so many requests at a time.
+    /// Number of requests on which its application works at a time.
     pub(crate) workers: usize,
-    /// It says that it serves what it does not.
+    /// True if it claims to serve ports that are not its own.
     pub(crate) forges: bool,
 }
 
-/// A request that an application works on.
+/// A request on which an application works.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) id: RequestId,
@@ -70,14 +71,14 @@ pub(crate) struct Job {
     pub(crate) call: CallNumber,
     pub(crate) service: u16,
     pub(crate) hops: u8,
-    /// What it is going to answer, once it has made up its mind.
-    pub(crate) verdict: Option<Verdict>,
-    /// A call of its own that it waits for.
+    /// The response, once the application has decided on it.
+    pub(crate) response: Option<Response>,
+    /// A call of the application itself whose outcome it awaits first.
     pub(crate) awaits: Option<CallNumber>,
 }
 
 impl Job {
-    /// What a service that recognises repeats knows the call by.
+    /// Returns the key under which the response is remembered.
     pub(crate) fn name(&self) -> (u16, Uid, CallNumber) {
         (self.service, self.client, self.call)
     }
@@ -86,22 +87,22 @@ impl Job {
 /// One life's side of all its calls.
 pub(crate) struct CallSide {
     pub(crate) endpoint: Endpoint,
-    /// By index, as triggers name them.
+    /// Requests on which the application works, by the index that triggers contain.
     pub(crate) jobs: BTreeMap<u32, Job>,
     jobs_begun: u32,
     workers: usize,
     forges: bool,
     serves: Vec<u16>,
-    /// The same, and what it has served before, which it may still be working on.
+    /// Services that it serves or served before; it may still be working on their requests.
     served: Vec<u16>,
-    /// What all these may take.
+    /// Total capacity of the queues of these services.
     queues_max: usize,
     /// Calls of its application that have not ended.
     under_way: BTreeSet<CallNumber>,
-    /// The most of everything so far.
+    /// The highest amounts held so far.
     held: CallAccount,
     stray: Option<SocketAddr>,
-    /// Bytes that seemed to come from nobody, and that went there; and what of it was noted.
+    /// Bytes received from the stray address, bytes sent to it, and both as last recorded.
     came: u64,
     left: u64,
     noted: (u64, u64),
@@ -112,10 +113,10 @@ impl Side for CallSide {
     type Common = CallCommon;
     type Birth = CallBirth;
 
-    fn begin(common: &CallCommon, outset: Outset, birth: CallBirth) -> Result<CallSide, ConfigError> {
+    fn begin(common: &CallCommon, context: BirthContext, birth: CallBirth) -> Result<CallSide, ConfigError> {
         let CallBirth { settings, workers, forges } = birth;
         let (protection, proof) = (Box::new(Seal), Box::new(CheapProof { forges }));
-        let endpoint = Endpoint::new(outset.now, outset.uid, settings, protection, proof, outset.random)?;
+        let endpoint = Endpoint::new(context.now, context.uid, settings, protection, proof, context.random)?;
         Ok(CallSide {
             endpoint,
             jobs: BTreeMap::new(),
@@ -183,12 +184,12 @@ impl Side for CallSide {
         world.take_requests(process);
     }
 
-    fn may_speak_again(&self) -> bool {
+    fn may_have_more_output(&self) -> bool {
         true
     }
 }
 
-/// What the application was told of a call, as a record says it.
+/// Returns the outcome of a call in the form of a record.
 fn outcome(result: &Result<Bytes, CallFailure>) -> CallOutcome {
     match result {
         Ok(reply) => CallOutcome::Replied { hash: record::hash(reply) },
@@ -201,9 +202,9 @@ fn outcome(result: &Result<Bytes, CallFailure>) -> CallOutcome {
 }
 
 impl World<CallSide> {
-    // --- what clients do ---
+    // --- commands of clients ---
 
-    /// The application calls a service with so many bytes.
+    /// Lets the application call a service with a request of `bytes` bytes.
     pub(crate) fn call(
         &mut self,
         process: usize,
@@ -215,7 +216,7 @@ impl World<CallSide> {
         self.call_with(process, service, request, limit)
     }
 
-    /// The same with this request.
+    /// Lets the application call a service with this request.
     pub(crate) fn call_with(
         &mut self,
         process: usize,
@@ -236,7 +237,7 @@ impl World<CallSide> {
         call
     }
 
-    /// The application does not wait for a call any longer.
+    /// Lets the application cancel a call.
     pub(crate) fn cancel(&mut self, process: usize, call: CallNumber) {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
@@ -249,19 +250,19 @@ impl World<CallSide> {
         self.drain(process);
     }
 
-    // --- what servers do ---
+    // --- commands of servers ---
 
-    /// Bytes for a reply.
+    /// Returns random bytes for a reply.
     pub(crate) fn fill(&mut self, bytes: usize) -> Bytes {
         self.arena.fill(bytes, self.random.next_u64()).freeze()
     }
 
-    /// The application serves a port from now on.
+    /// Lets the application serve a service from now on.
     pub(crate) fn serve(&mut self, process: usize, service: u16) {
         let (now, Service { private, port, options }) = (self.now, self.common.services[service as usize]);
         let Some(resident) = self.active(process) else { return };
         let (life, owns) = (resident.life, !resident.side.forges);
-        // A forger's proof is made of what everybody knows.
+        // An impostor does not have the private port; it uses the public one.
         let private = if owns { private } else { PrivatePort(port.0) };
         if resident.side.endpoint.serve(private, options).is_ok() {
             resident.side.serves.push(service);
@@ -275,7 +276,7 @@ impl World<CallSide> {
         self.drain(process);
     }
 
-    /// The application serves a port no more.
+    /// Lets the application withdraw a service.
     pub(crate) fn withdraw(&mut self, process: usize, service: u16) {
         let (now, Service { port, .. }) = (self.now, self.common.services[service as usize]);
         let Some(resident) = self.active(process) else { return };
@@ -289,24 +290,24 @@ impl World<CallSide> {
         self.drain(process);
     }
 
-    /// The application has done what a request asks for.
+    /// Records that the application has executed a request.
     pub(crate) fn execute(&mut self, process: usize, job: &Job) {
         self.note_job(process, job, |client, call| What::Executed { client, call });
     }
 
-    /// The application answers a request.
-    pub(crate) fn answer(&mut self, process: usize, job: &Job, verdict: &Verdict) {
+    /// Lets the application answer a request.
+    pub(crate) fn answer(&mut self, process: usize, job: &Job, response: &Response) {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let (local, endpoint) = (resident.clock.read(now), &mut resident.side.endpoint);
-        match verdict {
-            Verdict::Reply(reply) => {
+        match response {
+            Response::Reply(reply) => {
                 if endpoint.reply(local, job.id, reply.clone()).is_ok() {
                     let hash = record::hash(reply);
                     self.note_job(process, job, |client, call| What::Replied { client, call, hash });
                 }
             }
-            Verdict::Refusal(reason) => {
+            Response::Refusal(reason) => {
                 if endpoint.refuse(local, job.id, reason.clone()).is_ok() {
                     let hash = record::hash(reason);
                     self.note_job(process, job, |client, call| What::RefusedCall { client, call, hash });
@@ -316,7 +317,7 @@ impl World<CallSide> {
         self.drain(process);
     }
 
-    /// The application passes a request on; false if it was passed on too often.
+    /// Lets the application forward a request. Returns false if the request has been forwarded too often.
     pub(crate) fn pass_on(&mut self, process: usize, job: &Job, to: SocketAddr) -> bool {
         let Some(resident) = self.active(process) else { return true };
         let passed = resident.side.endpoint.forward(job.id, to);
@@ -334,19 +335,19 @@ impl World<CallSide> {
         self.recorder.note(self.now, process, resident.life, what);
     }
 
-    /// Something is to be done about a request now.
+    /// Schedules the next step of a request.
     pub(crate) fn trigger_job(&mut self, delay: u64, process: usize, life: Life, job: u32) {
         self.trigger(delay, Trigger::Work { process: process as u16, life, job });
     }
 
-    /// The application has made up its mind about a request; false if it does not work on it any more.
+    /// Stores the application's decision about a request. Returns false if the application no longer works on it.
     pub(crate) fn keep_job(&mut self, process: usize, index: u32, job: Job) -> bool {
         let resident = self.processes[process].resident.as_mut();
         let kept = resident.and_then(|resident| resident.side.jobs.get_mut(&index));
         kept.map(|kept| *kept = job).is_some()
     }
 
-    /// The request is off the application's hands: there is room for another.
+    /// Ends the application's work on a request, so that it can take another.
     pub(crate) fn finish(&mut self, process: usize, job: u32) {
         let resident = self.processes[process].resident.as_mut();
         if resident.is_some_and(|resident| resident.side.jobs.remove(&job).is_some())
@@ -356,7 +357,7 @@ impl World<CallSide> {
         }
     }
 
-    // --- what endpoints have to say ---
+    // --- outputs of endpoints ---
 
     fn take_outcomes(&mut self, process: usize) {
         while let Some(resident) = &mut self.processes[process].resident
@@ -408,7 +409,7 @@ impl World<CallSide> {
                     call,
                     service,
                     hops,
-                    verdict: None,
+                    response: None,
                     awaits: None,
                 },
             );
@@ -417,7 +418,7 @@ impl World<CallSide> {
         }
     }
 
-    /// The run is over.
+    /// Ends the run: collects the probes and runs the checkers on the end.
     pub(crate) fn finish_calls(&mut self) {
         for place in 0..self.processes.len() {
             if let Some(resident) = &self.processes[place].resident {

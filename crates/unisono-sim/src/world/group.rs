@@ -1,6 +1,7 @@
-//! A world's members: what each life of a group's member keeps, what its application does, and what it is told.
+//! The members of a simulated group: the state of each life, the commands of its application, and the records of its
+//! marks and events.
 
-use super::{Happening, Notice, Outset, Side, Trigger, World};
+use super::{BirthContext, Happening, Notice, Side, Trigger, World};
 use crate::network::Path;
 use crate::process::Resident;
 use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
@@ -14,21 +15,22 @@ use unisono_core::{
     MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
 };
 
-/// What a group's members have in common.
+/// Data that all members of a group share.
 pub(crate) struct GroupCommon {
     port: Port,
-    /// What messages may take of a history: no bound depends on whether it holds less.
+    /// Entries of the history that messages may use. A fall below this number is not noted, so that the same growth is
+    /// not recorded again: no bound depends on it.
     history_messages: usize,
 }
 
 impl GroupCommon {
-    /// Of a group in which messages may take so much of a history.
+    /// Returns the data of a group in which messages may use this many entries of the history.
     pub(crate) fn new(history_messages: u32) -> GroupCommon {
         GroupCommon { port: Port::from_name("simulated"), history_messages: history_messages as usize }
     }
 }
 
-/// How a member begins.
+/// Parameters of a new member.
 pub(crate) struct GroupBirth {
     pub(crate) entry: EntryMode,
     pub(crate) settings: Settings,
@@ -37,29 +39,29 @@ pub(crate) struct GroupBirth {
 /// One member's side of a group.
 pub(crate) struct GroupSide {
     pub(crate) group: Group,
-    /// Its marks as last recorded, and the epoch they are of.
+    /// Its marks as last recorded, and the epoch to which they belong.
     pub(crate) marks: Marks,
     pub(crate) epoch: Epoch,
-    /// The counter of that epoch, and the group that it is of.
+    /// Counter of that epoch, and the group to which it belongs.
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
-    /// Whether it was recorded that it knows its own leave accepted, and that it has parted.
-    farewell: Farewell,
+    /// The steps of its leave that were recorded.
+    leave_progress: LeaveProgress,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
 }
 
-/// Two steps that a member takes once.
+/// The two steps of a leave: the member knows that its leave is accepted, and it serves no other member any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Farewell {
+struct LeaveProgress {
     leave_known: bool,
     parted: bool,
 }
 
-impl Farewell {
+impl LeaveProgress {
     #[inline]
-    fn of(group: &Group) -> Farewell {
-        Farewell { leave_known: group.has_left(), parted: group.phase() == Phase::Gone }
+    fn of(group: &Group) -> LeaveProgress {
+        LeaveProgress { leave_known: group.has_left(), parted: group.phase() == Phase::Gone }
     }
 }
 
@@ -67,19 +69,23 @@ impl Side for GroupSide {
     type Common = GroupCommon;
     type Birth = GroupBirth;
 
-    fn begin(common: &GroupCommon, outset: Outset, birth: GroupBirth) -> Result<GroupSide, ConfigError> {
-        let me = Member { uid: outset.uid, name: outset.name, address: outset.address };
+    fn begin(
+        common: &GroupCommon,
+        context: BirthContext,
+        birth: GroupBirth,
+    ) -> Result<GroupSide, ConfigError> {
+        let me = Member { uid: context.uid, name: context.name, address: context.address };
         let protection = Box::new(Seal);
         let GroupBirth { entry, settings } = birth;
         let group = Group::new(
-            outset.now,
+            context.now,
             me,
             common.port,
             entry,
             Bytes::new(),
             settings,
             protection,
-            outset.random,
+            context.random,
         )?;
         Ok(GroupSide {
             group,
@@ -87,7 +93,7 @@ impl Side for GroupSide {
             epoch: Epoch::default(),
             counter: 0,
             instance: Instance(0),
-            farewell: Farewell::default(),
+            leave_progress: LeaveProgress::default(),
             view: Vec::new(),
         })
     }
@@ -127,12 +133,12 @@ impl Side for GroupSide {
         (audience.multicast, &audience.addresses)
     }
 
-    /// Somebody excluded that ends too early may take with it what the others still need.
+    /// Other members may need data that only an excluded member holds; if it ends too early, they lose it.
     fn is_needed(&self) -> bool {
         self.group.phase() != Phase::Gone
     }
 
-    /// Whatever an input or sending moved is noted before anybody can see what came of it.
+    /// Records what an input or sending changed before any other member can see the results.
     #[inline(always)]
     fn note(world: &mut World<GroupSide>, process: usize) {
         let resident = world.processes[process].resident.as_ref();
@@ -142,7 +148,7 @@ impl Side for GroupSide {
         }
     }
 
-    /// What the application has just taken may have made room for more: then the marks move only here.
+    /// Taking events may have freed buffer space for more entries; in that case the marks move only here.
     #[inline]
     fn note_datagram(world: &mut World<GroupSide>, process: usize) {
         world.note_marks(process);
@@ -152,42 +158,42 @@ impl Side for GroupSide {
         world.take_events(process);
     }
 
-    fn may_speak_again(&self) -> bool {
+    fn may_have_more_output(&self) -> bool {
         self.group.events_matter()
     }
 }
 
-/// Notes what it is told of one life.
-struct Witness<'a> {
+/// Writes the records of one life.
+struct LifeRecorder<'a> {
     recorder: &'a mut Recorder,
     now: u64,
     process: usize,
     life: Life,
 }
 
-/// Marks that hardly ever move.
+/// Kinds of records that are rare.
 const RARE: u64 =
     Kind::EpochBegun.bit() | Kind::Promised.bit() | Kind::Prepared.bit() | Kind::HistoryUsed.bit();
 
-impl Listener for Witness<'_> {
+impl Listener for LifeRecorder<'_> {
     #[inline(always)]
-    fn tell(&mut self, what: What) {
+    fn note(&mut self, what: What) {
         if what.kind().bit() & RARE == 0 {
             self.recorder.note(self.now, self.process, self.life, what);
         } else {
-            self.tell_rare(what);
+            self.note_rare(what);
         }
     }
 }
 
-impl Witness<'_> {
+impl LifeRecorder<'_> {
     #[inline(never)]
-    fn tell_rare(&mut self, what: What) {
+    fn note_rare(&mut self, what: What) {
         self.recorder.note(self.now, self.process, self.life, what);
     }
 }
 
-/// Notes an event that is no message. What its application may want to answer is returned.
+/// Records an event other than a message. Returns the notice if the application may react to it.
 #[inline(never)]
 fn note_change(
     recorder: &mut Recorder,
@@ -203,7 +209,7 @@ fn note_change(
         }
         Event::Joined { member, .. } => resident.side.view.push(member.uid),
         Event::Left { member, .. } => resident.side.view.retain(|uid| *uid != member.uid),
-        // Its join may be in the order: for those who wait for it, it is as good as dead.
+        // Its join may be in the order: members that wait for it treat it as crashed.
         Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
         _ => {}
     }
@@ -222,15 +228,15 @@ fn note_change(
 }
 
 impl World<GroupSide> {
-    // --- what applications do ---
+    // --- commands of applications ---
 
-    /// The application sends `bytes` bytes; true if they were taken.
+    /// Lets the application send `bytes` bytes. Returns true if the member took the message.
     pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
         let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
         self.send_payload(process, payload, resilience).is_ok()
     }
 
-    /// The application sends this.
+    /// Lets the application send this payload.
     pub(crate) fn send_payload(
         &mut self,
         process: usize,
@@ -280,7 +286,7 @@ impl World<GroupSide> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
-        // Refused if somebody else orders by now: nothing happens then.
+        // The core refuses if another member is the sequencer by now; then nothing happens.
         if resident.side.group.hand_over(resident.clock.read(now), to).is_ok() {
             let successor = self.recorder.names.life(to);
             self.recorder.note(now, process, life, What::HandOverAsked { successor });
@@ -288,7 +294,7 @@ impl World<GroupSide> {
         self.drain(process);
     }
 
-    // --- what members have to say ---
+    // --- outputs of members ---
 
     #[inline]
     fn note_marks(&mut self, process: usize) {
@@ -319,19 +325,19 @@ impl World<GroupSide> {
             let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
             let recorder = &mut self.recorder;
-            let mut witness = Witness { recorder, now, process, life };
-            mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut witness);
+            let mut life_recorder = LifeRecorder { recorder, now, process, life };
+            mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut life_recorder);
         }
-        if resident.side.farewell != Farewell::of(&resident.side.group) {
-            self.note_farewell(process);
+        if resident.side.leave_progress != LeaveProgress::of(&resident.side.group) {
+            self.note_leave_progress(process);
         }
     }
 
     #[cold]
-    fn note_farewell(&mut self, process: usize) {
+    fn note_leave_progress(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
-        let now = Farewell::of(&resident.side.group);
-        let known = std::mem::replace(&mut resident.side.farewell, now);
+        let now = LeaveProgress::of(&resident.side.group);
+        let known = std::mem::replace(&mut resident.side.leave_progress, now);
         let steps = [
             (now.leave_known && !known.leave_known, What::LeaveKnown),
             (now.parted && !known.parted, What::Parted),
@@ -373,15 +379,15 @@ impl World<GroupSide> {
                 self.recorder.note(self.now, process, resident.life, what);
             } else if let Some(notice) = note_change(&mut self.recorder, self.now, process, resident, &event)
             {
-                let trigger = Trigger::Told { process: process as u16, life: resident.life, notice };
+                let trigger = Trigger::Notice { process: process as u16, life: resident.life, notice };
                 self.queue.push(self.now, Happening::Trigger(trigger));
             }
         }
     }
 
-    // --- looking ---
+    // --- queries ---
 
-    /// What the world knows when the run is over.
+    /// Returns the states of all lives at the end of the run.
     pub(crate) fn end(&mut self) -> End {
         let mut standings = Vec::new();
         for process in 0..self.processes.len() {

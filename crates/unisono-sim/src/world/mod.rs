@@ -1,20 +1,21 @@
-//! The simulated world: processes, the network between them, and one queue of what happens next.
+//! The simulated world: processes, the network between them, and one queue of future events.
 //!
-//! What lives in a world's processes is a [`Side`] of a protocol: a member's side of a group (`group`), or
-//! a process's side of all its calls (`calls`). The world
-//! moves sides and datagrams by itself. Everything that somebody decides (an application, a fault, a script) is a
-//! [`Trigger`]: [`World::advance`] runs up to the next one and hands it to whoever directs the run. After each input of a
-//! side the world takes what it has to say, as its driver would, and records what changed (`output`).
+//! Each life in a process has a [`Side`] of a protocol: a member's side of a group (`group`), or a process's side of
+//! all its calls (`calls`). The world drives the sides and moves the datagrams. Decisions of applications, faults and
+//! scripts are [`Trigger`]s: [`World::advance`] runs up to the next trigger and returns it to the director or script
+//! that runs the world. After each input of a side the world takes its output, as the library's engine would, and
+//! records what changed (`output`).
 
 mod calls;
 mod group;
 mod output;
 
-pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Service, Verdict};
+pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;
+use crate::frame_faults::FrameFaults;
 use crate::network::{DatagramId, Network, Path};
 use crate::plan::Part;
 use crate::process::{Arena, Process, Resident, SOCKET_DATAGRAMS_MAX, ScheduledCrash};
@@ -22,20 +23,19 @@ use crate::properties::Violation;
 use crate::queue::Queue;
 use crate::record::{Life, What};
 use crate::recorder::Recorder;
-use crate::trap::Traps;
 use bytes::BytesMut;
 use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{ConfigError, Destination, Name, Planted, Random, Time, Uid};
 
-/// What lives in a process: one life's side of a protocol, driven as the contract of the core says.
+/// One life's side of a protocol, driven according to the contract of the core.
 pub(crate) trait Side: Sized {
-    /// What all sides of a world have in common.
+    /// Data that all sides of a world share.
     type Common;
-    /// How one begins.
+    /// Parameters of a new side.
     type Birth;
 
-    fn begin(common: &Self::Common, outset: Outset, birth: Self::Birth) -> Result<Self, ConfigError>;
+    fn begin(common: &Self::Common, context: BirthContext, birth: Self::Birth) -> Result<Self, ConfigError>;
     fn plant(&mut self, bug: Planted);
     fn probes(&self) -> u128;
 
@@ -44,28 +44,29 @@ pub(crate) trait Side: Sized {
     fn poll_timeout(&self) -> Option<(Time, impl fmt::Debug)>;
     fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination>;
 
-    /// Whom [`Destination::Everyone`] means: the multicast address or not, and these.
+    /// Returns what [`Destination::Everyone`] stands for: whether it includes the multicast address, and the unicast
+    /// addresses.
     fn audience(&self) -> (bool, &[SocketAddr]) {
         (false, &[])
     }
 
-    /// Others may still need it.
+    /// True if other members may still need this side.
     fn is_needed(&self) -> bool {
         true
     }
 
-    /// Notes what an input moved, or sending.
+    /// Records what an input or sending changed.
     fn note(world: &mut World<Self>, process: usize);
-    /// Notes what moved when a datagram was made.
+    /// Records what changed when a datagram was made.
     fn note_datagram(_world: &mut World<Self>, _process: usize) {}
-    /// Hands the application what there is for it.
+    /// Hands the application its events or requests.
     fn hand_out(world: &mut World<Self>, process: usize);
-    /// What the application took may have given it something to send.
-    fn may_speak_again(&self) -> bool;
+    /// True if taking events may have produced output to send.
+    fn may_have_more_output(&self) -> bool;
 }
 
-/// Who begins to live, where and when, by its own clock.
-pub(crate) struct Outset {
+/// Data of a new life for its side; times are by its own clock.
+pub(crate) struct BirthContext {
     pub(crate) now: Time,
     pub(crate) uid: Uid,
     pub(crate) name: Name,
@@ -73,63 +74,63 @@ pub(crate) struct Outset {
     pub(crate) random: Random,
 }
 
-/// What waits in the queue.
+/// An entry of the world's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
-    /// A copy of a datagram comes to the end of its link.
+    /// A copy of a datagram reaches the end of its link.
     Arrival { datagram: DatagramId, to: u16, path: Path },
-    /// A side's deadline has come, unless it was put off.
+    /// A side's deadline has come, unless the side has changed it since.
     Timer { process: u16 },
     /// An application begins to take events again.
     Awake { process: u16 },
-    /// A paused process goes on.
+    /// A paused process resumes.
     Resume { process: u16 },
-    /// Somebody has something to decide.
+    /// A decision of the director or script is due.
     Trigger(Trigger),
 }
 
-/// What whoever directs the run is asked to see to.
+/// A decision that the director or script has to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// An application may do something.
+    /// An application may act.
     Act { process: u16, life: Life },
-    /// A place is free for a new life.
+    /// A new life may begin on a process.
     Start { process: u16 },
-    /// An application was told something that it may answer.
-    Told { process: u16, life: Life, notice: Notice },
-    /// An application may go on with a request that it was handed.
+    /// An application received an event to which it may react.
+    Notice { process: u16, life: Life, notice: Notice },
+    /// An application may continue with a request that it received.
     Work { process: u16, life: Life, job: u32 },
-    /// A client changes its mind.
+    /// A client cancels a call.
     Cancel { process: u16, life: Life, index: u32 },
-    /// A server withdraws, or serves again.
+    /// A server withdraws its services, or serves them again.
     Withdraw { process: u16, life: Life },
-    /// Manual policy: an application that was told of a suspicion may ask for a reset.
+    /// Manual policy: an application that received a suspicion may request a reset.
     ResetAgain { process: u16, life: Life },
-    /// A fault begins or ends; the director knows which.
+    /// A fault begins, continues or ends; the number is the fault injector's.
     Fault(u32),
     /// The run enters its next part.
     Part(Part),
-    /// The next line of a script.
+    /// A step of a script is due.
     Line(u32),
 }
 
-/// What an application was told.
+/// An event to which an application may react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Entered,
     Suspected,
-    /// There is another group, and its own is the one to give way.
+    /// There is another group, and the application's own group has to give way.
     GivesWay,
-    /// Its stream ended.
+    /// The stream of events has ended.
     Over,
 }
 
-/// How a life begins.
+/// Parameters of a new life.
 pub(crate) struct Birth<B> {
     pub(crate) name: Name,
-    /// How its side does.
+    /// Parameters of its side.
     pub(crate) side: B,
-    /// Nanoseconds that its clock gains in 2^20.
+    /// Nanoseconds that its clock gains per 2^20.
     pub(crate) gain: i64,
     pub(crate) events_first: bool,
     pub(crate) planted: Option<Planted>,
@@ -141,25 +142,25 @@ pub(crate) struct World<S: Side> {
     pub(crate) network: Network,
     pub(crate) processes: Vec<Process<S>>,
     pub(crate) recorder: Recorder,
-    pub(crate) traps: Traps,
-    /// What applications were told, if somebody wants to read it.
+    pub(crate) frame_faults: FrameFaults,
+    /// Events that applications received, if they are to be compared or shown.
     pub(crate) event_log: Option<EventLog>,
-    /// The rare states that anybody met.
+    /// The probes (rare states) that any life hit, as bits.
     pub(crate) probes: u128,
     pub(crate) common: S::Common,
     random: Random,
     arena: Arena,
-    /// What has just been given to be sent.
+    /// Buffer for the datagram that is being sent.
     outgoing: Vec<u8>,
-    /// Timers that came due without time going on.
+    /// Number of timeouts at the present moment.
     spins: u32,
 }
 
-/// More timers than this at one moment, and something spins.
+/// Most timeouts at one moment; more show that a side asks for timeouts without end.
 const SPINS_MAX: u32 = 10_000;
 
 impl<S: Side> World<S> {
-    /// A world of `size` places.
+    /// Returns a world of `size` processes.
     pub(crate) fn new(
         size: usize,
         common: S::Common,
@@ -173,7 +174,7 @@ impl<S: Side> World<S> {
             network,
             processes: (0..size).map(|_| Process::default()).collect(),
             recorder,
-            traps: Traps::default(),
+            frame_faults: FrameFaults::default(),
             event_log: None,
             probes: 0,
             common,
@@ -184,7 +185,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// Runs to the next trigger, or to `until` if none comes before; also stops where a promise is broken.
+    /// Runs to the next trigger and returns it. Returns `None` at `until`, or when a violation has been reported.
     pub(crate) fn advance(&mut self, until: u64) -> Option<Trigger> {
         while self.recorder.violation().is_none() {
             let Some((time, happening)) = self.queue.pop_by(until) else {
@@ -199,7 +200,7 @@ impl<S: Side> World<S> {
                 Happening::Timer { process } => self.timer(process as usize),
                 Happening::Awake { process } => self.wake(process as usize),
                 Happening::Resume { process } => {
-                    // An older entry, if the pause was made longer.
+                    // If the pause was extended, this is an older entry.
                     if self.processes[process as usize].resumes_at == self.now {
                         self.resume(process as usize);
                     }
@@ -210,31 +211,31 @@ impl<S: Side> World<S> {
         None
     }
 
-    /// Asks for a trigger `delay` nanoseconds from now.
+    /// Schedules a trigger `delay` nanoseconds from now.
     pub(crate) fn trigger(&mut self, delay: u64, trigger: Trigger) {
         self.queue.push(self.now + delay, Happening::Trigger(trigger));
     }
 
     // --- lives ---
 
-    /// Lets a life begin at a place; whoever lived there ends.
+    /// Starts a new life on a process. A life that is running there crashes.
     pub(crate) fn start(&mut self, process: usize, birth: Birth<S::Birth>) -> Result<Life, ConfigError> {
         self.crash(process);
         let uid = Uid(self.random.next_u64());
         let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
-        let outset = Outset {
+        let context = BirthContext {
             now: clock.read(self.now),
             uid,
             name: birth.name.clone(),
             address: Network::address(process),
             random: Random::from_u64(self.random.next_u64()),
         };
-        let mut side = S::begin(&self.common, outset, birth.side)?;
+        let mut side = S::begin(&self.common, context, birth.side)?;
         if let Some(bug) = birth.planted {
             side.plant(bug);
         }
         if let Some(event_log) = &mut self.event_log {
-            event_log.born(uid, process);
+            event_log.add_life(uid, process);
         }
         let life = self.recorder.names.life(uid);
         self.recorder.note(self.now, process, life, What::Started { name: birth.name });
@@ -252,11 +253,11 @@ impl<S: Side> World<S> {
         Ok(life)
     }
 
-    /// The life at a place ends without a word.
+    /// Crashes the life on a process, if there is one.
     pub(crate) fn crash(&mut self, process: usize) {
         if let Some(resident) = &self.processes[process].resident {
             if resident.side.is_needed() {
-                // Somebody excluded that ends too early may take with it what the others still need.
+                // Other members may need data that only an excluded member holds; if it ends too early, they lose it.
                 self.recorder.crashed.push(resident.uid);
             }
             if !resident.is_over {
@@ -267,7 +268,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// Empties a place.
+    /// Removes the life from a process.
     fn retire(&mut self, process: usize) {
         let place = &mut self.processes[process];
         if let Some(resident) = place.resident.take() {
@@ -279,7 +280,7 @@ impl<S: Side> World<S> {
         (place.is_paused, place.timer) = (false, None);
     }
 
-    /// A place stands still for so long (nanoseconds) from now, or longer if it does already.
+    /// Pauses a process for `duration` nanoseconds from now, or extends its pause.
     pub(crate) fn pause(&mut self, process: usize, duration: u64) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
@@ -295,7 +296,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// A place goes on: what waited in its socket and its timers come in one go.
+    /// Resumes a process. It handles the datagrams in its socket and its overdue timers at once.
     pub(crate) fn resume(&mut self, process: usize) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
@@ -315,7 +316,7 @@ impl<S: Side> World<S> {
         self.schedule(process);
     }
 
-    /// The application at a place takes no events for so long (nanoseconds).
+    /// Lets the application on a process take no events for `duration` nanoseconds.
     pub(crate) fn doze(&mut self, process: usize, duration: u64) {
         if let Some(resident) = &mut self.processes[process].resident {
             resident.takes_events_from = self.now + duration;
@@ -323,32 +324,32 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// The application at a place takes events again, at once.
-    pub(crate) fn rouse(&mut self, process: usize) {
+    /// Lets the application on a process take events again at once.
+    pub(crate) fn end_doze(&mut self, process: usize) {
         if let Some(resident) = &mut self.processes[process].resident {
             resident.takes_events_from = 0;
             self.wake(process);
         }
     }
 
-    pub(crate) fn scheduled_crash(&mut self, process: usize, scheduled_crash: Option<ScheduledCrash>) {
+    pub(crate) fn schedule_crash(&mut self, process: usize, scheduled_crash: Option<ScheduledCrash>) {
         if let Some(resident) = &mut self.processes[process].resident {
             resident.scheduled_crash = scheduled_crash;
         }
     }
 
-    /// The life at a place, if one goes on there: a paused one does too.
+    /// Returns the life on a process, if there is one; it may be paused.
     pub(crate) fn resident(&self, process: usize) -> Option<&Resident<S>> {
         self.processes[process].resident.as_ref()
     }
 
-    /// The same, if its application can do something now.
+    /// Returns the life on a process if it is not paused, so that its application can act.
     fn active(&mut self, process: usize) -> Option<&mut Resident<S>> {
         let place = &mut self.processes[process];
         if place.is_paused { None } else { place.resident.as_mut() }
     }
 
-    /// The process stands still.
+    /// True if the process is paused.
     pub(crate) fn is_paused(&self, process: usize) -> bool {
         self.processes[process].is_paused
     }
@@ -367,7 +368,7 @@ impl<S: Side> World<S> {
         }
     }
 
-    /// A place reads a datagram from its socket.
+    /// Reads a datagram from the socket of a process and handles it.
     fn read(&mut self, datagram: DatagramId, at: usize, path: Path) {
         let (bytes, from) = self.network.read(datagram);
         let bytes = self.arena.copy(bytes);
@@ -381,7 +382,7 @@ impl<S: Side> World<S> {
 
     fn timer(&mut self, process: usize) {
         let place = &mut self.processes[process];
-        // An older entry whose deadline was put off or came nearer.
+        // An older entry: the deadline has been moved.
         if place.timer != Some(self.now) {
             return;
         }
@@ -398,13 +399,16 @@ impl<S: Side> World<S> {
             if self.recorder.is_traced() {
                 let reason = resident.side.poll_timeout().map(|(_, reason)| reason);
                 let who = format!("m{process}/{}", resident.life.0);
-                self.recorder.tell(self.now, &who, format_args!("timeout {reason:?}"));
+                self.recorder.trace(self.now, &who, format_args!("timeout {reason:?}"));
             }
             let Some(resident) = &mut self.processes[process].resident else { return };
             resident.side.handle_timeout(local);
             self.spins += 1;
             if self.spins > SPINS_MAX {
-                self.accuse("timers_advance", format!("m{process}: {SPINS_MAX} timeouts at one moment"));
+                self.report_violation(
+                    "timers_advance",
+                    format!("m{process}: {SPINS_MAX} timeouts at one moment"),
+                );
                 return;
             }
             self.drain(process);
@@ -421,9 +425,9 @@ impl<S: Side> World<S> {
         }
     }
 
-    // --- looking ---
+    // --- queries ---
 
-    pub(crate) fn accuse(&mut self, property: &'static str, what: String) {
-        self.recorder.accuse(Violation { property, at: Time::from_nanos(self.now), what });
+    pub(crate) fn report_violation(&mut self, property: &'static str, what: String) {
+        self.recorder.report_violation(Violation { property, at: Time::from_nanos(self.now), what });
     }
 }

@@ -1,36 +1,36 @@
-//! What sides have to say, taken and passed on as a driver would.
+//! Takes the output of sides and passes it on, as the library's engine would.
 //!
-//! After each input of a side what it moved is noted, its datagrams are sent, and what its application takes is
-//! handed out, before or after the datagrams. A crash may fall in between.
+//! After each input of a side the world records what changed, sends the side's datagrams, and hands its events to the
+//! application, before or after the datagrams. A crash may occur in between.
 
 use super::{Happening, Side, World};
+use crate::frame_faults::{FaultAction, FrameSet};
 use crate::network::{DatagramId, Fate, Path};
 use crate::record::Life;
-use crate::trap::{FaultAction, FrameSet};
 use crate::words;
 use unisono_core::Destination;
 
-/// What a driver found when it took what a side had to say.
+/// State of a life after its output was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Alive,
     Crashed,
 }
 
-/// More datagrams than this after one input, and something floods.
+/// Most datagrams after one input; more show that a side sends without end.
 const FLOOD_DATAGRAMS: u32 = 20_000;
 
 impl<S: Side> World<S> {
-    /// Takes what a side has to say after an input, as its driver would.
+    /// Takes the output of a side after an input. Then crashes the life or schedules its next deadline.
     pub(super) fn drain(&mut self, process: usize) {
-        if self.speak(process) == Drained::Crashed {
+        if self.take_output(process) == Drained::Crashed {
             self.crash(process);
         } else {
             self.schedule(process);
         }
     }
 
-    fn speak(&mut self, process: usize) -> Drained {
+    fn take_output(&mut self, process: usize) -> Drained {
         let Some(resident) = &mut self.processes[process].resident else { return Drained::Alive };
         let events_first = resident.events_first;
         let copies_max = match &mut resident.scheduled_crash {
@@ -50,19 +50,19 @@ impl<S: Side> World<S> {
         if drained == Drained::Alive && !events_first {
             S::hand_out(self, process);
         }
-        if drained == Drained::Alive && self.may_speak_again(process) {
-            // What the application took moves a watermark, say, which may be worth telling.
+        if drained == Drained::Alive && self.may_have_more_output(process) {
+            // Taking events may move a watermark, for example, which may have to be reported.
             drained = self.transmit(process, copies_max);
             S::note(self, process);
         }
         if copies_max == u32::MAX { drained } else { Drained::Crashed }
     }
 
-    fn may_speak_again(&self, process: usize) -> bool {
-        self.processes[process].resident.as_ref().is_some_and(|resident| resident.side.may_speak_again())
+    fn may_have_more_output(&self, process: usize) -> bool {
+        self.processes[process].resident.as_ref().is_some_and(|resident| resident.side.may_have_more_output())
     }
 
-    /// Sends what a side has to send, at most so many copies.
+    /// Sends the datagrams of a side, at most `copies_max` copies.
     fn transmit(&mut self, from: usize, copies_max: u32) -> Drained {
         let (mut datagrams, mut copies_left) = (0, copies_max);
         loop {
@@ -81,13 +81,16 @@ impl<S: Side> World<S> {
                 return drained;
             }
             if datagrams > FLOOD_DATAGRAMS {
-                self.accuse("output_ends", format!("m{from}: {datagrams} datagrams after one input"));
+                self.report_violation(
+                    "output_ends",
+                    format!("m{from}: {datagrams} datagrams after one input"),
+                );
                 return Drained::Alive;
             }
         }
     }
 
-    /// Sends the copies of one datagram.
+    /// Sends all copies of one datagram.
     fn dispatch(
         &mut self,
         id: DatagramId,
@@ -95,7 +98,7 @@ impl<S: Side> World<S> {
         destination: Destination,
         copies_left: &mut u32,
     ) -> Drained {
-        let frames = if self.traps.is_empty() { FrameSet::default() } else { self.frames(id) };
+        let frames = if self.frame_faults.is_empty() { FrameSet::default() } else { self.frames(id) };
         if self.recorder.is_traced() {
             self.trace_datagram(id, from, destination);
         }
@@ -136,19 +139,19 @@ impl<S: Side> World<S> {
             return Drained::Crashed;
         }
         *copies_left -= 1;
-        self.network.leaves(id);
+        self.network.count_datagram(id);
         if self.network.lost_at_sender(from) {
             return Drained::Alive;
         }
         let mut drained = Drained::Alive;
         for to in 0..self.processes.len() {
-            let hears =
-                if to == from { self.network.weather.echo } else { self.processes[to].resident.is_some() };
-            if !hears {
+            let receives =
+                if to == from { self.network.conditions.echo } else { self.processes[to].resident.is_some() };
+            if !receives {
                 continue;
             }
-            // All copies leave in one go: a crash comes before them or after them.
-            match self.traps.spring(frames, from, to) {
+            // All copies of a multicast are sent at once: a crash comes before or after all of them.
+            match self.frame_faults.strike(frames, from, to) {
                 Some(FaultAction::Drop) => continue,
                 Some(FaultAction::CrashBefore) => return Drained::Crashed,
                 Some(FaultAction::CrashAfter) => drained = Drained::Crashed,
@@ -172,11 +175,11 @@ impl<S: Side> World<S> {
             return Drained::Crashed;
         }
         *copies_left -= 1;
-        self.network.leaves(id);
-        let action = self.traps.spring(frames, from, to);
+        self.network.count_datagram(id);
+        let action = self.frame_faults.strike(frames, from, to);
         match action {
             Some(FaultAction::Drop) => {
-                self.recorder.tell(self.now, "trap", format_args!("drops a copy from m{from} to m{to}"));
+                self.recorder.trace(self.now, "fault", format_args!("drops a copy from m{from} to m{to}"));
                 return Drained::Alive;
             }
             Some(FaultAction::CrashBefore) => return Drained::Crashed,
@@ -193,11 +196,11 @@ impl<S: Side> World<S> {
         }
         let fate = self.network.post(&mut self.queue, self.now, id, to, path);
         if self.recorder.is_traced() && fate != Fate::Sent {
-            self.recorder.tell(self.now, "network", format_args!("{fate:?}: a copy from m{from} to m{to}"));
+            self.recorder.trace(self.now, "network", format_args!("{fate:?}: a copy from m{from} to m{to}"));
         }
     }
 
-    /// Sees to it that a side's next deadline is in the queue.
+    /// Puts a side's next deadline into the queue, unless it is there already.
     pub(super) fn schedule(&mut self, process: usize) {
         let place = &mut self.processes[process];
         let Some(resident) = &place.resident else { return };
@@ -225,8 +228,8 @@ impl<S: Side> World<S> {
             },
             other => format!("{other:?}"),
         };
-        let words = words::datagram(self.network.read(id).0, &self.recorder.names);
+        let text = words::datagram(self.network.read(id).0, &self.recorder.names);
         let life = self.processes[from].resident.as_ref().map_or(Life::NOBODY, |resident| resident.life);
-        self.recorder.tell(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {words}"));
+        self.recorder.trace(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {text}"));
     }
 }

@@ -218,6 +218,7 @@ impl Stream for Requests {
 
 /// What a [handler](Server::serve) does with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Answer {
     /// Answers it.
     Reply(Bytes),

@@ -18,6 +18,7 @@ use crate::output::Output;
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use indicatif::ProgressBar;
 use member::Usage;
@@ -35,8 +36,8 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = arguments::within::<u64>(2..=64))]
     members: u64,
 
-    /// Size of a message
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=floor::BYTES_MAX as u64))]
+    /// Size of a message, such as 512 or 4KiB
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
     #[command(flatten)]

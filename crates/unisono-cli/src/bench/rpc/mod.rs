@@ -17,6 +17,7 @@ use crate::output::{Output, rounded, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use crew::{Calling, Load};
 use serde_json::json;
@@ -35,8 +36,8 @@ const UNTIMED_LOAD: Duration = Duration::from_millis(100);
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench rpc --bytes 0 --in-flight 64")]
 pub(crate) struct Rpc {
-    /// Size of a request, and of its reply
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = arguments::within::<u64>(0..=floor::BYTES_MAX as u64))]
+    /// Size of a request, such as 512 or 4KiB, and of its reply
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=floor::BYTES_MAX as u64))]
     bytes: u64,
 
     /// Calls that each client has in flight under load
@@ -55,8 +56,8 @@ pub(crate) struct Rpc {
     #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = arguments::within::<u64>(100..=10_000_000))]
     calls: u64,
 
-    /// Seconds under load, all rounds together
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
+    /// How many seconds under load, such as 90 or 2m, all rounds together
+    #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
     /// On which processors the processes run, on all sides

@@ -16,6 +16,7 @@ use crate::output::{Output, rounded};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::units;
 use clap::Args;
 use indicatif::ProgressBar;
 use loaded::{Counted, Load, Loaded};
@@ -47,16 +48,16 @@ pub(crate) struct Throughput {
     #[arg(long, value_name = "S", value_parser = arguments::within::<u64>(1..=64))]
     senders: Option<u64>,
 
-    /// Size of a message; bare fan-out of messages without any bytes would be that of nothing
-    #[arg(long, value_name = "B", default_value_t = 64, value_parser = arguments::within::<u64>(1..=BYTES_MAX))]
+    /// Size of a message, such as 512 or 4KiB; bare fan-out of messages without any bytes would be that of nothing
+    #[arg(long, value_name = "SIZE", default_value_t = 64, value_parser = units::bytes(1..=BYTES_MAX))]
     bytes: u64,
 
     /// Messages of a sender that may be under way
     #[arg(long, value_name = "W", default_value_t = 1024, value_parser = arguments::within::<u32>(1..=65_536))]
     window: u32,
 
-    /// Seconds to measure, all rounds together
-    #[arg(long, value_name = "T", default_value_t = 5, value_parser = arguments::within::<u64>(1..=3600))]
+    /// How many seconds to measure, such as 90 or 2m, all rounds together
+    #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
     #[command(flatten)]

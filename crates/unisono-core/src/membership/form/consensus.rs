@@ -1,12 +1,12 @@
 //! The consensus of participants: promise, propose, prepare, decide.
 //!
-//! Every participant answers coordinators, and is one at times. Some rules are courtesies, not needed for safety:
-//! participants begin in the order of the list; of two coordinators the one with the higher ballot goes on, unless
-//! the other hears more participants, be it because the first is deaf or because all know the other and few each
-//! other; a participant begins when nothing comes of what it promised.
+//! Every participant answers coordinators, and is one at times. Some rules serve speed, not safety. Participants begin
+//! in the order of the list. Of two coordinators, the one with the higher ballot goes on, unless the other hears more
+//! participants: the first may be deaf, or all participants may know the other and few each other. A participant begins
+//! a ballot when nothing comes of its promise.
 //!
-//! Nobody is sent more than came from its address, until it has shown that it hears us by repeating a ballot of
-//! ours: `Form` is padded to the length of the longest answer.
+//! An address is sent no more bytes than came from it, until the participant there has shown that it hears this member,
+//! by repeating one of its ballots. `Form` is padded to the length of the longest answer.
 
 use super::Decision;
 use crate::config::{Formation, GroupConfig, Settings};
@@ -21,68 +21,68 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Participants begin so long after the one before them in the list, and at most so many times that...
+/// Each participant begins 4 ms after the one before it in the list; no more than fifty such steps count.
 const STAGGER: Duration = Duration::from_millis(4);
 const STAGGER_MAX: u32 = 50;
-/// ... and by chance a little later still, by less than lies between two of them.
+/// Random extra delay of a beginning: less than lies between two participants.
 const BEGIN_JITTER: Duration = Duration::from_millis(2);
-/// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
+/// Minimum pause after a failed ballot, in which the other participants' reports of it arrive.
 const FORM_PAUSE: Duration = Duration::from_millis(5);
-/// The next comes after so much more, at most, for each that was in vain, as far as so many.
+/// Random back-off before the next ballot: up to 40 ms per ballot begun, six counted at most.
 const FORM_BACKOFF: Duration = Duration::from_millis(40);
 const BACKOFFS_MAX: u32 = 6;
-/// How often a coordinator repeats itself while answers are expected, and while it waits for participants to start.
+/// A coordinator repeats itself every 20 ms while it expects answers, every 60 ms while participants start.
 const FORM_REPEAT_EVERY: Duration = Duration::from_millis(20);
 const REPEAT_SLOWLY: Duration = Duration::from_millis(60);
 const BRISK_FOR: Duration = Duration::from_millis(200);
-/// By chance it does so a little later, by less than this: those who repeat themselves at one time do not go on so.
+/// Random extra delay of a repetition, so that coordinators that repeat at the same time do not stay in step.
 const REPEAT_JITTER: Duration = Duration::from_millis(5);
-/// With enough promises a coordinator waits so long for the rest, or a quarter of the time left if that is less.
+/// With enough promises, a coordinator waits 300 ms for the rest, or a quarter of the time left if that is less.
 const GATHER: Duration = Duration::from_millis(300);
-/// A proposal that is not prepared within this ends its ballot.
+/// A proposal that is not prepared within this time ends its ballot.
 const PREPARE_WITHIN: Duration = Duration::from_millis(250);
-/// Without enough promises a ballot ends after this, and nobody waits longer for what becomes of a promise.
+/// A ballot without enough promises ends after this time; a participant waits no longer after a promise.
 const FORM_PATIENCE: Duration = Duration::from_millis(900);
-/// A coordinator that is silent for so long is taken for dead.
+/// A coordinator that has been silent for this time is taken for dead.
 const FORM_TAKE_OVER: Duration = Duration::from_millis(400);
-/// For so long after the last word of a coordinator one that hears fewer participants is ignored.
+/// How long after a coordinator's last frame another one that hears fewer participants is ignored.
 const FORM_HOLD_OFF: Duration = Duration::from_millis(100);
-/// Who spoke within this is heard.
+/// A participant counts as heard for 1 s after its last frame.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
-/// So many lives are kept in mind for each participant.
+/// Number of lives remembered for each participant.
 const LIVES: usize = 2;
-/// A coordinator goes above another's ballot at most this often.
+/// Minimum interval between two ballots that a coordinator begins in order to outbid another one.
 const RAISE_EVERY: Duration = Duration::from_millis(20);
-/// Nobody counts so far: a higher round is somebody's joke.
+/// Highest round that is believed: no honest participant counts so far.
 const FORM_ROUND_MAX: u32 = 1 << 20;
 
-/// This member is about to form its group: acceptor, and coordinator at times.
+/// Participant of a formation that is not decided yet: acceptor, and coordinator at times.
 #[derive(Clone, Debug)]
 pub(crate) struct Forming {
     me: Member,
     formation: Formation,
-    /// Names the formation on the wire.
+    /// Hash of the formation's names and minimum; every frame carries it.
     pub(super) tag: u64,
     config: GroupConfig,
     pub(super) give_up_at: Time,
-    /// Bytes of a question, so that any answer fits.
+    /// Length of a question, so that any answer fits.
     room: u32,
     promised: Option<Promised>,
     prepared: Option<(Ballot, Founding)>,
-    /// The highest heard of.
+    /// Highest round seen.
     round: u32,
     attempts: u32,
     /// When this member begins a ballot of its own.
     begin_at: Time,
     attempt: Option<Attempt>,
     begun_at: Time,
-    /// Who spoke of this formation.
+    /// Participants that sent frames of this formation.
     speakers: Table<Speaker>,
     pub(super) decision: Option<Decision>,
     pub(super) out: Vec<(Destination, Frame)>,
 }
 
-/// To whom, since when, and how that coordinator did when it last spoke.
+/// The promised ballot, since when, when its coordinator last asked, and how many participants it heard then.
 #[derive(Clone, Copy, Debug)]
 struct Promised {
     ballot: Ballot,
@@ -95,7 +95,7 @@ struct Promised {
 struct Speaker {
     address: SocketAddr,
     at: Time,
-    /// It repeated a ballot of ours: it hears what is sent to this address.
+    /// True if it repeated a ballot of this member: it receives at this address.
     hears_us: bool,
 }
 
@@ -104,7 +104,7 @@ struct Speaker {
 struct Attempt {
     ballot: Ballot,
     promises: Vec<Promise>,
-    /// There are enough promises; the rest is waited for until then.
+    /// Until when it waits for further promises; set when there are enough.
     gather_until: Option<Time>,
     proposal: Option<Founding>,
     until: Time,
@@ -118,7 +118,7 @@ struct Promise {
     member: Member,
     before: Option<(Ballot, Founding)>,
     prepared: bool,
-    /// Another life answered under its name: neither counts.
+    /// True if another life answered under its name: neither counts.
     replaced: bool,
 }
 
@@ -134,7 +134,7 @@ impl Attempt {
 }
 
 impl Forming {
-    /// Ready to form a group, if a proposal of all participants fits a datagram.
+    /// Returns the initial state; an error if a proposal of all participants does not fit a datagram.
     pub(crate) fn new(
         now: Time,
         me: Member,
@@ -147,7 +147,7 @@ impl Forming {
         let fits = settings.datagram_bytes_max.saturating_sub(HEADER_BYTES);
         if room > fits {
             let (parameter, value) = ("participants", formation.participants.len() as u64);
-            let allowed = "so few that their names, addresses and configuration fit a datagram";
+            let allowed = "small enough that their names, addresses and configuration fit a datagram";
             return Err(ConfigError { parameter, value, allowed });
         }
         let mut forming = Forming {
@@ -176,7 +176,7 @@ impl Forming {
         self.attempt.as_ref().map_or(self.begin_at, Attempt::wake_at).min(self.give_up_at)
     }
 
-    /// The first of the list begins first; a little jitter, so that equals do not stay equal.
+    /// Returns the delay before the first ballot: by position in the list, plus jitter that separates equals.
     fn stagger(&self, random: &mut Random) -> Duration {
         let place = self.formation.place(&self.me.name).unwrap_or(0) as u32;
         STAGGER * place.min(STAGGER_MAX) + Duration::from_nanos(random.below(BEGIN_JITTER.as_nanos() as u64))
@@ -186,13 +186,13 @@ impl Forming {
         self.formation.at_least.into()
     }
 
-    /// How many participants spoke lately, this one included.
+    /// Returns how many participants were heard lately, this one included.
     fn heard(&self, now: Time) -> u16 {
         let heard = self.speakers.iter().filter(|(_, speaker)| now.since(speaker.at) < HEARD_WITHIN);
         1 + heard.count() as u16
     }
 
-    /// This member hears more than somebody who hears so many; one more may be that one itself.
+    /// True if this member hears at least two participants more than `heard`; one more may be that coordinator itself.
     fn hears_more_than(&self, heard: u16, now: Time) -> bool {
         heard.saturating_add(1) < self.heard(now)
     }
@@ -254,7 +254,7 @@ impl Forming {
         self.step(now, random);
     }
 
-    /// Nothing comes of the present ballot: another one later.
+    /// Gives up the present ballot and schedules another one.
     fn give_way(&mut self, now: Time, random: &mut Random) {
         self.attempt = None;
         let backoff = FORM_BACKOFF * self.attempts.min(BACKOFFS_MAX);
@@ -262,7 +262,7 @@ impl Forming {
         self.begin_at = now + FORM_PAUSE + jitter;
     }
 
-    /// Whatever follows for this member's own ballot.
+    /// Does what is due in this member's own ballot.
     fn step(&mut self, now: Time, random: &mut Random) {
         self.propose_if_gathered(now, random);
         self.decide_if_prepared();
@@ -321,7 +321,7 @@ impl Forming {
         }
     }
 
-    /// Asks those who have not answered.
+    /// Repeats the question or proposal to participants that have not answered.
     fn repeat(&mut self, now: Time, random: &mut Random) {
         let question = self.question(now);
         let (tag, me) = (self.tag, self.me.uid);
@@ -350,7 +350,8 @@ impl Forming {
         }
     }
 
-    /// Another coordinator learns best of this one by being asked itself, if that is not longer than what it sent.
+    /// Asks another coordinator directly, so that it learns of this ballot, if the question is no longer than what it
+    /// sent. Returns true if it asked.
     fn say_question(&mut self, now: Time, to: SocketAddr, room: u32) -> bool {
         let question = self.question(now).filter(|_| self.room <= room);
         let asks = question.is_some();
@@ -358,7 +359,7 @@ impl Forming {
         asks
     }
 
-    /// The question of this member's own ballot.
+    /// Returns the question of this member's own ballot.
     fn question(&self, now: Time) -> Option<Frame> {
         let ballot = self.attempt.as_ref()?.ballot;
         Some(Frame::Form { formation: self.tag, ballot, heard: self.heard(now), room: self.room })
@@ -409,7 +410,7 @@ impl Forming {
                 }
             }
             Frame::Formed { formation, ballot, founding } if is_ours(formation, ballot) => {
-                // What leaves this member out counts only as an answer to something of this life.
+                // A founding that leaves this member out counts only under a ballot that this life began or promised.
                 let ours = founding.names(self.me.uid)
                     || ballot.coordinator == self.me.uid
                     || self.promised.is_some_and(|promised| promised.ballot == ballot);
@@ -422,7 +423,7 @@ impl Forming {
         self.step(now, random);
     }
 
-    /// A coordinator asks for a promise.
+    /// Handles a coordinator's request for a promise.
     fn handle_form(
         &mut self,
         now: Time,
@@ -445,7 +446,7 @@ impl Forming {
         {
             let fresh = now.since(promised.renewed_at) < FORM_HOLD_OFF;
             match &self.attempt {
-                // Soon over, one way or the other.
+                // This member's own ballot is about to end, decided or not.
                 Some(own) if own.proposal.is_some() => return,
                 None if fresh && heard.saturating_add(1) < promised.heard => return,
                 _ if self.hears_more_than(heard, now) => {
@@ -486,7 +487,7 @@ impl Forming {
         let FormPromise { ballot, name, address, prepared, .. } = promise;
         let Some(place) = self.formation.place(&name).filter(|_| name != self.me.name) else { return };
         if address != from {
-            // Whoever sends on what another one said would be written down in its place.
+            // A process that forwards another's promise would be recorded instead of it.
             return;
         }
         if ballot.coordinator == self.me.uid {

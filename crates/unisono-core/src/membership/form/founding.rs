@@ -1,4 +1,4 @@
-//! What a formation is called, what may be proposed for it, and how long an answer about it can get.
+//! The name of a formation, the proposals that are valid for it, and the length of its longest answer.
 
 use crate::config::{Formation, GroupConfig};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid, mix};
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv6Addr, SocketAddr};
 
 impl Formation {
-    /// Stands for the names, in any order, and how many of them it takes.
+    /// Returns the hash that names the formation on the wire: of the names in any order, and of `at_least`.
     pub(super) fn tag(&self) -> u64 {
         let mut names: Vec<&Name> = self.participants.iter().collect();
         names.sort_unstable();
@@ -21,7 +21,7 @@ impl Formation {
         self.participants.iter().position(|participant| participant == name)
     }
 
-    /// Bytes of the longest answer to a question, for a proposal of all participants, with the header in front.
+    /// Returns the length of the longest answer, which carries a proposal of all participants, header included.
     pub(super) fn answer_bytes_max(&self, config: &GroupConfig) -> usize {
         let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address };
@@ -44,7 +44,7 @@ impl Formation {
 }
 
 impl Founding {
-    /// What an honest coordinator of this formation could have proposed.
+    /// True if an honest coordinator of this formation could have proposed this.
     pub(super) fn is_of(&self, formation: &Formation) -> bool {
         let members = &self.members;
         let once = |member: &Member| {

@@ -1,25 +1,25 @@
-//! Forming: named participants that start at about the same time make one group of at least so many of them, or
-//! none (KT96 §5: atomic group creation).
+//! Forming: named participants that start at about the same time make one group of at least m of them, or none (KT96
+//! §5: atomic group creation).
 //!
-//! It is single-decree consensus among the participants, outside of any epoch. A coordinator asks for promises
-//! (`Form`), waits a moment for those who are not needed, proposes a founding (instance, first epoch, configuration,
-//! members: those who promised), and when at least so many have prepared it under one ballot, it is decided. A
-//! proposal that was prepared before is taken over as it is. Any two quorums share a participant, since each is more
-//! than half. Whoever is named in the founding and learns of the decision enters, the first of the members orders;
-//! whoever is not named is told so and may join like anybody. After the time given the rest learns that the group
-//! was not formed here.
+//! This is single-decree consensus among the participants, outside of any epoch. A coordinator asks for promises
+//! (`Form`) and waits a moment for those beyond the minimum. Then it proposes a founding: instance, first epoch,
+//! configuration, and as members the participants that promised. When m participants have prepared it under one ballot,
+//! it is decided. A proposal that was prepared before is taken over as it is. Any two quorums share a participant,
+//! since each is more than half. A participant that is named in the founding enters when it learns of the decision; the
+//! first member is the sequencer. A participant that is not named learns so, and may join like any process. All others
+//! fail, when their time is over, because the group was not formed here.
 //!
-//! **What holds.** Participants count by name, as the life (uid) in which they promised: of two lives under one name
-//! none counts in that ballot. Promises are kept in memory, so a restarted participant has forgotten its own. Two
-//! quorums of `at_least` (m) of n names share 2m − n names. As long as fewer names than that restart between taking
-//! part and taking part again, two quorums share a *life*, and there is at most one group. So three participants
-//! that want two bear no restart; five that want four bear two; with m = n all but one may restart. Beyond that a
-//! second group can come to be only out of earshot of the first: a member of the first tells everybody who asks that
-//! it is formed, for as long as it is a member. Waiting after a start would close no more of the hole, since those
-//! with whom the restarted one forms again may have been started later still; only a disk would.
+//! **What holds.** A participant counts by its name and by the life (uid) in which it promised: of two lives under one
+//! name, none counts in that ballot. Promises are kept in memory, so a restarted participant has forgotten its own. Two
+//! quorums of `at_least` (m) of n names share 2m − n names. As long as fewer names than that restart between the first
+//! and the last ballot in which they take part, two quorums share a *life*, and there is at most one group. With m = 2
+//! of n = 3, no participant may restart; with m = 4 of 5, two may; with m = n, all but one may. If more restart, a
+//! second group can form, but only where the first cannot be heard: every member of the first answers every question
+//! with the decision, for as long as it is a member. Waiting after a start would not close this hole, because the
+//! participants with which the restarted one forms again may have started later still. Only a disk would.
 //!
-//! `consensus` decides and knows nothing of the group, `founding` says what may be decided on; here is what the group
-//! makes of it: it sends what is to be said, enters, or fails, and tells the decision on.
+//! `consensus` decides and knows nothing of the group; `founding` says what may be decided. This file connects them to
+//! the group: it sends frames, enters or fails, and passes the decision on.
 
 mod consensus;
 mod founding;
@@ -36,28 +36,28 @@ pub(crate) use consensus::Forming;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// The decision is told unasked so many times, at intervals that double, to those who have not shown that they know.
+/// The decision is sent unasked up to 8 times, at doubling intervals, to members that have not shown that they know it.
 const TELLS: u32 = 8;
 const TELL_FIRST: Duration = Duration::from_millis(20);
-/// Who decided a group without itself tells its members for so long.
+/// How long a coordinator that decided a group without itself sends the decision.
 const FORM_LINGER: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
 struct Decision {
     ballot: Ballot,
     founding: Founding,
-    /// Decided by this member's own ballot.
+    /// True if this member's own ballot decided it.
     ours: bool,
 }
 
-/// What was decided, kept for those who ask.
+/// The decision, kept to answer later questions.
 #[derive(Clone, Debug)]
 pub(crate) struct Formed {
     tag: u64,
     decision: Decision,
     tell_at: Option<Time>,
     tells: u32,
-    /// Decided without this member: when that is reported.
+    /// When to report a decision that leaves this member out.
     fail_at: Option<Time>,
 }
 
@@ -72,7 +72,7 @@ impl Formed {
 }
 
 impl Group {
-    /// A frame of some formation. Who entered by it answers as long as it is a member, whoever else does.
+    /// Handles a frame of a formation. Members of the group that was formed answer every question about it.
     pub(crate) fn handle_forming(&mut self, now: Time, from: SocketAddr, sender: Uid, frame: Frame) {
         if let (Some(formed), &Frame::Form { formation, ballot, room, .. }) = (&self.formed, &frame) {
             let answer = formed.frame(ballot);
@@ -102,7 +102,7 @@ impl Group {
         self.formed_timeout(now);
     }
 
-    /// Sends what is to be said, and does what was decided.
+    /// Sends the frames that consensus produced, and carries out its decision.
     fn follow_forming(&mut self, now: Time) {
         let Some(forming) = &mut self.forming else { return };
         let (out, decision) = (core::mem::take(&mut forming.out), forming.decision.take());
@@ -132,7 +132,7 @@ impl Group {
         self.formed_timeout(now);
     }
 
-    /// Tells the decision to those who may not know it, and reports one that leaves this member out.
+    /// Sends the decision to members that may not know it, and reports a decision that leaves this member out.
     fn formed_timeout(&mut self, now: Time) {
         let Some(formed) = &self.formed else { return };
         if formed.fail_at.is_some_and(|at| at <= now) {
@@ -156,7 +156,8 @@ impl Group {
         }
     }
 
-    /// Who decided tells everybody, and so does the sequencer; the others tell the sequencer.
+    /// Returns the addresses to send the decision to, among members not known to have entered: the coordinator and the
+    /// sequencer send it to all of them, the others only to the sequencer.
     fn not_known_to_have_entered(&self, formed: &Formed) -> Vec<SocketAddr> {
         let Decision { founding, ours, .. } = &formed.decision;
         let everybody = *ours || self.order.is_acting();

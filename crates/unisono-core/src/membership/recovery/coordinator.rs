@@ -1,9 +1,9 @@
 //! A ballot of this member's own: invite, gather votes, pull, choose, prepare, decide.
 //!
-//! The coordinator first pulls the longest log voted, so that it reads the views off its own log; then it proposes,
-//! and when a quorum of both sides of the last unaccepted change has prepared under one ballot, the proposal is
-//! decided. Nobody waits for all of the new view: whoever votes later in the new epoch has entered it, so nothing in
-//! it can be lost.
+//! The coordinator first pulls the longest log that was voted, so that it can read the views from its own log. Then it
+//! proposes. The proposal is decided when quorums of both views (before and after the last change that is not known to
+//! be accepted) have prepared it under one ballot. No member waits for all of the new view: a member that votes in the
+//! new epoch has entered it, so nothing in it can be lost.
 
 use super::{BALLOTS_PER_SEARCH, RESET_REPEAT_EVERY, RESET_ROUND_MAX};
 use crate::config::Quorum;
@@ -19,19 +19,19 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Whoever left an invitation unanswered is waited for only so long after the next one, and after a vote from another who
-/// did: a ballot is not to last for the sake of the dead, and those who are heard again are heard together.
+/// How long the next invitation waits for members that left one unanswered, and how long after a vote of another such
+/// member: a dead member must not prolong a ballot, and members that are heard again are heard together.
 const GATHER_AGAIN: Duration = Duration::from_millis(20);
-/// They are invited again after such a part of the time in which none of them was
-/// heard, for a line may be down for hours...
+/// Members that left an invitation unanswered are invited again after 1/64 of the time for which none of them was
+/// heard: a line may be down for hours.
 const SILENCE_PER_REPEAT: u32 = 64;
-/// ... but after no more than this, for it may be up again.
+/// Upper limit of that interval, because the line may be up again.
 const REPEAT_RARELY: Duration = Duration::from_secs(1);
-/// A stage that does not end so long after the coordinator's patience with voters is over ends its ballot.
+/// A stage that has not ended 150 ms after the coordinator's patience with voters ends its ballot.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
-/// After a ballot in vain there is always a pause: what the others have to say of it arrives before the next begins.
+/// Minimum pause after a failed ballot, in which the other members' reports of it arrive.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
-/// The next ballot comes after so much more, at most, for each that was in vain, as far as so many.
+/// Random back-off before the next ballot: up to 60 ms per ballot begun, six counted at most.
 const RESET_BACKOFF: Duration = Duration::from_millis(60);
 const BACKOFFS_MAX: u32 = 6;
 
@@ -40,17 +40,17 @@ pub(super) struct Coordination {
     pub(super) ballot: Ballot,
     stage: Stage,
     votes: Table<Vote>,
-    /// Who was invited.
+    /// Members that were invited.
     invited: Vec<Uid>,
-    /// So long votes of members that are not suspected are waited for.
+    /// Until when votes of unsuspected members are waited for.
     gather_until: Time,
-    /// The same, of those who left an invitation unanswered.
+    /// The same for members that left an invitation unanswered.
     gather_again_until: Time,
     stage_until: Time,
     repeat_at: Time,
 }
 
-/// No stage follows that of preparing: what is proposed there stays the same, whoever votes later.
+/// `Preparing` is the last stage: its proposal stays the same, whatever votes arrive later.
 #[derive(Clone, Debug)]
 enum Stage {
     Inviting,
@@ -68,8 +68,7 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
-    /// Nothing is decided for want of an answer before this. If gathering is over meanwhile, those who did not vote are
-    /// waited for again.
+    /// Puts off every decision for lack of answers until `at_least`. Members that have not voted are waited for again.
     pub(super) fn put_off(&mut self, at_least: Time) {
         self.gather_again_until = self.gather_again_until.max(at_least);
         self.stage_until = self.stage_until.max(at_least);
@@ -112,7 +111,7 @@ impl Group {
         now + self.patience(now) + STAGE_MARGIN
     }
 
-    /// Gives up the present ballot; another one later.
+    /// Gives up the present ballot and schedules another one.
     fn end_ballot(&mut self, now: Time) {
         self.recovery.coordination = None;
         self.recovery.pull = None;
@@ -144,20 +143,20 @@ impl Group {
         }
     }
 
-    /// One step of this member's own ballot.
+    /// Does what is due in this member's own ballot.
     pub(super) fn coordinate(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };
         match own.stage {
             Stage::Inviting => {
                 let is_over = now >= own.gather_until;
                 if is_over {
-                    self.note_who_did_not_vote();
+                    self.note_unanswered();
                 }
                 if !self.awaits_a_vote(now) {
                     self.pull_longest(now);
                 }
             }
-            // Whoever voted since may have a longer log yet.
+            // A vote that arrived meanwhile may announce a longer log.
             Stage::Pulling if self.recovery.pull.is_none() => self.pull_longest(now),
             Stage::Pulling => {}
             Stage::Preparing { .. } => self.decide_if_prepared(now),
@@ -173,7 +172,7 @@ impl Group {
         }
     }
 
-    /// Somebody who is not suspected may still vote.
+    /// True if an invited member that is not suspected may still vote.
     fn awaits_a_vote(&self, now: Time) -> bool {
         let Some(own) = &self.recovery.coordination else { return false };
         own.invited.iter().any(|&uid| {
@@ -184,8 +183,8 @@ impl Group {
         })
     }
 
-    /// Whoever left the invitation unanswered is not waited for as long again.
-    fn note_who_did_not_vote(&mut self) {
+    /// Notes the members that left the invitation unanswered; they are waited for less long from now on.
+    fn note_unanswered(&mut self) {
         let Some(own) = &self.recovery.coordination else { return };
         for &uid in own.invited.iter().filter(|uid| !own.votes.contains(**uid)) {
             if !self.recovery.unanswered.contains(&uid) {
@@ -211,7 +210,7 @@ impl Group {
                 for uid in missing {
                     self.post(uid, Frame::Invite { ballot, members_min });
                     if lost {
-                        // Perhaps they went on without us.
+                        // These members may have excluded this one.
                         self.post(uid, Frame::Inquiry);
                     }
                 }
@@ -227,8 +226,8 @@ impl Group {
         }
     }
 
-    /// Those who left an invitation unanswered are invited ever more rarely while all of them are silent, and briskly again
-    /// as soon as one of them is heard.
+    /// True if members that left an invitation unanswered are due for another one: ever more rarely while all of them
+    /// are silent, at full pace again once one of them is heard.
     fn is_time_to_invite_again(&self, now: Time) -> bool {
         let unanswered = self.recovery.unanswered.iter();
         let heard_at = unanswered.filter_map(|&uid| Some(self.peers.get(uid)?.last_heard)).max();
@@ -238,7 +237,7 @@ impl Group {
 
     // --- choosing ---
 
-    /// Votes are in: fetches what the longest log voted has and this one lacks.
+    /// Fetches what the longest log voted has and this one lacks; then chooses.
     fn pull_longest(&mut self, now: Time) {
         let received = self.history.received();
         let pulls = !self.broken(Planted::OwnLogNotLongest);
@@ -255,13 +254,13 @@ impl Group {
         }
     }
 
-    /// What the next epoch is to be (docs/protocol/recovery.md). Without a quorum, or with somebody found in the
-    /// log who was not invited yet, gathering goes on.
+    /// Chooses the proposal (docs/protocol/recovery.md). Without a quorum, or if the log names members that were not
+    /// invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };
         let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
         let (before, after) = self.sides(accepted);
-        if self.invites_who_turned_up(now, &before, &after) {
+        if self.invite_newly_found(now, &before, &after) {
             return;
         }
         let Some(own) = &self.recovery.coordination else { return };
@@ -271,7 +270,7 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        let members = self.who_goes_on(&after, voted);
+        let members = self.next_view_members(&after, voted);
         if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
@@ -292,8 +291,8 @@ impl Group {
         self.ask_to_prepare(now, ballot, proposal, before, after);
     }
 
-    /// Invites everybody of these views if somebody is among them who was not invited yet. Returns whether that is so.
-    fn invites_who_turned_up(&mut self, now: Time, before: &Members, after: &Members) -> bool {
+    /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
+    fn invite_newly_found(&mut self, now: Time, before: &Members, after: &Members) -> bool {
         self.take_in(now, before);
         self.take_in(now, after);
         let everybody = self.others_of(&uids(before), &uids(after));
@@ -308,9 +307,9 @@ impl Group {
         true
     }
 
-    /// Those of this view who voted. Who is to be excluded though it votes (it is slow, or another process lives in its
-    /// place) is left out if the others can do without.
-    fn who_goes_on(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
+    /// Returns the members of `view` that voted. Members that vote but are suspected as slow or replaced are left out
+    /// if the others are a quorum without them.
+    fn next_view_members(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
         let wanted = |member: &Member| {
             let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
             voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
@@ -340,11 +339,11 @@ impl Group {
         self.coordinate(now);
     }
 
-    /// The views whose quorums a reset needs: both sides of the last change that is not known to be accepted.
+    /// Returns the views whose quorums a reset needs: before and after the last change not known to be accepted.
     fn sides(&self, accepted: Seqno) -> (Members, Members) {
         let after = self.history.view().clone();
         match self.history.change_beyond(accepted) {
-            Some(place) => (self.history.view_at(place - 1).clone(), after),
+            Some(seqno) => (self.history.view_at(seqno - 1).clone(), after),
             None => (after.clone(), after),
         }
     }
@@ -371,7 +370,7 @@ impl Group {
 
     // --- deciding ---
 
-    /// Somebody prepared what this coordinator proposed.
+    /// Notes that a member prepared this coordinator's proposal.
     pub(crate) fn note_prepared(&mut self, now: Time, from: Uid, ballot: Ballot) {
         let Some(own) = &mut self.recovery.coordination else { return };
         if own.ballot != ballot {

@@ -1,8 +1,9 @@
-//! Levelling: fetching, under a ballot, what one lacks of a longer log.
+//! Levelling: fetching, under a ballot, what a member lacks of a longer log.
 //!
-//! A coordinator pulls the longest log that was voted, a voter what lies below the proposal, and whoever learned the
-//! decision what lies below the next epoch. Whoever was named as the holder is asked first; when that does not help,
-//! anybody. When the last place is in, whatever waited for it goes on. Whoever is asked serves what it has.
+//! A coordinator pulls the longest log that was voted. A voter pulls what lies below the proposal. A member that
+//! learned the decision pulls what lies below the next epoch. The member named as the holder is asked first, and after
+//! three requests in vain random peers. When the last entry is in, the step that waited for it goes on. A member that
+//! is asked serves what it has.
 
 use super::RESET_REPEAT_EVERY;
 use crate::group::Group;
@@ -10,9 +11,9 @@ use crate::identity::{Ballot, Seqno, Uid};
 use crate::time::Time;
 use crate::wire::Frame;
 
-/// So many pulls in vain, and whoever is asked is asked what became of the epoch as well.
+/// With every eighth pull in vain goes an `Inquiry`.
 const PULLS_PER_INQUIRY: u32 = 8;
-/// The most places that one pull gets.
+/// Maximum number of seqnos sent for one pull.
 const PULL_PLACES_MAX: u64 = 512;
 
 /// Entries being fetched under a ballot.
@@ -44,7 +45,7 @@ impl Group {
         let whom = if pull.asked < 3 { pull.from } else { self.anybody().unwrap_or(pull.from) };
         pull.asked = pull.asked.saturating_add(1);
         if pull.asked.is_multiple_of(PULLS_PER_INQUIRY) {
-            // The epoch may be long over for all of them.
+            // The epoch may be over for all members that this one knows.
             self.post(whom, Frame::Inquiry);
         }
         pull.ask_at = now + RESET_REPEAT_EVERY;
@@ -52,30 +53,30 @@ impl Group {
         self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
     }
 
-    /// Somebody fetches what it lacks.
+    /// Serves a member that pulls entries.
     pub(crate) fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {
         let (first, last) = (first.max(self.history.base() + 1), last.min(self.history.received()));
         if let Some(address) = self.peers.address(from)
             && first <= last
         {
-            // Whoever lacks more asks again.
+            // The member asks again if it lacks more.
             self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX - 1));
         }
     }
 
-    /// The ballot under which entries are taken now, and through which place.
+    /// Returns the ballot under which entries are taken now, and the last seqno to take.
     pub(crate) fn taking_level(&self) -> Option<(Ballot, Seqno)> {
         self.recovery.pull.map(|pull| (pull.ballot, pull.through))
     }
 
-    /// Entries came in under the pull: goes on with whatever waited for them.
+    /// Handles entries that arrived under the pull: when it is complete, the step that waited for it goes on.
     #[cold]
     pub(crate) fn note_levelled(&mut self, now: Time) {
         let received = self.history.received();
         let Some(pull) = &mut self.recovery.pull else { return };
         if received < pull.through {
             pull.asked = 0;
-            // The answer is still coming in; ask for the rest when it stops.
+            // The answer is still arriving; the rest is requested when it stops.
             pull.ask_at = now + RESET_REPEAT_EVERY / 3;
             return;
         }

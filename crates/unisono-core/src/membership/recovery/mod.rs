@@ -1,10 +1,10 @@
 //! Reset: the next epoch's first view, decided by single-decree consensus among the members of the present one.
 //!
-//! Four rooms, one for each part in it (docs/protocol/recovery.md; KT93 §5.3, made safe against any number of
-//! coordinators). Here is the voter's, which every member plays: it promises a ballot, votes, and prepares what is
-//! proposed under it. A member that promised numbers, stores, acknowledges and accepts nothing more in this epoch;
-//! it goes on serving what it holds, whatever state it is in. `coordinator` runs a ballot of one's own, `level`
-//! fetches what one lacks of a longer log, `outcome` enters the next epoch, or not.
+//! Described in docs/protocol/recovery.md (KT93 §5.3, made safe against any number of coordinators). This file is the
+//! voter's part, which every member plays: it promises a ballot, votes, and prepares what is proposed under it. A
+//! member that has promised numbers, stores, acknowledges and accepts nothing more in this epoch; it goes on serving
+//! its log, in every state. `coordinator` runs a ballot of this member's own, `level` fetches what its log lacks,
+//! `outcome` enters the next epoch or ends the membership.
 
 mod coordinator;
 mod level;
@@ -25,25 +25,25 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use level::Pull;
 
-/// The members of a rank begin their resets so long after those of the rank before...
+/// Each rank begins its reset 4 ms after the rank before it.
 const STAGGER: Duration = Duration::from_millis(4);
-/// ... and by chance a little later still, by less than lies between two ranks: so that members that see different ones
-/// suspected, and take themselves for the same rank, do not begin together.
+/// Random extra delay of a beginning, less than lies between two ranks: members that suspect different ones, and so
+/// take themselves for the same rank, do not begin together.
 const BEGIN_JITTER: Duration = Duration::from_millis(2);
 const RESET_REPEAT_EVERY: Duration = Duration::from_millis(15);
-/// For so long after a promise other coordinators' invitations are ignored.
+/// How long after a promise other coordinators' invitations are ignored.
 const RESET_HOLD_OFF: Duration = Duration::from_millis(60);
-/// When nothing comes of a promise, the promiser coordinates itself so long after the coordinator's patience with
-/// voters must be over, and a little later by rank and by chance.
+/// A member whose promise comes to nothing begins a ballot 80 ms after the coordinator's patience with voters is over,
+/// and later by rank and at random.
 const RESET_TAKE_OVER: Duration = Duration::from_millis(80);
 const TAKE_OVER_JITTER: Duration = Duration::from_millis(90);
-/// Sleep of this process puts off what it would begin or decide, but no more often than this for each ballot.
+/// How often, for each ballot, sleep of this process may put off what it would begin or decide.
 const PUT_OFF_MAX: u32 = 3;
-/// An inviter must have shown within this time that it hears us.
+/// An inviter must have shown within this time that it hears this member.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
-/// So many ballots in vain, and everybody is asked where the group is: those who are known may all be gone.
+/// With every fourth ballot, a member looks for the group with `Locate`: all members that it knows may have gone.
 const BALLOTS_PER_SEARCH: u32 = 4;
-/// No honest coordinator tries so often.
+/// Highest round that is believed: no honest coordinator tries that often.
 const RESET_ROUND_MAX: u32 = 1 << 30;
 
 /// What this member has promised and does in a reset.
@@ -52,17 +52,17 @@ pub(crate) struct Recovery {
     promised: Option<Ballot>,
     promised_at: Time,
     prepared: Option<(Ballot, Proposal)>,
-    /// Proposed under a promised ballot, but entries below it are lacking.
+    /// Proposal under a promised ballot that waits for lacking entries below it.
     pending: Option<Prepare>,
-    /// Decided, but entries below it are lacking.
+    /// Decided proposal that waits for lacking entries below it.
     decided: Option<Proposal>,
-    /// An invitation whose sender has not shown yet that it hears us.
+    /// Invitation whose sender has not shown yet that it hears this member.
     invitation: Option<(Uid, Invitation)>,
     pull: Option<Pull>,
     coordination: Option<Box<Coordination>>,
-    /// Who left an invitation of this member's unanswered, and has not voted since.
+    /// Members that left an invitation unanswered and have not voted since.
     unanswered: Vec<Uid>,
-    /// When they were invited last.
+    /// When they were last invited.
     invited_again_at: Time,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
@@ -70,20 +70,20 @@ pub(crate) struct Recovery {
     put_off: u32,
     round: u32,
     attempts: u32,
-    /// Under which nonce this member asked where the group is.
+    /// Nonce of the last question where the group is.
     search: Option<u64>,
-    /// At least so many members, says the application.
+    /// Minimum number of members that the application asked for.
     floor_asked: Option<usize>,
-    /// At least so many, said whoever this member promised last: it coordinates in that one's place if need be.
+    /// Minimum number of members that the last promised coordinator asked for; it binds this member if it takes over.
     floor_told: u16,
     since: Option<Time>,
 }
 
-/// What a coordinator asks for.
+/// A coordinator's request for a vote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Invitation {
     pub(crate) ballot: Ballot,
-    /// At least so many members are to go on.
+    /// Minimum number of members of the next view.
     pub(crate) members_min: u16,
 }
 
@@ -101,12 +101,12 @@ impl Recovery {
         Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
     }
 
-    /// Those whom the proposal that was prepared last names.
+    /// Returns the members named by the proposal that was prepared last.
     pub(crate) fn prepared_members(&self) -> &[Uid] {
         self.prepared.as_ref().map_or(&[], |(_, proposal)| &proposal.members)
     }
 
-    /// The next view is to have at least so many members.
+    /// Returns the minimum number of members of the next view.
     fn floor(&self) -> usize {
         self.floor_asked.unwrap_or(self.floor_told.into())
     }
@@ -125,8 +125,7 @@ impl Recovery {
         earlier(earlier(self.begin_at, pull), coordination)
     }
 
-    /// This process was asleep: others may have gone on, and votes may wait to be read, so it does not rush to begin or
-    /// to decide.
+    /// Puts off the next ballot or decision after this process was asleep: decisions and votes may lie unread.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let is_at_work = self.begin_at.is_some() || self.coordination.is_some();
         if !is_at_work || self.put_off >= PUT_OFF_MAX {
@@ -150,7 +149,7 @@ impl Recovery {
 // --- beginning ---
 
 impl Group {
-    /// `reset(min)`: the application wants a reset if somebody is suspected.
+    /// Handles `reset(min)`: begins a reset if a member is suspected.
     pub(crate) fn request_reset(&mut self, now: Time, min: usize) -> Result<(), ResetError> {
         let takes_part = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         if !takes_part || !self.may_begin() {
@@ -168,7 +167,7 @@ impl Group {
         Ok(())
     }
 
-    /// Begins a reset in a moment, the lower ranks first, so that one coordinator is the rule.
+    /// Schedules a reset, lower ranks first, so that there is normally one coordinator.
     pub(crate) fn begin_reset_soon(&mut self, now: Time) {
         if self.recovery.has_promised() || self.recovery.begin_at.is_some() || !self.may_begin() {
             return;
@@ -184,7 +183,7 @@ impl Group {
         ahead.filter(|member| self.peers.get(member.uid).is_some_and(|peer| peer.suspected.is_none())).count()
     }
 
-    /// Members begin resets; a leaver that knows its leave accepted does not.
+    /// True if this member may begin a ballot; a leaver that knows its LEAVE accepted may not.
     fn may_begin(&self) -> bool {
         let takes_part =
             matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
@@ -219,8 +218,8 @@ impl Group {
         self.recovery.begin_at = Some(now + self.patience(now) + RESET_TAKE_OVER + STAGGER * rank + jitter);
     }
 
-    /// Whoever is promised asks for so many members. Where members reset unasked, an application's floor binds the ballots
-    /// of its own member only.
+    /// Adopts the minimum that the promised coordinator asked for. With the automatic policy, an application's minimum
+    /// binds only the ballots of its own member.
     fn heed_floor(&mut self, members_min: u16) {
         if !self.config.automatic {
             self.recovery.floor_told = members_min;
@@ -232,9 +231,11 @@ impl Group {
         Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
     }
 
-    /// Somebody coordinates who joined after what this member has of the log, or this joiner, whom the stranger counts by a
-    /// JOIN that it can ask it for. Without its vote those who know more may have no quorum, and it alone has none: it takes
-    /// the stranger for a member, which the log will show. Or somebody who has left and was forgotten, with a `leave` that is not known to be known: others may have promised it.
+    /// Handles an invitation from a uid that is not in `peers`. The stranger joined after the end of this member's log;
+    /// or this member is a joiner, and the stranger counts it by a JOIN that it can serve. Without this vote the
+    /// members that know more may have no quorum, and this member alone has none. So it takes the stranger for a
+    /// member, which the log will show. Or the stranger is a leaver that was forgotten, whose LEAVE at `leave` is not
+    /// known to be known: other members may have promised its ballot.
     pub(crate) fn handle_invitation_of_stranger(
         &mut self,
         now: Time,
@@ -250,8 +251,8 @@ impl Group {
         }
     }
 
-    /// Takes a stranger for a member, or for a leaver with a `leave`, if there is room for one more: all the members whom it
-    /// knew may be gone, and all there are now be strangers.
+    /// Adds a stranger to the peers, as a member, or as a leaver if `leave` is given. Returns false if the peers are
+    /// full. All members that the stranger knew may have gone, and all present ones be strangers to it.
     pub(crate) fn take_for_member(
         &mut self,
         now: Time,
@@ -272,12 +273,12 @@ impl Group {
     pub(crate) fn handle_invite(&mut self, now: Time, from: Uid, invitation: Invitation) {
         let ballot = invitation.ballot;
         if self.dismiss(from) {
-            // It missed that nobody needs it, and what it would have to bring all others may have purged.
+            // The inviter missed that it is no longer needed; the members may have purged what it would pull.
             return;
         }
         let votes = self.is_member() || self.own_leave_is_logged();
         if self.phase == Phase::Joining && !votes {
-            // Its JOIN may be in the order already, and its vote be needed.
+            // This joiner's JOIN may have a seqno already, and its vote may be needed.
             self.ask_around();
         }
         if ballot.round > RESET_ROUND_MAX {
@@ -301,8 +302,8 @@ impl Group {
         }
         let hears_us = |at: Time| now.since(at) < HEARS_US_WITHIN;
         if !self.peers.get(from).and_then(|peer| peer.heard_us).is_some_and(hears_us) {
-            // Evidence is one round trip away: the vote follows it, and no ballot of our own meanwhile. Who invites on and
-            // on and is deaf is not waited for.
+            // The vote follows when the inviter answers a probe, one round trip later; until then this member begins no
+            // ballot. It does not wait longer than its patience, because the inviter may be deaf.
             self.probe(Probe::InvitationUnheard);
             self.recovery.invitation = Some((from, invitation));
             self.probe_now(now, from);
@@ -327,7 +328,7 @@ impl Group {
         self.post(from, Frame::Vote(vote));
     }
 
-    /// `from` has just shown that it hears us: its invitation, if it waits, is answered.
+    /// Handles the kept invitation of `from`, which has just shown that it hears this member.
     pub(crate) fn answer_invitation(&mut self, now: Time, from: Uid) {
         if let Some((inviter, invitation)) = self.recovery.invitation
             && inviter == from
@@ -385,7 +386,7 @@ impl Group {
 
     // --- left behind ---
 
-    /// Nobody of this epoch answers: asks everybody where the group is.
+    /// Looks for the group with `Locate`, because no member of this epoch answers.
     pub(crate) fn search(&mut self) {
         self.probe(Probe::LeftBehind);
         let nonce = self.random.next_u64();
@@ -393,8 +394,9 @@ impl Group {
         self.post_to_rendezvous(Frame::Locate { nonce });
     }
 
-    /// The group was found. If it has gone on without this member, whoever answered says so. All whom a joiner or a leaver
-    /// knew may have gone from this very epoch, or order no more: what became of its JOIN or LEAVE only the sequencer can say.
+    /// Handles an answer to `search`. A member that answers from a later epoch gets an `Inquiry`. A joiner or leaver
+    /// also inquires in this epoch, of the sequencer that the answer names: all members that it knew may have gone or
+    /// handed the role on, and only the sequencer knows what became of its JOIN or LEAVE.
     pub(crate) fn note_found(&mut self, from: SocketAddr, here: &HereIs) {
         if self.recovery.search != Some(here.nonce) || here.instance != self.instance {
             return;

@@ -1,7 +1,8 @@
-//! What a decided reset means for this member: it enters the next epoch, or its membership is over.
+//! The outcome of a decided reset: this member enters the next epoch, or its membership is over.
 //!
-//! Whoever is named drops what it holds beyond the reset's place, takes the rest as accepted and goes on at once.
-//! Whoever is not has left, if its own leave is among what is kept, or is excluded; it lingers and serves (`past`).
+//! A member that the decision names drops what it holds beyond the seqno of the reset, takes the rest as accepted and
+//! goes on at once. A member that it does not name has left, if its own LEAVE is in the log that is kept; otherwise it
+//! is excluded. Both linger and serve (`previous`).
 
 use crate::config::Quorum;
 use crate::event::{Event, JoinFailure, Outcome};
@@ -47,33 +48,33 @@ impl Group {
         }
     }
 
-    /// Where quorums need not intersect, a member enters what it prepared last, and nothing else. Nor does it go out by
-    /// what another half decided.
+    /// True if this member must not follow the decision. Where quorums need not intersect, it enters only what it
+    /// prepared last, and is not excluded by a decision of another half.
     fn waits_for_another(&self, decided: &Proposal) -> bool {
         let Some((_, prepared)) = &self.recovery.prepared else { return false };
         let names_me = decided.members.contains(&self.me.uid);
         self.is_of_others(prepared, decided) || (names_me && self.is_of_another_line(prepared, decided))
     }
 
-    /// Decided by another half, which says nothing of those who go on, or went out, by the proposal known here. If it
-    /// names any of them, they went the other way.
+    /// True if the decision is another half's and concerns no member of the proposal known here. If it names one of
+    /// them, that member went the other way.
     fn is_of_others(&self, known: &Proposal, decided: &Proposal) -> bool {
         let names_any = known.members.iter().any(|uid| decided.members.contains(uid));
         self.is_of_another_line(known, decided) && !names_any
     }
 
-    /// Where quorums intersect there is one line.
+    /// True if the decision may be another half's. Where quorums intersect there is only one line of views.
     fn is_of_another_line(&self, known: &Proposal, decided: &Proposal) -> bool {
         matches!(self.config.quorum, Quorum::AtLeast(_)) && known.epoch != decided.epoch
     }
 
-    /// Decided, but entries below it are lacking: whoever told has them.
+    /// Pulls the entries below a decision from the member that sent it.
     fn level_for(&mut self, now: Time, from: Uid, proposal: Proposal) {
         self.probe(Probe::MemberPulled);
         let ballot = self.recovery.promised.unwrap_or_default();
         let through = proposal.start - 1;
         if self.recovery.promised.is_none() {
-            // Nothing more is to be stored or said in this epoch.
+            // This member must store and acknowledge nothing more in this epoch.
             self.promise(now, Ballot { round: 1, coordinator: Uid(0) });
         }
         let from = if from == self.me.uid { self.named() } else { from };
@@ -131,7 +132,7 @@ impl Group {
         self.detector.look_soon(now);
     }
 
-    /// For those who ask later: what this member held against those who are out is forgotten with them.
+    /// Returns the summary of this reset for later queries; suspicions of excluded members are forgotten with them.
     fn describe_reset(&self, proposal: &Proposal, excluded: &[Member]) -> LastReset {
         LastReset {
             seqno: proposal.start,
@@ -141,7 +142,7 @@ impl Group {
         }
     }
 
-    /// Everything through `keep` is accepted by decree.
+    /// Takes everything through `keep` as accepted, by the decision of the reset.
     fn settle_log(&mut self, keep: Seqno) {
         let before = self.accepted;
         if keep > before {
@@ -178,7 +179,7 @@ impl Group {
 
     // --- out ---
 
-    /// The group went on without this member, in an epoch whose beginning it was told.
+    /// Ends the membership: the decision, with the beginning of the next epoch, does not name this member.
     fn excluded_by(&mut self, now: Time, proposal: Proposal, entered: bool) {
         if self.phase == Phase::Joining {
             self.probe(Probe::JoinMetReset);
@@ -186,11 +187,11 @@ impl Group {
             return;
         }
         self.probe(Probe::Excluded);
-        let own_leave = self.own_leave_place().filter(|place| *place < proposal.start);
-        if let Some(place) = own_leave {
-            // Decided to be kept, so accepted; the leaver is to receive it, and nothing beyond.
-            self.history.cut(place);
-            self.settle_log(place);
+        let own_leave = self.own_leave_place().filter(|seqno| *seqno < proposal.start);
+        if let Some(seqno) = own_leave {
+            // The reset keeps the LEAVE, so it is accepted. The leaver delivers it, and nothing beyond it.
+            self.history.cut(seqno);
+            self.settle_log(seqno);
             self.left = true;
         }
         self.end_membership(Some(proposal.epoch));
@@ -201,13 +202,13 @@ impl Group {
         }
     }
 
-    /// An epoch of this group that this member has left behind.
+    /// True if this is an epoch of this group that this member has left behind.
     pub(crate) fn is_earlier(&self, instance: Instance, epoch: EpochId) -> bool {
         instance == self.instance && epoch.counter < self.epoch.counter
     }
 
-    /// Told so by somebody for whom this member's epoch is long gone, or who was never in it: in another group of the
-    /// port, which may have come to live where a member lived.
+    /// Handles `Excluded`. Its sender may be in a later epoch, or may never have been in this one: a member of another
+    /// group of the port may have come to the address of a former member.
     pub(crate) fn handle_excluded(&mut self, uid: Uid, instance: Instance, epoch: EpochId) {
         let is_of_this_group = instance == self.instance || self.broken(Planted::AnyGroupExcludes);
         if uid != self.me.uid || !is_of_this_group || epoch.counter <= self.epoch.counter {
@@ -224,8 +225,8 @@ impl Group {
         }
     }
 
-    /// This member's part in the group is over: what it knows to be accepted it still delivers. If that ends with its own
-    /// leave it has left, and nobody excludes it any more.
+    /// Ends this member's part in the group; it still delivers what it knows to be accepted. If that ends with its own
+    /// LEAVE, it has left and gets `Gone` instead of `Excluded`.
     fn end_membership(&mut self, epoch: Option<EpochId>) {
         let cut_off = self.outbox.fail_rest();
         self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));

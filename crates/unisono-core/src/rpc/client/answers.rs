@@ -1,4 +1,4 @@
-//! What servers say of attempts.
+//! Answers of servers about attempts.
 
 use super::Client;
 use super::call::{Call, SoFar};
@@ -29,7 +29,7 @@ impl Client {
                 let fits = self.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
                 self.note_there(number);
                 let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
-                // What finds no room now is asked for again.
+                // A reply that finds no capacity now is requested again.
                 if sent.reply.is_none() && fits {
                     sent.reply = Some(Box::new((reply.refused, Incoming::new(now, total, part))));
                     self.receiving_bytes += total as usize;
@@ -72,7 +72,7 @@ impl Client {
             Rejection::Busy => {
                 common.counters.pushed_back += 1;
                 common.probe(Probe::PushedBack);
-                // What is large may have found no room where small calls do.
+                // A large request may be rejected where small calls still fit.
                 let Some(call) = self.get_mut(number) else { return };
                 let port = call.port;
                 let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| from);
@@ -109,7 +109,7 @@ impl Client {
         };
         let address = self.remotes.get(from).map(|remote| remote.address);
         let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
-        // What comes before its announcement comes again.
+        // A part that arrives before its announcement is sent again.
         let Some(reply) = &mut sent.reply else { return };
         let Some(tells) = reply.1.take(now, part.index, &part.bytes) else {
             common.counters.malformed += 1;
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Which call an attempt of ours belongs to that this server speaks of; the server is heard.
+    /// Returns the call under way that this server's frame is about, and notes what it shows of the server.
     pub(super) fn hear(
         &mut self,
         now: Time,
@@ -164,7 +164,7 @@ impl Client {
         number
     }
 
-    /// The server has taken up this attempt. If it was sent once, that tells of the way there and back.
+    /// Notes that the server has taken this attempt. If the attempt was sent once, this measures the round trip.
     pub(super) fn note_taken(&mut self, now: Time, from: Uid, number: CallNumber) {
         let Some(call) = self.calls.get(super::index(number)) else { return };
         let news = call.sent_ref().filter(|sent| !sent.is_there);
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// The server has the whole request: it is only asked after from now on.
+    /// Notes that the server has the whole request; from now on the client only asks about it.
     fn note_there(&mut self, number: CallNumber) {
         if let Some(sent) = self.get_mut(number).and_then(Call::sent) {
             sent.is_there = true;
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// The server still sends what has arrived.
+    /// Acknowledges an answer that arrived before, because the server still sends it.
     pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Uid, attempt: Attempt) {
         let Some(remote) = self.remotes.get(from).filter(|_| attempt.to == common.me) else { return };
         let slot = remote.slots.get(usize::from(attempt.slot));

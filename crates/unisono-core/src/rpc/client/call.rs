@@ -20,18 +20,18 @@ pub(in crate::rpc) struct Call {
     pub(in crate::rpc) stage: Stage,
     /// Since when it waits for a server.
     pub(in crate::rpc) waits_since: Time,
-    /// Why it has not been sent, or what became of it: its outcome when its time is over.
+    /// Why it has not been sent, or what became of it: the outcome if its deadline passes now.
     pub(in crate::rpc) so_far: SoFar,
-    /// A server that is left to others until then: it passed the call on, or fell silent.
+    /// A server that is avoided until this time, because it passed the call on or fell silent.
     pub(in crate::rpc) avoids: Option<(Uid, Time)>,
 }
 
-/// Where a call is.
+/// Stage of a call.
 #[derive(Debug)]
 pub(in crate::rpc) enum Stage {
     /// It waits for a server that takes it.
     Waiting,
-    /// It was passed on, and whoever is at that address is asked whether it serves the port.
+    /// It was passed on, and the process at this address is asked whether it serves the port.
     Following(SocketAddr),
     /// It is at a server.
     Sent(Sent),
@@ -40,11 +40,11 @@ pub(in crate::rpc) enum Stage {
 /// What is known of a call that has no outcome yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rpc) enum SoFar {
-    /// Nobody serves the port.
+    /// No server of the port was found.
     NobodyFound,
-    /// Somebody does, and did not take it.
+    /// Servers were found, and none has taken it.
     NotTaken,
-    /// Somebody does, and pushed back.
+    /// Servers were found, and pushed back.
     PushedBack,
     /// A server may have executed it.
     Unclear,
@@ -67,38 +67,38 @@ pub(in crate::rpc) struct Sent {
     pub(in crate::rpc) server: Uid,
     pub(in crate::rpc) slot: u16,
     pub(in crate::rpc) number: u64,
-    /// When it first left; nothing before that.
+    /// When it was first sent; `None` before that.
     pub(in crate::rpc) first_at: Option<Time>,
-    /// It went more than once: what comes back tells nothing of the round trip.
+    /// True if it was sent more than once: an answer then says nothing of the round trip.
     pub(in crate::rpc) is_repeated: bool,
-    /// It was sent again at once, since the server asked for a cookie.
+    /// True if it was sent again at once because the server asked for a cookie.
     pub(in crate::rpc) has_shown_cookie: bool,
-    /// The server has all of it.
+    /// True if the server has all of it.
     pub(in crate::rpc) is_there: bool,
     pub(in crate::rpc) ask_at: Time,
     pub(in crate::rpc) ask_again_after: Duration,
-    /// A large request on its way.
+    /// Transfer of a large request.
     pub(in crate::rpc) request: Option<Box<Outgoing>>,
-    /// A large reply on its way, and whether it says no.
+    /// Transfer of a large reply, and whether it is a refusal.
     pub(in crate::rpc) reply: Option<Box<(bool, Incoming)>>,
 }
 
 impl Sent {
-    /// A session that had this attempt in it may have been forgotten by now.
+    /// True if a session that had this attempt may have been forgotten by now.
     pub(in crate::rpc) fn may_be_forgotten(&self, now: Time) -> bool {
         self.is_there || self.first_at.is_some_and(|first| now.since(first) >= SESSION_IDLE / 2)
     }
 }
 
 impl Call {
-    /// What keeps it waiting now. Once it may have been executed, nothing that comes can change that.
+    /// Notes why the call waits. Once the call may have been executed, this does not change any more.
     pub(in crate::rpc) fn note(&mut self, so_far: SoFar) {
         if !self.may_have_happened() {
             self.so_far = so_far;
         }
     }
 
-    /// A server that fell silent may have executed it.
+    /// True if a server that fell silent may have executed it.
     pub(in crate::rpc) fn may_have_happened(&self) -> bool {
         self.so_far == SoFar::Unclear
     }

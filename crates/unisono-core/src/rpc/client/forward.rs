@@ -1,9 +1,9 @@
-//! Where a server passes a call on to.
+//! Calls that a server passes on to another address.
 //!
-//! A server that says so has not executed the call and never will. Whoever is at the address it names is asked first
-//! whether it serves the port, unless it was heard just now: it may have died, or be somebody else by now. If it does
-//! not, the call looks for any server again, and leaves the one that passed it on to others for a while. The call's
-//! number stays the same, and its hops are counted.
+//! The forwarding server has not executed the call and never will. The client first asks whether the process at the new
+//! address serves the port, unless it was heard in the last 50 ms: it may have died, or another process may have its
+//! address. If it does not serve the port, the call looks for any server again, and avoids the forwarding server for a
+//! while. The call keeps its number and counts its hops.
 
 use super::Client;
 use super::call::{SoFar, Stage};
@@ -18,14 +18,14 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Who was heard so lately needs not be asked whether it is there.
+/// A server that was heard within this time need not be asked whether it is there.
 const HEARD_LATELY: Duration = Duration::from_millis(50);
-/// From one question to the next; twice as long each time.
+/// Interval between the first two questions; it doubles each time.
 const FORWARD_ASK_FIRST: Duration = Duration::from_millis(20);
 /// How long the question is repeated.
 const ASK_FOR: Duration = Duration::from_millis(250);
 
-/// An address that calls were passed on to, until it is known who is there.
+/// An address that calls were passed on to, until it is known whether it serves the port.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) nonce: u64,
@@ -67,11 +67,11 @@ impl Client {
             Some(uid) => self.start(now, common, number, uid),
             None => self.follow(now, common, number, (port, to)),
         }
-        // The slot that became free may be waited for.
+        // Other calls may wait for the slot that became free.
         self.place(now, common, port);
     }
 
-    /// Asks whether the port is served where the call was passed on to.
+    /// Asks whether the port is served at the address to which the call was passed on.
     fn follow(&mut self, now: Time, common: &mut Common, number: CallNumber, (port, to): (Port, SocketAddr)) {
         let Some(call) = self.get_mut(number) else { return };
         call.stage = Stage::Following(to);
@@ -88,7 +88,7 @@ impl Client {
         self.target_timeout(now, common, port, to);
     }
 
-    /// Asks again if it is time.
+    /// Asks again if it is due.
     pub(super) fn target_timeout(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
         let Some(target) = self.targets.get_mut(&(port, to)) else { return };
         if target.until <= now {
@@ -105,7 +105,7 @@ impl Client {
         self.wake_by(at);
     }
 
-    /// The port is served there, by this life: the calls that were passed on go to it.
+    /// Sends the calls that were passed on to this address: `server` serves the port there.
     pub(super) fn start_followers(
         &mut self,
         now: Time,
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// The port is not served there: any other server will do.
+    /// Gives up an address that does not serve the port, or does not answer; its calls go to any other server.
     pub(super) fn give_up_target(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
         let Some(target) = self.targets.remove(&(port, to)) else { return };
         common.probe(Probe::ForwardAstray);

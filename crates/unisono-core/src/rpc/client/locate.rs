@@ -1,8 +1,8 @@
-//! Who serves which port: asked for, remembered, forgotten.
+//! The servers of each port: asked for, remembered, forgotten.
 //!
-//! The first good answer starts the calls that wait; later ones widen the choice. What is known is asked for again from
-//! time to time, so that servers that came later get their share. A server is forgotten when it says that it does not
-//! serve the port, when it falls silent, and when another life answers at its address.
+//! The first good answer starts the calls that wait; later ones widen the choice. The client asks again from time to
+//! time, so that later servers get their share. It forgets a server that says that it does not serve the port, that
+//! falls silent, or at whose address another life answers.
 
 use super::Client;
 use super::remote::Remote;
@@ -19,16 +19,16 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Ports that are remembered.
+/// Maximum number of ports that are remembered.
 pub(in crate::rpc) const PORT_CACHE_MAX: usize = 1024;
-/// Servers that are remembered of each.
+/// Maximum number of servers that are remembered for one port.
 pub(in crate::rpc) const SERVERS_MAX: usize = 32;
-/// Servers that are remembered of all.
+/// Maximum number of servers that are remembered for all ports.
 pub(in crate::rpc) const REMOTES_MAX: usize = 1024;
-/// From one question to the next; twice as long each time.
+/// Interval between two questions: 50 ms at first, doubled each time, 1 s at most.
 const LOCATE_ASK_FIRST: Duration = Duration::from_millis(50);
 const ASK_MAX: Duration = Duration::from_secs(1);
-/// Who else serves a port is asked so often, if there are calls for it.
+/// Interval at which further servers of a port are asked for, while there are calls for it.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 
 /// What is known of a port.
@@ -41,38 +41,38 @@ pub(in crate::rpc) struct Known {
     pub(super) used_at: Time,
 }
 
-/// Who serves a port, and how.
+/// A server of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Serving {
     pub(super) uid: Uid,
-    /// It recognises repeats.
+    /// True if it recognises repeated calls.
     pub(super) repeats: bool,
 }
 
-/// Who serves this?
+/// State of the question which servers serve a port.
 #[derive(Clone, Copy, Debug, Default)]
 struct Question {
     nonce: u64,
     asked_at: Option<Time>,
-    /// When it is asked again; nothing if that is not needed.
+    /// When it is asked again; `None` if that is not needed.
     again_at: Option<Time>,
     again_after: Duration,
 }
 
 impl Known {
-    /// It was asked for long ago, and nobody asks now.
+    /// True if the last question was long ago and none is under way.
     pub(super) fn is_stale(&self, now: Time) -> bool {
         self.question.again_at.is_none() && !self.was_asked_lately(now)
     }
 
-    /// What answers its question may be new.
+    /// True if an answer to the last question may still be new.
     fn was_asked_lately(&self, now: Time) -> bool {
         self.question.asked_at.is_some_and(|asked| now.since(asked) < REFRESH_EVERY)
     }
 }
 
 impl Client {
-    /// Asks for servers, if that is not under way.
+    /// Asks for servers, unless that is under way.
     pub(super) fn ask_for(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };
         if known.question.again_at.is_none() {
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Asks once who else serves the port: somebody may have come.
+    /// Asks once for further servers of the port.
     pub(super) fn refresh(&mut self, now: Time, common: &mut Common, port: Port) {
         self.ask_for(now, common, port);
         if let Some(known) = self.ports.get_mut(port) {
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Asks again if it is time.
+    /// Asks again if it is due.
     pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };
         let question = &mut known.question;
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// A server says that it serves the port.
+    /// Handles a server's answer that it serves the port.
     pub(in crate::rpc) fn handle_port_here(
         &mut self,
         now: Time,
@@ -142,7 +142,8 @@ impl Client {
         self.place(now, common, here.port);
     }
 
-    /// Files a server under its port. False if there is no room, or if it is known at another address and asked there.
+    /// Records a server under its port. Returns false without capacity, or if it has calls under way at another
+    /// address.
     fn remember(&mut self, now: Time, (uid, from): (Uid, SocketAddr), here: &PortHere) -> bool {
         if !self.remotes.contains(uid) && self.remotes.len() >= REMOTES_MAX && !self.forget_idlest_remote() {
             return false;
@@ -174,7 +175,7 @@ impl Client {
         true
     }
 
-    /// A server says that it does not serve the port.
+    /// Handles an answer that the port is not served there.
     pub(in crate::rpc) fn handle_port_not_here(
         &mut self,
         now: Time,
@@ -193,7 +194,7 @@ impl Client {
         self.forget_server(uid, port);
     }
 
-    /// It does not serve the port any more.
+    /// Forgets that this server serves the port.
     pub(super) fn forget_server(&mut self, uid: Uid, port: Port) {
         if let Some(known) = self.ports.get_mut(port) {
             known.servers.retain(|serving| serving.uid != uid);
@@ -203,7 +204,7 @@ impl Client {
         }
     }
 
-    /// Forgets the server heard from the longest ago of those that have nothing to do. False if there is none.
+    /// Forgets, of the servers without calls under way, the one heard least recently. Returns false if there is none.
     fn forget_idlest_remote(&mut self) -> bool {
         let idle = self.remotes.iter().filter(|(_, remote)| remote.under_way == 0);
         let Some((uid, _)) = idle.min_by_key(|(_, remote)| remote.heard_at) else { return false };
@@ -211,7 +212,7 @@ impl Client {
         true
     }
 
-    /// Forgets a server's life altogether.
+    /// Forgets a server's life, with all its services.
     pub(super) fn forget_remote(&mut self, uid: Uid) -> Option<Remote> {
         let remote = self.remotes.remove(uid)?;
         for service in &remote.services {
@@ -222,14 +223,14 @@ impl Client {
         Some(remote)
     }
 
-    /// The port is known, or can be remembered besides the others.
+    /// True if the port is known, or there is capacity for another one.
     pub(super) fn has_capacity_for(&self, port: Port) -> bool {
         self.ports.len() < PORT_CACHE_MAX
             || self.ports.contains(port)
             || self.ports.iter().any(|(_, known)| known.waiting.is_empty())
     }
 
-    /// What is known of a port; nothing if there is no room for another one.
+    /// Returns what is known of a port; `None` if there is no capacity for another one.
     pub(super) fn known(&mut self, now: Time, port: Port) -> Option<&mut Known> {
         if self.ports.len() >= PORT_CACHE_MAX && !self.ports.contains(port) {
             let idle = self.ports.iter().filter(|(_, known)| known.waiting.is_empty());

@@ -1,8 +1,9 @@
-//! What becomes of a call whose server does not take it, or is lost.
+//! Calls whose server does not take them, or is lost.
 //!
-//! Once a request may have arrived at a server's life, the call goes elsewhere only when it is certain that this life
-//! has not executed it and never will: on its own word, or when it was dead before. Otherwise the outcome is unknown;
-//! except for a service that recognises repeats, which is asked again elsewhere, by the same number.
+//! Once a request may have arrived at a server's life, the call goes to another server only when it is certain that
+//! this life has not executed it and never will: because the server says so, or because it was dead before. Otherwise
+//! the outcome is unknown. The exception is a service that recognises repeats: the client repeats the call at another
+//! server, with the same number.
 
 use super::Client;
 use super::call::{Call, SoFar};
@@ -15,14 +16,14 @@ use crate::wire::{Attempt, Cookie};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// For so long a call is left to others than the server that did not take it, if there are any.
+/// How long a call avoids the server that did not take it, if there are others.
 pub(super) const AVOIDS_FOR: Duration = Duration::from_millis(100);
-/// By such a part two clocks may differ in what they take for a second, and by so much besides.
+/// Two clocks may differ by a fortieth of a period, plus 10 ms.
 const DRIFT_PART: u32 = 40;
 const DRIFT_MARGIN: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// The attempt was not executed and never will be: another one.
+    /// Makes another attempt, because this one was not executed and never will be.
     pub(super) fn go_elsewhere(
         &mut self,
         now: Time,
@@ -38,7 +39,7 @@ impl Client {
         self.wait_for_server(now, common, number);
     }
 
-    /// Nobody can say any more what became of the attempt.
+    /// Handles an attempt of which no server can say any more whether it was executed.
     pub(super) fn lose_attempt(&mut self, now: Time, common: &mut Common, number: CallNumber, silent: bool) {
         let Some(call) = self.get_mut(number) else { return };
         let (port, server) = (call.port, call.sent().map(|sent| sent.server));
@@ -56,8 +57,8 @@ impl Client {
         }
     }
 
-    /// A server's life is over, or silent for too long. What it cannot have had goes elsewhere: that is what did not
-    /// leave yet, and what left after that life was `dead_for` so long.
+    /// Gives up a server whose life is over, or silent for too long. Calls that it cannot have received go to another
+    /// server: those not sent yet, and those first sent after that life had ended, which was at least `dead_for` ago.
     pub(super) fn lose_server(
         &mut self,
         now: Time,
@@ -69,7 +70,7 @@ impl Client {
         common.counters.given_up += 1;
         common.probe(Probe::ServerGivenUp);
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
-        // First the calls, which still have to know whether it recognises repeats; none may be placed there again.
+        // The calls need to know whether it recognises repeats, so it is forgotten after them; it gets no new call.
         if let Some(remote) = self.remotes.get_mut(server) {
             remote.is_lost = true;
         }
@@ -91,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Somebody else lives where this attempt went, and has for so long.
+    /// Handles the answer of another life at the address of this attempt; `age` is how old that life says it is.
     pub(super) fn handle_other_life(
         &mut self,
         now: Time,
@@ -110,19 +111,19 @@ impl Client {
             common.counters.stale += 1;
             return;
         };
-        // Who is older than the last word from the dead one was not at this address all its life: addresses move.
+        // A life older than the last answer of the dead one was not at this address all the time: addresses move.
         let dead_for = (age < now.since(remote.heard_at)).then_some(age);
         self.lose_server(now, common, uid, dead_for);
     }
 
-    /// The server knows no session with us. If it may have had one with this attempt in it, nobody can say what became
-    /// of it; otherwise it is shown what it asks for.
+    /// Handles a server that knows no session with this client. If it may have forgotten one with this attempt, the
+    /// outcome is unknown; otherwise the attempt shows the cookie.
     pub(super) fn show_cookie(&mut self, now: Time, common: &mut Common, number: CallNumber, cookie: Cookie) {
         let Some(sent) = self.calls.get_mut(super::index(number)).and_then(Call::sent) else { return };
         let (server, slot) = (sent.server, sent.slot);
         let Some(remote) = self.remotes.get_mut(server) else { return };
         if cookie.issued <= remote.cookie.issued {
-            // Overtaken by another that was shown since.
+            // A newer cookie was received since.
             common.counters.stale += 1;
             return;
         }
@@ -136,7 +137,7 @@ impl Client {
     }
 }
 
-/// Something that is so old by another clock was there before something that happened so long ago by ours.
+/// True if something of this `age` by another clock existed before something that happened `ago` by this clock.
 fn certainly_before(age: Duration, ago: Duration) -> bool {
     age.saturating_sub(age / DRIFT_PART).saturating_sub(DRIFT_MARGIN) > ago
 }

@@ -1,9 +1,9 @@
 //! The client's side of an endpoint: calls, and the servers they go to.
 //!
-//! This file is what the application sees of it. `locate` is who serves what, `placing` which server a call goes to and
-//! when, `call`, `remote` and `service` are what is known of each, `sending` what servers are told, `answers` what they say,
-//! `forward` where they send a call on, `losing` what becomes of calls whose server is lost, `timeouts` what time
-//! brings about.
+//! This file has the application's operations. `locate` finds the servers of a port, `placing` chooses a server for a
+//! call, `call`, `remote` and `service` describe calls, servers and their services, `sending` writes requests,
+//! `answers` handles replies, `forward` follows calls that were passed on, `losing` handles calls whose server is lost,
+//! `timeouts` does what is due with time.
 
 mod answers;
 mod call;
@@ -32,26 +32,26 @@ use forward::Target;
 use locate::Known;
 use remote::Remote;
 
-/// Calls of one endpoint that may be under way, outcomes included that nobody took.
+/// Maximum number of calls of one endpoint that are under way, plus outcomes that were not taken.
 pub(super) const CALLS_MAX: usize = 1 << 16;
 
 #[derive(Default)]
 pub(super) struct Client {
     pub(super) calls: Slab<Call>,
-    /// Calls begun.
+    /// Number of calls begun.
     begun: u64,
-    /// Attempts made.
+    /// Number of attempts made.
     attempts: u64,
-    /// Calls in the order of their numbers, among them all that are under way.
+    /// Calls in the order of their numbers: all that are under way, and some that have ended.
     in_order: VecDeque<CallNumber>,
     outcomes: VecDeque<(CallNumber, Result<Bytes, CallFailure>)>,
     ports: Table<Known, Port>,
     pub(super) remotes: Table<Remote>,
-    /// Servers that something is to be sent to.
+    /// Servers with requests to send.
     due: VecDeque<Uid>,
-    /// Calls whose large request is on its way, and the attempt.
+    /// Calls with a large request being sent, and the attempt.
     sending: VecDeque<(CallNumber, u64)>,
-    /// Where calls are passed on to, until it is known who is there.
+    /// Addresses that calls were passed on to, until it is known whether they serve the port.
     targets: BTreeMap<(Port, SocketAddr), Target>,
     /// Bytes of large replies that are incomplete.
     receiving_bytes: usize,
@@ -105,14 +105,14 @@ impl Client {
         self.outcomes.pop_front()
     }
 
-    /// The call of this number, if it is under way.
+    /// Returns the call of this number, if it is under way.
     pub(super) fn get_mut(&mut self, number: CallNumber) -> Option<&mut Call> {
         self.calls.get_mut(index(number)).filter(|call| call.number == number)
     }
 
     fn note_order(&mut self, number: CallNumber) {
         if self.in_order.len() >= 2 * CALLS_MAX {
-            // One of them takes long.
+            // A call that takes long keeps later ones that have ended in this list.
             let calls = &self.calls;
             let is_under_way =
                 |number: CallNumber| calls.get(index(number)).is_some_and(|call| call.number == number);
@@ -121,7 +121,7 @@ impl Client {
         self.in_order.push_back(number);
     }
 
-    /// The lowest number of a call that is under way; above all numbers if none is.
+    /// Returns the lowest number of a call that is under way; above all numbers if there is none.
     fn first_unfinished(&mut self) -> CallNumber {
         while let Some(&number) = self.in_order.front() {
             if self.get_mut(number).is_some() {
@@ -132,7 +132,7 @@ impl Client {
         CallNumber::MAX
     }
 
-    /// The call ends; `answered`, and its server keeps the answer until it knows.
+    /// Ends a call with an outcome. If `answered` is true, its server keeps the answer until it is acknowledged.
     pub(super) fn finish(
         &mut self,
         now: Time,
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Takes a call out, wherever it stands; returns its port. A server that may still have it before it is told.
+    /// Ends a call at whatever stage and returns its port. A server that may still have it unanswered gets `Cancel`.
     fn take_out(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl Client {
         Some(port)
     }
 
-    /// The call's attempt is over, if there is one: its slot is free. Unless it was answered the server is told.
+    /// Ends the call's attempt, if there is one, and frees its slot. The server gets `Cancel`, unless it has answered.
     fn leave_server(&mut self, now: Time, common: &mut Common, number: CallNumber, answered: bool) {
         let Some(call) = self.get_mut(number) else { return };
         let port = call.port;
@@ -190,7 +190,7 @@ impl Client {
     }
 }
 
-/// Where a call is kept: its number says so.
+/// Returns the index of a call, which is part of its number.
 fn index(number: CallNumber) -> u32 {
     (number % CALLS_MAX as u64) as u32
 }

@@ -1,8 +1,8 @@
-//! Which server a call goes to, and when.
+//! Placing: which server a call goes to, and when.
 //!
-//! Of two servers drawn by lot the one with less to do takes the call: what this client has under way there, and what
-//! the server said lately that waits there altogether. So servers that are slow or busy get less, and no two clients
-//! run after the same one. A call beyond what a server grants waits here.
+//! The client draws two servers by lot; the one with less to do takes the call. The load of a server is the number of
+//! this client's calls under way there, plus the number of requests that the server last reported as waiting. So slow
+//! or busy servers get less, and clients do not all move to one server. A call beyond the grant waits at the client.
 
 use super::Client;
 use super::call::{Call, Sent, SoFar, Stage};
@@ -18,7 +18,7 @@ use crate::time::Time;
 use alloc::boxed::Box;
 
 impl Client {
-    /// The call waits for a server that takes it, and goes at once if there is one.
+    /// Queues a call for its port's servers; it is sent at once if one takes it.
     pub(super) fn wait_for_server(&mut self, now: Time, common: &mut Common, number: CallNumber) {
         let Some(call) = self.get_mut(number) else { return };
         (call.stage, call.waits_since) = (Stage::Waiting, now);
@@ -50,7 +50,7 @@ impl Client {
                 choose((now, port), known, &self.remotes, &mut common.random, avoided_server, repeats);
             match (server, avoided) {
                 (Some(server), _) => self.start(now, common, number, server),
-                // Others are not held up by what this one must not have, or avoids.
+                // A call that may go to few servers, or avoids one, does not hold up the others.
                 (None, _) if repeats => {
                     known.waiting.push_back(number);
                     self.wake_by(avoided.map_or(Time::NEVER, |(_, until)| until));
@@ -68,7 +68,7 @@ impl Client {
         self.wait_on(now, common, port);
     }
 
-    /// If nobody takes the calls that wait for this port now: when may that change?
+    /// Schedules the next look at the calls that still wait for this port.
     fn wait_on(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get(port) else { return };
         let first = known.waiting.front().and_then(|number| self.calls.get(super::index(*number)));
@@ -80,7 +80,7 @@ impl Client {
             at = crate::time::earlier(at, until.filter(|until| *until > now));
         }
         if known.servers.is_empty() {
-            // Who may have been executed once waits on, to its deadline.
+            // A call that may have been executed waits until its deadline.
             let until = Some(first.waits_since + common.settings.locate);
             at = crate::time::earlier(at, until.filter(|until| *until > now));
             self.ask_for(now, common, port);
@@ -90,14 +90,14 @@ impl Client {
         }
     }
 
-    /// The server may have this call: one that may have happened goes only to who recognises repeats.
+    /// True if the server may get this call: a call that may have happened goes only to servers that recognise repeats.
     pub(super) fn may_have(&self, server: Uid, number: CallNumber) -> bool {
         let Some(call) = self.calls.get(super::index(number)) else { return false };
         let servers = self.ports.get(call.port).map_or(&[][..], |known| &known.servers);
         !call.may_have_happened() || servers.iter().any(|serving| serving.uid == server && serving.repeats)
     }
 
-    /// A new attempt, at this server.
+    /// Begins a new attempt at this server.
     pub(super) fn start(&mut self, now: Time, common: &mut Common, number: CallNumber, server: Uid) {
         let Some(remote) = self.remotes.get_mut(server) else { return };
         let Some(call) = self.calls.get_mut(super::index(number)) else { return };
@@ -127,13 +127,13 @@ impl Client {
 }
 
 impl Call {
-    /// It is the call of this number, and waits for a server.
+    /// True if this is the call of this number, and it waits for a server.
     pub(super) fn waits_as(&self, number: CallNumber) -> bool {
         self.number == number && matches!(self.stage, Stage::Waiting)
     }
 }
 
-/// The server that takes the next call for a port, if any does.
+/// Returns the server that takes the next call for a port, if there is one.
 fn choose(
     (now, port): (Time, Port),
     known: &Known,
@@ -156,14 +156,14 @@ fn choose(
     let first = random.below(count);
     let second = (first + 1 + random.below(count - 1)) % count;
     match (load(first as usize), load(second as usize)) {
-        // The first was drawn by lot: so it may have it if both have as much to do.
+        // The first was drawn by lot, so it may have the call if both have the same load.
         (Some((load, uid)), Some((other_load, other))) => Some(if load <= other_load { uid } else { other }),
         (Some((_, uid)), None) | (None, Some((_, uid))) => Some(uid),
         (None, None) => (0..servers.len()).find_map(load).map(|(_, uid)| uid),
     }
 }
 
-/// What keeps a call waiting whose port has servers: they push back.
+/// Returns why a call still waits although its port has servers: they push back.
 pub(super) fn why_it_waits(known: &Known) -> Option<SoFar> {
     (!known.servers.is_empty()).then_some(SoFar::PushedBack)
 }

@@ -1,4 +1,4 @@
-//! A server's life as a client knows it: where it is, the slots of the session with it, how soon it answers.
+//! A server's life as a client knows it: its address, the slots of the session with it, its response time.
 
 use super::service::Service;
 use crate::identity::Port;
@@ -11,17 +11,17 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// An answer is acknowledged by the next request in its slot, or after so long by itself.
+/// An answer that no later request in its slot has acknowledged is acknowledged by `Done` after 10 ms.
 pub(super) const DONE_AFTER: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Remote {
     pub(in crate::rpc) address: SocketAddr,
-    /// What it serves, as far as it is known here.
+    /// Services that it is known to offer.
     pub(super) services: Vec<Service>,
-    /// When it last said that it serves a port, by its own time.
+    /// When it last answered that it serves a port, by its own clock.
     pub(super) last_answer: Option<u64>,
-    /// To be shown until it answers in this session.
+    /// Cookie to show until it answers in this session.
     pub(super) cookie: Cookie,
     pub(super) is_established: bool,
     pub(super) grant: Grant,
@@ -30,29 +30,28 @@ pub(in crate::rpc) struct Remote {
     pub(super) under_way: u16,
     pub(super) round_trip: RoundTrip,
     pub(super) heard_at: Time,
-    /// Since when it owes an answer: also to calls that did not wait for it, so that who is dead is not asked for ever
-    /// by those who wait less than that takes to show.
+    /// Since when it owes an answer. Ended calls count too: otherwise short calls would go to a dead server for ever.
     pub(super) asked_since: Option<Time>,
-    /// Its life is over, or silent: it gets nothing new.
+    /// True if its life is over, or silent: it gets no further calls.
     pub(super) is_lost: bool,
-    /// Slots whose request is to be sent (again).
+    /// Slots whose request is to be sent, or sent again.
     pub(super) to_send: VecDeque<u16>,
-    /// The remote is among those that something is to be sent to.
+    /// True if the server is in the queue of servers with requests to send.
     pub(super) is_due: bool,
-    /// When answers that nothing has acknowledged are acknowledged.
+    /// When to acknowledge answers by `Done`.
     pub(super) done_at: Option<Time>,
 }
 
-/// One call at a time.
+/// A slot: one call at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::rpc) struct Slot {
-    /// The attempt that it was used for last.
+    /// Number of its last attempt.
     pub(in crate::rpc) number: u64,
-    /// The call whose attempt that is, if it is under way.
+    /// The call of that attempt, if it is under way.
     pub(in crate::rpc) call: Option<CallNumber>,
-    /// The answer has come, and the server does not know.
+    /// True if the answer has arrived and is not acknowledged.
     unacknowledged: bool,
-    /// The call ended without it: nothing has been heard of the attempt since.
+    /// True if the call ended without it, and no frame about the attempt has arrived since.
     given_up: bool,
 }
 
@@ -78,7 +77,7 @@ impl Remote {
         }
     }
 
-    /// What is known of a service of it.
+    /// Returns what is known of this service of the server.
     pub(super) fn service(&self, port: Port) -> Option<&Service> {
         self.services.iter().find(|service| service.port == port)
     }
@@ -87,19 +86,20 @@ impl Remote {
         self.services.iter_mut().find(|service| service.port == port)
     }
 
-    /// It takes another call for this port now.
+    /// True if it takes another call for this port now.
     pub(super) fn has_capacity(&self, now: Time, port: Port) -> bool {
         let takes = self.service(port).is_none_or(|service| service.has_capacity(now));
         takes && self.under_way < self.grant.slots && !self.is_lost
     }
 
-    /// How much it has to do, as far as is known here.
+    /// Returns its known load: calls under way there, plus requests that it reports as waiting.
     pub(super) fn load(&self) -> u32 {
         u32::from(self.under_way) + u32::from(self.grant.load)
     }
 
-    /// It speaks of an attempt. That shows that it lives if it could not have said so before: of an attempt under way, or
-    /// for the first time of one that was given up. Anything else may be a recording. Returns the call, if it is under way.
+    /// Handles a frame about an attempt, and returns the call if it is under way. The frame shows that the server lives
+    /// if it could not have been sent before: it is about an attempt under way, or the first one about an attempt that
+    /// was given up. Any other frame may be a recording.
     pub(super) fn hear(&mut self, now: Time, attempt: Attempt, grant: Option<Grant>) -> Option<CallNumber> {
         let slot = self.slots.get_mut(usize::from(attempt.slot))?;
         if slot.number != attempt.number {
@@ -112,14 +112,14 @@ impl Remote {
         call
     }
 
-    /// Something came from it.
+    /// Notes that the server lives, and its grant.
     pub(super) fn note_heard(&mut self, now: Time, grant: Grant) {
         self.heard_at = now;
         self.asked_since = None;
         self.grant = grant;
     }
 
-    /// A slot for this attempt at a call for this port.
+    /// Takes a slot for this attempt at a call for this port.
     pub(super) fn take_slot(&mut self, now: Time, port: Port, call: CallNumber, number: u64) -> u16 {
         if let Some(service) = self.service_mut(port) {
             service.note_sent(now);
@@ -134,8 +134,8 @@ impl Remote {
         slot
     }
 
-    /// The attempt in this slot is over, at a call for this port; `answered`, and the server keeps its answer until it
-    /// knows.
+    /// Frees a slot whose attempt, at a call for this port, is over. If `answered`, the server keeps its answer until
+    /// acknowledged.
     pub(super) fn free_slot(&mut self, now: Time, port: Port, slot: u16, answered: bool) {
         let Some(place) = self.slots.get_mut(usize::from(slot)) else { return };
         if place.call.take().is_none() {
@@ -152,7 +152,7 @@ impl Remote {
         }
     }
 
-    /// Answers to acknowledge now, at most `max` of them: slots and numbers.
+    /// Returns the slots and numbers of up to `max` answers to acknowledge now.
     pub(super) fn take_unacknowledged(&mut self, max: usize) -> Vec<(u16, u64)> {
         let slots = self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.unacknowledged);
         let done = slots.take(max).map(|(index, slot)| {

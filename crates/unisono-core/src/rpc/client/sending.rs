@@ -1,4 +1,4 @@
-//! What servers are told: requests, whole or announced, and parts of large ones.
+//! Sending to servers: requests, whole or announced, and parts of large ones.
 
 use super::Client;
 use super::call::{Call, Stage};
@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 impl Client {
-    /// The request in this slot is to be sent (again).
+    /// Queues the request in this slot to be sent, or sent again.
     pub(super) fn send_slot(&mut self, server: Uid, slot: u16) {
         let Some(remote) = self.remotes.get_mut(server) else { return };
         remote.to_send.push_back(slot);
@@ -25,7 +25,7 @@ impl Client {
         self.due.is_empty() && self.sending.is_empty()
     }
 
-    /// Writes what one server is to be sent; nothing if there is none.
+    /// Writes the requests for one server; returns `None` if there are none.
     pub(in crate::rpc) fn write_requests(
         &mut self,
         now: Time,
@@ -104,7 +104,7 @@ impl Client {
     }
 }
 
-/// Writes the request of a call that is at a server, or asks after it; false if it does not fit.
+/// Writes the request of a call that is at a server, or a question about it. Returns false if it does not fit.
 fn write_request(
     now: Time,
     writer: &mut Writer<'_>,
@@ -113,7 +113,8 @@ fn write_request(
     cookie: Option<Cookie>,
 ) -> bool {
     let Stage::Sent(sent) = &call.stage else { return true };
-    // It opens no session if one that had it may be gone, not by a cookie either that others were given since.
+    // If a session that had this attempt may be forgotten, the attempt must open none: it shows no cookie, not even one
+    // that the client received for another attempt since.
     let cookie = cookie.filter(|_| !sent.may_be_forgotten(now));
     let payload = match &sent.request {
         _ if sent.is_there => Payload::Omitted,
@@ -139,7 +140,7 @@ fn write_request(
     fits
 }
 
-/// The request has left: it is asked after when no answer comes in time. Returns whether it left before.
+/// Notes that the request was sent and when to ask about it. Returns true if it had been sent before.
 fn note_sent(now: Time, call: &mut Call) -> bool {
     let Some(sent) = call.sent() else { return false };
     let repeated = sent.first_at.is_some();

@@ -1,29 +1,28 @@
-//! A service of one server, as a client knows it: how many of its calls it takes.
+//! A service of one server, as a client knows it: how many calls it takes.
 //!
-//! What a server grants is for all its services together. Where one is full it pushes back, and the client has no more calls
-//! there than it took; after a while, and ever later, it tries one more.
+//! A server's grant covers all its services together. A service that is full pushes back; then the client has no more
+//! calls there than it took. After a while, which grows, the client tries one more.
 
 use crate::identity::Port;
 use crate::time::Time;
 use crate::wire::SLOTS_MAX;
 use core::time::Duration;
 
-/// How long a service that pushed back gets no more calls than it took: so long at first, twice as long each time, so long at
-/// the most.
+/// How long a service that pushed back gets no additional call: 5 ms at first, doubled each time, 200 ms at most.
 const BUSY_FIRST: Duration = Duration::from_millis(5);
 const BUSY_MAX: Duration = Duration::from_millis(200);
-/// When it has taken so many calls since then it may have more room.
+/// After 16 calls taken since then, the service may have capacity for one more.
 const GROWS_AFTER: u16 = 16;
 
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) port: Port,
     under_way: u16,
-    /// How many it takes: all, before it pushes back.
+    /// Maximum number of calls under way there; no limit until it pushes back.
     limit: u16,
-    /// Calls that it took since the limit changed.
+    /// Number of calls that it took since the limit changed.
     taken: u16,
-    /// When one more than that may be tried.
+    /// When one call above the limit may be tried.
     pub(super) try_at: Time,
     try_again_after: Duration,
 }
@@ -40,27 +39,27 @@ impl Service {
         }
     }
 
-    /// It takes another call now.
+    /// True if it takes another call now.
     pub(super) fn has_capacity(&self, now: Time) -> bool {
         self.under_way < self.limit || self.try_at <= now
     }
 
-    /// A call goes there.
+    /// Notes that a call is sent there.
     pub(super) fn note_sent(&mut self, now: Time) {
         self.under_way += 1;
         if self.under_way > self.limit {
-            // Only this one is tried.
+            // Only this one call is tried.
             self.limit = self.under_way;
             self.put_off(now);
         }
     }
 
-    /// A call is not there any more.
+    /// Notes that a call is no longer there.
     pub(super) fn note_gone(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// It took a call.
+    /// Notes that it took a call.
     pub(super) fn note_taken(&mut self) {
         self.try_again_after = BUSY_FIRST;
         if self.limit < SLOTS_MAX as u16 {
@@ -71,10 +70,10 @@ impl Service {
         }
     }
 
-    /// It pushed back one of the calls that are there.
+    /// Notes that it pushed back one of its calls.
     pub(super) fn note_busy(&mut self, now: Time) {
         (self.limit, self.taken) = (self.limit.min(self.under_way.saturating_sub(1)), 0);
-        // Those that left together are pushed back together.
+        // Calls that were sent together are pushed back together.
         if self.try_at <= now {
             self.put_off(now);
         }
@@ -90,7 +89,7 @@ impl Service {
 mod tests {
     use super::*;
 
-    /// One that was sent two calls together, and took one.
+    /// Returns a service that was sent two calls together and took one.
     fn full() -> Service {
         let mut service = Service::new(Port(1));
         (0..2).for_each(|_| service.note_sent(Time::ZERO));
@@ -103,7 +102,7 @@ mod tests {
         service.note_gone();
     }
 
-    /// One more than it took is tried as soon as it may be, in vain. Returns how long it is left alone then.
+    /// Tries one call above the limit as soon as possible, in vain. Returns how long the service is then left alone.
     fn left_alone(service: &mut Service) -> Duration {
         let now = service.try_at;
         service.note_sent(now);
@@ -120,7 +119,7 @@ mod tests {
         }
         assert!(service.has_capacity(Time::ZERO));
         service.note_sent(Time::ZERO);
-        assert!(!service.has_capacity(Time::ZERO), "one, and no more");
+        assert!(!service.has_capacity(Time::ZERO), "only one more");
     }
 
     #[test]

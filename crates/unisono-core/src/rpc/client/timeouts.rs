@@ -1,7 +1,7 @@
-//! What time brings about at a client: calls end, requests are sent or asked after again, servers are given up.
+//! Timeouts of a client: calls end, requests are sent again or asked about, servers are given up.
 //!
-//! `wake` is never later than the first thing to do, but may be earlier, since calls that end leave it as it is: when
-//! it comes, everything is looked at and it is set anew. So a call costs nothing here while all goes well.
+//! `wake` is never later than the first deadline. It may be earlier, because calls that end leave it as it is. When it
+//! is reached, all deadlines are checked and `wake` is set anew. So a call costs nothing here in the normal case.
 
 use super::Client;
 use super::call::{Call, SoFar, Stage};
@@ -17,11 +17,11 @@ use crate::wire::{DONE_MAX, Frame};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// What is to be done about a call.
+/// Action that is due for a call.
 enum Due {
     Nothing(Option<Time>),
     End,
-    /// Ask the server about what is in this slot; later comes the deadline.
+    /// Ask the server about the attempt in this slot; the time is the call's deadline.
     Ask(Uid, u16, Time),
 }
 
@@ -40,7 +40,7 @@ impl Client {
         self.port_timeouts(now, common);
     }
 
-    /// Acknowledges answers, and gives up who owes one for too long.
+    /// Acknowledges answers, and gives up servers that have owed one for too long.
     fn remote_timeouts(&mut self, now: Time, common: &mut Common) {
         let mut silent = Vec::new();
         let mut next = None;
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Calls that wait for a server, and questions for one.
+    /// Checks calls that wait for a server, and questions for servers.
     fn port_timeouts(&mut self, now: Time, common: &mut Common) {
         let ports: Vec<Port> = self.ports.iter().map(|(port, _)| port).collect();
         for port in ports {
@@ -138,14 +138,14 @@ fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known,
                 transfer.handle_timeout(now);
             }
             if sent.ask_at <= now {
-                // Until it has left.
+                // Set again when the question is sent.
                 sent.ask_at = Time::NEVER;
                 return Due::Ask(sent.server, sent.slot, deadline);
             }
             let transfer = sent.request.as_ref().and_then(|transfer| transfer.resend_at());
             Due::Nothing(earlier(transfer, Some(deadline.min(sent.ask_at))))
         }
-        // Who may have been executed once tries to learn it until the end.
+        // A call that may have been executed waits for its outcome until its deadline.
         Stage::Waiting if !may_have_happened => match call.waits_since + common.settings.locate {
             until if until <= now => Due::End,
             until => Due::Nothing(Some(until.min(deadline))),

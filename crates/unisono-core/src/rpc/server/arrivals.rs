@@ -1,7 +1,7 @@
-//! What clients say: questions for a port, requests, parts of them, and that an answer has arrived.
+//! Frames of clients: questions for a port, requests, parts of requests, reports that an answer has arrived.
 //!
-//! Only an address that a cookie proves is sent more than came from it: everybody else is answered with a frame, and each
-//! of those is shorter than what it answers. That holds for each server by itself; they do not know of each other.
+//! Only an address that a cookie proves is sent more bytes than came from it. Any other address gets one frame, which
+//! is shorter than the frame that it answers. That holds for each server alone; servers do not know of each other.
 
 use super::Server;
 use super::budget::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
@@ -22,19 +22,20 @@ use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-// What an address that is not proved may be sent is shorter than what it answers, heads included.
+// Every answer to an unproved address is shorter than what it answers, heads included.
 const _: () = {
     let cookie_bytes = 16;
     assert!(FrameKind::Reject.body_bytes_min() + cookie_bytes < FrameKind::Request.body_bytes_min());
     assert!(FrameKind::PortHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
     assert!(FrameKind::PortNotHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
-    // All servers of a port answer a question that all hear: so many send together no more than came.
+    // All servers of a port answer a multicast question. Six of them together send no more bytes than a fully padded
+    // question has, two no more than one of minimum length.
     let answer = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::PortHere.body_bytes_min();
     assert!(6 * answer <= HEADER_BYTES + PADDED_BYTES);
     assert!(2 * answer <= HEADER_BYTES + PADDED_BYTES_MIN);
 };
 
-/// Who said something: a life, and where.
+/// Sender of a datagram: uid of its life, and address.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rpc) struct Sender {
     pub(in crate::rpc) uid: Uid,
@@ -42,7 +43,7 @@ pub(in crate::rpc) struct Sender {
 }
 
 impl Server {
-    // --- who serves this? ---
+    // --- questions for a port ---
 
     pub(in crate::rpc) fn handle_locate(
         &mut self,
@@ -105,7 +106,7 @@ impl Server {
         }
     }
 
-    /// The session that the request belongs to, or opens; otherwise its sender is told what to show.
+    /// Returns the session that the request belongs to or opens. Otherwise rejects the request with the cookie to show.
     fn session_for(
         &mut self,
         now: Time,
@@ -148,8 +149,8 @@ impl Server {
         Some(self.sessions.open(Session::new(now, from.uid, from.address, attempt.number)))
     }
 
-    /// The slot of this attempt. Nothing if there is no room for it: what is rejected
-    /// for that is not written down in any, so neither it nor anything before it is taken in a slot that is new.
+    /// Returns the slot of this attempt, or `None` if there is no capacity for one. A rejected attempt is recorded in
+    /// no slot; therefore a new slot takes neither it nor any attempt before it.
     fn slot_of(&mut self, now: Time, id: SessionId, attempt: Attempt) -> Option<&Slot> {
         let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
@@ -167,7 +168,7 @@ impl Server {
         session.slots.get(place)
     }
 
-    /// Answers somebody whose address is not proved.
+    /// Rejects an attempt from an address that is not proved.
     fn reject(&mut self, common: &mut Common, from: Sender, attempt: Attempt, reason: Rejection) {
         common.counters.rejected += 1;
         let attempt = Attempt { to: from.uid, ..attempt };
@@ -175,7 +176,7 @@ impl Server {
         common.post(from.address, Frame::Reject { attempt, grant, reason });
     }
 
-    /// A new attempt: whatever was in its slot is superseded.
+    /// Takes a new attempt; it supersedes what was in its slot.
     fn take_request(&mut self, now: Time, common: &mut Common, id: SessionId, request: Request) {
         let Request { attempt, call, finished_below, port, hops, left_ms, payload, .. } = request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
@@ -184,7 +185,7 @@ impl Server {
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
         if slot.state.is_in_progress() {
-            // What it took up is free before anybody asks whether there is budget.
+            // Its capacity must be free before the limits are checked.
             self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
@@ -203,7 +204,7 @@ impl Server {
                 }
                 State::Rejected(Rejection::Busy)
             }
-            // It asks after something that this session never heard of.
+            // The client asks about a request that this session never received.
             (_, Payload::Omitted) => State::Lost,
         };
         common.counters.rejected += 1;
@@ -214,7 +215,7 @@ impl Server {
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(service) = self.services.get_mut(asked.port) else { return };
         if service.queue.len() >= 2 * usize::from(service.options.queue_max) {
-            // Half of it at least was superseded or cancelled meanwhile.
+            // At least half of these were superseded or cancelled meanwhile.
             let sessions = &self.sessions;
             let before = service.queue.len();
             service.queue.retain(|(id, slot, number)| {
@@ -236,7 +237,7 @@ impl Server {
             return;
         };
         let State::Receiving(receiving) = &mut slot.state else {
-            // The last word on it was lost.
+            // The last answer to it was lost.
             return self.tell(id, attempt.slot);
         };
         let Some(tells) = receiving.1.take(now, part.index, &part.bytes) else {
@@ -301,7 +302,8 @@ impl Server {
         }
     }
 
-    /// The attempt that `from` speaks of, if this life is meant and it is the last of its slot; its session is heard.
+    /// Returns the attempt that `from` names, if it is the last of its slot in this life. Notes that its session is
+    /// alive.
     fn attempt_of(
         &mut self,
         now: Time,
@@ -315,7 +317,7 @@ impl Server {
         session.attempt(attempt.slot, attempt.number).map(|slot| (id, slot))
     }
 
-    /// Requests at the head of a full queue that nobody waits for any longer make budget.
+    /// Drops requests past their deadline at the head of a full queue. Returns true if one was dropped.
     fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port) -> bool {
         let mut dropped = false;
         while let Some(service) = self.services.get_mut(port)
@@ -340,7 +342,7 @@ impl Server {
     }
 }
 
-/// A planted bug: what became of a request is not remembered, and it is taken for a new one when it comes again.
+/// Planted bug: the server forgets what became of a request, and takes a repetition for a new one.
 fn is_forgotten(common: &Common, state: &State) -> bool {
     common.broken(Planted::RepeatRunsAgain)
         || (matches!(state, State::Rejected(Rejection::Busy)) && common.broken(Planted::BusyForgotten))

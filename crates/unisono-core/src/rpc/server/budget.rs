@@ -1,4 +1,4 @@
-//! How much a server takes and keeps: every state of a slot is accounted for here, and nowhere else.
+//! Limits on what a server takes and keeps. Every change of a slot's state is accounted for here, and nowhere else.
 
 use super::session::State;
 use super::sessions::SessionId;
@@ -9,17 +9,17 @@ use crate::time::Time;
 use crate::wire::{Grant, SLOTS_MAX};
 use core::time::Duration;
 
-/// Bytes of replies that are kept until their arrival is known; beyond, the oldest are dropped.
+/// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Slots of all sessions.
+/// Maximum number of slots of all sessions.
 pub(in crate::rpc) const SLOTS_TOTAL_MAX: usize = 1 << 18;
-/// Clients that are remembered.
+/// Maximum number of sessions.
 pub(in crate::rpc) const SESSIONS_MAX: usize = 1 << 16;
 
-/// What is taken up.
+/// Amounts in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
-    /// Requests that all services together take.
+    /// Sum of `queue_max` of all services.
     pub(super) queues_max: usize,
     /// Entries of all queues.
     pub(super) queued: usize,
@@ -33,7 +33,7 @@ pub(super) struct Budget {
 }
 
 impl Server {
-    /// From now on this is known of a slot's attempt.
+    /// Changes the state of a slot's attempt.
     pub(super) fn change(&mut self, id: SessionId, slot: u16, state: State) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
@@ -52,7 +52,7 @@ impl Server {
             }
             _ => {}
         }
-        // What the application has keeps its place until it is answered, whether or not anybody still waits.
+        // A request that the application has counts until it is answered, whether or not its client still waits.
         let handed_over = matches!(taken, State::InHand);
         let (left, taken) = (left.place(), taken.place());
         place.state = state;
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// A request for this port neither waits nor is worked on any longer.
+    /// Notes that a request for this port neither waits nor is worked on any longer.
     pub(super) fn release_place(&mut self, port: Port) {
         self.budget.pending = self.budget.pending.saturating_sub(1);
         if let Some(service) = self.services.get_mut(port) {
@@ -81,7 +81,8 @@ impl Server {
         }
     }
 
-    /// What a client may do from now on: a fair share of what the queues still take, beside what it has there.
+    /// Returns a client's grant: its requests in progress plus a fair share of what the queues still take; and the
+    /// load.
     pub(super) fn grant(&self, in_progress: u16) -> Grant {
         let left = self.budget.queues_max.saturating_sub(self.budget.pending);
         let share = left / self.budget.busy_sessions.max(1) + usize::from(in_progress);
@@ -91,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Too many bytes of replies are kept: drops the older ones, down to half of the time that they reach back.
+    /// Drops kept replies while they have too many bytes: each time the older half of the period that they reach back.
     pub(super) fn drop_replies_beyond_bounds(&mut self, now: Time, common: &mut Common) {
         while self.budget.kept_bytes > KEPT_BYTES_MAX {
             let kept = self.sessions.iter().flat_map(|(_, session)| &session.slots);

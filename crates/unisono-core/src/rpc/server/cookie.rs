@@ -1,8 +1,8 @@
-//! Cookies: who shows one hears what is sent to its address, and belongs to no session that was forgotten.
+//! Cookies: proof that a client receives at its address and that its request was not executed in a forgotten session.
 //!
-//! A cookie is the time when it was issued, and a seal that binds it to the client's life and address under a secret of
-//! this life. When a session is forgotten the horizon is raised to that moment, and a cookie issued before it opens
-//! none: so no request that was executed in a session that is gone can be taken for a new one.
+//! A cookie consists of the time of its issue and a seal, which binds that time to the client's life and address under
+//! a secret of this life. When a session is forgotten, the horizon is raised to that moment, and a cookie issued before
+//! it opens no session. So no request that was executed in a forgotten session is taken for a new one.
 
 use crate::identity::{Uid, mix, words_of};
 use crate::random::Random;
@@ -38,7 +38,7 @@ impl Cookies {
         self.horizon.is_none_or(|horizon| issued > horizon)
     }
 
-    /// Sessions were forgotten now.
+    /// Raises the horizon, because sessions are forgotten now.
     pub(super) fn raise_horizon(&mut self, now: Time) {
         self.horizon = Some(now);
     }

@@ -1,8 +1,8 @@
-//! The server's side of an endpoint: services, what waits for them, and the sessions of their clients.
+//! The server's side of an endpoint: services, the requests that wait for them, and the sessions of their clients.
 //!
-//! This file is what the application sees of it. `arrivals` is what clients say, `session` what is remembered of each of
-//! them (`sessions`), `cookie` who may open one, `room` how much is taken and kept, `telling` what clients are told,
-//! `timeouts` what time brings about.
+//! This file has the application's operations. `arrivals` handles the frames of clients, `session` and `sessions`
+//! remember each client, `cookie` says which client may open a session, `budget` limits what is taken and kept,
+//! `telling` sends answers, `timeouts` does what is due with time.
 
 mod arrivals;
 mod budget;
@@ -33,9 +33,9 @@ use core::net::SocketAddr;
 use session::{Kept, State};
 use sessions::{SessionId, Sessions};
 
-/// Most services of one endpoint.
+/// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
-/// Ports that were served here: who asks everybody for one of these is told that they are not any more.
+/// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
 const RETIRED_MAX: usize = 64;
 
 pub(super) struct Server {
@@ -47,11 +47,11 @@ pub(super) struct Server {
     in_hand: Slab<InHand>,
     generation: u64,
     budget: Budget,
-    /// The service that the last request was taken from: the next has its turn.
+    /// Service that the last request was taken from; the next one has its turn.
     last_taken: Port,
-    /// Sessions whose clients are to be told something.
+    /// Sessions with answers to send.
     due: VecDeque<SessionId>,
-    /// Large replies on their way.
+    /// Large replies being sent.
     sending: VecDeque<(SessionId, u16, u64)>,
     wake: Time,
     sweep_at: Time,
@@ -61,9 +61,9 @@ pub(super) struct Server {
 struct Service {
     private: PrivatePort,
     options: ServeOptions,
-    /// Requests that wait: session, slot and number.
+    /// Requests that wait: session, slot and attempt number.
     queue: VecDeque<(SessionId, u16, u64)>,
-    /// Requests that wait, are incomplete or are being worked on.
+    /// Number of requests that wait, are incomplete or are being worked on.
     pending: u16,
 }
 
@@ -116,13 +116,13 @@ impl Server {
         }
         self.retired.retain(|retired| *retired != port);
         self.budget.queues_max += usize::from(options.queue_max);
-        // Whoever served it before may still be working on some.
+        // The application may still work on requests from an earlier service of this port.
         let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
         self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending });
         Ok(port)
     }
 
-    /// Serves a port no longer. What waits is rejected; what the application has it may still answer.
+    /// Ends a service. Waiting requests are rejected; the application may still answer the requests that it has.
     pub(super) fn withdraw(&mut self, common: &mut Common, port: Port) {
         if common.broken(Planted::WithdrawalForgotten) {
             return;
@@ -147,7 +147,7 @@ impl Server {
 
     // --- requests ---
 
-    /// The next request, of whichever service has its turn.
+    /// Returns the next request, of the services in turn.
     pub(super) fn poll_request(&mut self, now: Time, common: &mut Common) -> Option<Request> {
         if self.budget.queued == 0 {
             return None;
@@ -157,12 +157,12 @@ impl Server {
         self.last_taken = port;
         match self.poll_request_for(now, common, port) {
             Some(request) => Some(request),
-            // All that waited there was out of date.
+            // All requests that waited there were past their deadlines.
             None => self.poll_request(now, common),
         }
     }
 
-    /// The next request for this port.
+    /// Returns the next request for this port.
     pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
         loop {
             let service = self.services.get_mut(port)?;
@@ -269,7 +269,7 @@ impl Server {
         }
     }
 
-    /// The request is no longer the application's. Nothing if it is not, or if its client has moved on.
+    /// Takes a request back from the application. Returns `None` if it is not there, or its client has moved on.
     fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
         let held = *self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
         self.in_hand.remove(id.index);

@@ -1,7 +1,7 @@
-//! What a server remembers of one client: a slot for each call that may be under way.
+//! A session: what a server remembers of one client, with a slot for each call that may be under way.
 //!
-//! In each slot only the highest attempt counts: a higher one supersedes it, the same is answered from what is here, a
-//! lower one is dropped. So nothing has to be forgotten within a session, and what it costs is bounded by its slots.
+//! In each slot only the highest attempt counts: a higher one supersedes it, the same one is answered from what is
+//! kept, a lower one is dropped. So nothing has to be forgotten within a session, and its slots bound its cost.
 
 use crate::identity::{Port, Uid};
 use crate::rpc::transfer::{Incoming, Outgoing};
@@ -17,20 +17,19 @@ use core::net::SocketAddr;
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
     pub(super) client: Uid,
-    /// Where the client is, as a cookie has proved.
+    /// The client's address, proved by a cookie.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
-    /// Attempts below this one that are not known here must show a good cookie: they may belong to a session that was
-    /// forgotten.
+    /// Unknown attempts below this number must show a good cookie: they may belong to a forgotten session.
     pub(in crate::rpc) floor: u64,
-    /// The highest attempt that was rejected since there was no room for its slot.
+    /// The highest attempt that was rejected because there was no capacity for its slot.
     pub(in crate::rpc) rejected_through: u64,
     pub(in crate::rpc) slots: Vec<Slot>,
-    /// Slots whose request is here and not answered.
+    /// Number of slots with a request that is here and not answered.
     pub(in crate::rpc) in_progress: u16,
-    /// Slots whose state the client is to be told.
+    /// Slots with answers to send.
     pub(in crate::rpc) to_tell: VecDeque<u16>,
-    /// The session is among those that have something to tell.
+    /// True if the session is in the queue of sessions with answers to send.
     pub(in crate::rpc) is_due: bool,
 }
 
@@ -47,13 +46,13 @@ pub(in crate::rpc) enum State {
     /// Nothing is known of it, or its answer has arrived.
     #[default]
     Done,
-    /// Parts of the request are lacking.
+    /// Parts of the request are missing.
     Receiving(Box<(Asked, Incoming)>),
     /// The request waits for the application.
     Queued(Asked, Bytes),
     /// The application has it.
     InHand,
-    /// It was answered; kept until that is known to have arrived.
+    /// It was answered; the reply is kept until it is known to have arrived.
     Replied(Kept),
     /// The reply is not kept any more.
     Lost,
@@ -71,13 +70,13 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) deadline: Time,
 }
 
-/// A reply that may still be asked for.
+/// A reply that the client may still ask for.
 #[derive(Debug)]
 pub(in crate::rpc) struct Kept {
     pub(in crate::rpc) refused: bool,
     pub(in crate::rpc) reply: Bytes,
     pub(in crate::rpc) since: Time,
-    /// On its way in parts.
+    /// Transfer of a large reply in parts.
     pub(in crate::rpc) transfer: Option<Box<Outgoing>>,
 }
 
@@ -96,26 +95,27 @@ impl Session {
         }
     }
 
-    /// The attempt is known here; or it cannot belong to a session that was forgotten, nor have been rejected when there
-    /// was no room for one: what was has shown a cookie that is not good any more.
+    /// True if this session takes the attempt without a good cookie: the attempt is known here, or it can neither
+    /// belong to a forgotten session nor have been rejected when there was no capacity for one. An attempt that was
+    /// rejected then has shown a cookie that is not good any more.
     pub(super) fn takes(&self, attempt: Attempt, shows_good: Option<bool>) -> bool {
         let last = self.slots.get(usize::from(attempt.slot)).map_or(0, |slot| slot.number);
         attempt.number <= last || attempt.number >= self.floor && shows_good != Some(false)
     }
 
-    /// This attempt, if it is the last of its slot.
+    /// Returns this attempt, if it is the last of its slot.
     pub(super) fn attempt(&mut self, slot: u16, number: u64) -> Option<&mut Slot> {
         self.slots.get_mut(usize::from(slot)).filter(|slot| slot.number == number)
     }
 }
 
 impl State {
-    /// The request is here, in part at least, and not answered.
+    /// True if at least a part of the request is here, and it is not answered.
     pub(super) fn is_in_progress(&self) -> bool {
         matches!(self, State::Receiving(_) | State::Queued(..) | State::InHand)
     }
 
-    /// The service in whose queue it takes up a place.
+    /// Returns the service in whose queue it counts.
     pub(super) fn place(&self) -> Option<Port> {
         match self {
             State::Receiving(receiving) => Some(receiving.0.port),
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Bytes of a large request that it takes up.
+    /// Returns the bytes of an incomplete large request that it keeps.
     pub(super) fn receiving_bytes(&self) -> usize {
         match self {
             State::Receiving(receiving) => receiving.1.total(),
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Bytes of a reply that it takes up.
+    /// Returns the bytes of a reply that it keeps.
     pub(super) fn kept_bytes(&self) -> usize {
         match self {
             State::Replied(kept) => kept.reply.len(),

@@ -1,4 +1,4 @@
-//! The sessions of a server: found by their client when a datagram comes, and by a small number from then on.
+//! The sessions of a server: found by client when a datagram arrives, and by a small number from then on.
 
 use super::session::Session;
 use crate::identity::Uid;
@@ -19,12 +19,12 @@ pub(in crate::rpc) struct SessionId {
 }
 
 impl Sessions {
-    /// The session with this client.
+    /// Returns the session with this client.
     pub(super) fn find(&self, client: Uid) -> Option<SessionId> {
         self.indices.get(&client).map(|&index| SessionId { client, index })
     }
 
-    /// Begins a session. There must be none with its client.
+    /// Opens a session. There must be none with its client.
     pub(super) fn open(&mut self, session: Session) -> SessionId {
         let client = session.client;
         let index = self.sessions.insert(session);
@@ -53,13 +53,13 @@ impl Sessions {
         self.sessions.len()
     }
 
-    /// All of them, ascending by client.
+    /// Returns all sessions, ascending by client.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         let named = |(&client, &index)| Some((SessionId { client, index }, self.sessions.get(index)?));
         self.indices.iter().filter_map(named)
     }
 
-    /// All of them, in whichever order they lie.
+    /// Returns all sessions, in no particular order.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.sessions.iter_mut()
     }

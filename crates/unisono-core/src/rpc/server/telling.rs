@@ -1,6 +1,6 @@
-//! What clients are told: the state that a slot is in when the datagram is made.
+//! Answers to clients: each says what state a slot is in when the datagram is made.
 //!
-//! Nothing is queued but the slots' numbers, so whatever changes before a datagram leaves is told as it is then.
+//! Only the slots' numbers are queued, so a datagram always carries the latest state.
 
 use super::Server;
 use super::session::{Kept, Slot, State};
@@ -13,13 +13,13 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 impl Server {
-    /// The attempt's state is this now, and its client is told.
+    /// Changes an attempt's state and queues the answer to its client.
     pub(super) fn settle(&mut self, id: SessionId, slot: u16, state: State) {
         self.change(id, slot, state);
         self.tell(id, slot);
     }
 
-    /// The client is told how the slot stands.
+    /// Queues an answer about this slot.
     pub(super) fn tell(&mut self, id: SessionId, slot: u16) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
@@ -35,7 +35,7 @@ impl Server {
         self.due.is_empty() && self.sending.is_empty()
     }
 
-    /// Writes what one client is to be told; nothing if there is none.
+    /// Writes the answers to one client; returns `None` if there are none.
     pub(in crate::rpc) fn write_news(
         &mut self,
         now: Time,
@@ -109,7 +109,7 @@ impl Server {
     }
 }
 
-/// A reply too large for a datagram goes in parts: begins to send them, unless they are on their way.
+/// Begins to send a reply in parts if it is too large for a datagram and not being sent yet. Returns true if it begins.
 fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
     let State::Replied(kept) = &mut slot.state else { return false };
     let is_large = kept.reply.len() > common.whole_bytes_max();
@@ -121,7 +121,7 @@ fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
     true
 }
 
-/// Writes how the slot stands. Nothing if there is nothing to say; false if it does not fit.
+/// Writes the state of a slot. Returns `None` if there is nothing to say, and false if the frame does not fit.
 fn write_state(writer: &mut Writer<'_>, attempt: Attempt, grant: Grant, slot: &mut Slot) -> Option<bool> {
     let frame = match &mut slot.state {
         State::Done => return None,

@@ -1,6 +1,6 @@
-//! What time brings about at a server: parts are sent again, incomplete requests given up, idle sessions forgotten.
+//! Timeouts of a server: parts are sent again, incomplete requests given up, idle sessions forgotten.
 //!
-//! `wake` is never later than the first thing to do; when it comes, everything is looked at and it is set anew.
+//! `wake` is never later than the first deadline. When it is reached, all deadlines are checked and `wake` is set anew.
 
 use super::Server;
 use super::session::Session;
@@ -13,11 +13,11 @@ use crate::wire::Rejection;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A session in which nothing is heard for so long, and nothing is in progress, is forgotten.
+/// A session is forgotten when nothing was received in it for 60 s and nothing is in progress.
 pub(in crate::rpc) const SESSION_IDLE: Duration = Duration::from_secs(60);
-/// So often somebody looks for idle sessions.
+/// Interval between two searches for idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
-/// A request of which no part comes for so long is given up.
+/// An incomplete request is given up when no part of it has arrived for 4 s.
 pub(super) const RECEIVING_LIFE: Duration = Duration::from_secs(4);
 
 impl Server {
@@ -29,7 +29,7 @@ impl Server {
         self.wake = self.wake.min(at);
     }
 
-    /// There is a session: it will be idle one day.
+    /// Schedules the search for idle sessions; called when there is a session.
     pub(super) fn expect_sweep(&mut self, now: Time) {
         if self.sweep_at == Time::NEVER {
             self.sweep_at = now + SWEEP_EVERY;
@@ -51,7 +51,7 @@ impl Server {
         self.wake = next.map_or(self.sweep_at, |at| at.min(self.sweep_at));
     }
 
-    /// Forgets sessions that nobody used for long. Cookies from before open no session any more.
+    /// Forgets idle sessions. Cookies issued before this moment open no session any more.
     fn evict_idle(&mut self, now: Time, common: &mut Common) {
         let is_idle =
             |session: &Session| session.in_progress == 0 && now.since(session.heard_at) > SESSION_IDLE;
@@ -74,8 +74,8 @@ impl Server {
         }
     }
 
-    /// Parts that got lost are sent again; a client that says nothing for long is left to ask. Returns when to look
-    /// again.
+    /// Sends lost parts again, and stops sending to a client that has been silent for too long; the client may ask
+    /// again. Returns when to look again.
     fn sending_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
         let mut next = None;
         for _ in 0..self.sending.len() {
@@ -95,7 +95,7 @@ impl Server {
         next
     }
 
-    /// Requests of which no part comes any more are given up. Returns when to look again.
+    /// Gives up incomplete requests of which no part arrives any more. Returns when to look again.
     fn receiving_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
         if self.budget.receiving_bytes == 0 {
             return None;

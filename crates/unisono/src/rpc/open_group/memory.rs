@@ -21,6 +21,7 @@ const MARGIN_MS: u64 = 60_000;
 
 /// What an application makes of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// This is the answer.
     Reply(Bytes),

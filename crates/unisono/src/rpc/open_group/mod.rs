@@ -85,6 +85,7 @@ pub struct Asked<'a> {
 
 /// Something that whoever runs a member has to know, since no client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Notice {
     /// More members were lost at once than the group's resilience covers: what was answered may be lost.
     Degraded {
@@ -181,7 +182,12 @@ impl<S: Service> OpenGroup<S> {
         config: GroupConfig,
         options: &Options,
     ) -> Result<OpenGroup<S>, OpenGroupError> {
-        let group = Group::join_or_create(name, config, "", options)?;
+        OpenGroup::serve_in(Group::join_or_create(name, config, "", options)?, port, service)
+    }
+
+    /// As [`OpenGroup::open`], in a group that was entered already, whose events nobody has received: one that was formed with
+    /// [`Group::form`], say. All who form it begin with `service`.
+    pub fn serve_in(group: Group, port: &PrivatePort, service: S) -> Result<OpenGroup<S>, OpenGroupError> {
         let state = State {
             replica: Replica::new(group.info().me, service),
             pending: HashMap::new(),
@@ -528,8 +534,7 @@ mod tests {
     fn of_resets_only_the_degraded_are_told_with_who_was_lost() {
         let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
         let reset = |degraded| {
-            let (epoch, members) = (EpochId::default(), Vec::new());
-            let view = View { epoch, members, sequencer: Uid(1), resilience: 0, resilience_founded: 1 };
+            let view = View::new(EpochId::default(), Vec::new(), Uid(1), 1);
             Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
         };
         assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));

@@ -328,7 +328,7 @@ mod tests {
 
     fn view(members: &[Uid]) -> View {
         let members = members.iter().copied().map(member).collect();
-        View { epoch: EpochId::default(), members, sequencer: A, resilience: 1, resilience_founded: 1 }
+        View::new(EpochId::default(), members, A, 1)
     }
 
     fn founder(uid: Uid) -> Replica<Log> {

@@ -1,0 +1,207 @@
+//! `--form`: members on a list found their group together, or none of them does.
+//!
+//! A process looks for the group first and joins it if it is there. Otherwise it takes part in one formation, and if that
+//! comes to nothing it looks for the group once more. It never takes part in a second formation: a participant that begins
+//! anew counts as restarted, and too many restarts could bring about a second group (docs/protocol/membership.md).
+
+use crate::connection::{patiently, typed};
+use crate::output::{quoted, visible};
+use crate::problem::Problem;
+use crate::progress;
+use crate::settings::Settings;
+use crate::units;
+use clap::Args;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options};
+
+/// How long a participant waits for the others by default: long enough to start three processes by hand.
+const WITHIN: Duration = Duration::from_secs(30);
+/// What the library takes for it.
+const WITHIN_ALLOWED: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(3600);
+/// Formations that take no longer print nothing before they end.
+const SHORT: Duration = Duration::from_secs(2);
+/// A join gives up after this many times `--locate`, where a founder looks for the group just once that long.
+const JOIN_LOCATES: u32 = 10;
+/// The shortest `--locate` that the library takes.
+const LOCATE_MIN: Duration = Duration::from_millis(5);
+
+/// The options of commands that found groups.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct FormOptions {
+    /// Found the group together with these members, this one included, or not at all. Each of them is started with the same
+    /// list and with its own --name; one that comes when the group is there joins it
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    form: Vec<String>,
+
+    /// With --form: how many of them the group needs, more than half of them [default: just more than half]
+    #[arg(long, value_name = "N", requires = "form", value_parser = crate::arguments::number)]
+    at_least: Option<u64>,
+
+    /// With --form: how long to wait for the others, such as 500ms or 2m, or a number of seconds [default: 30s]
+    #[arg(long, value_name = "TIME", requires = "form", value_parser = units::seconds)]
+    form_within: Option<Duration>,
+}
+
+/// How a group is founded if it is not there.
+#[derive(Debug)]
+pub(crate) struct Founding {
+    pub(crate) config: GroupConfig,
+    /// The other participants; without a formation this process founds the group alone.
+    pub(crate) formation: Option<Formation>,
+}
+
+impl FormOptions {
+    /// Returns how a group is founded with these options, by the member of this name.
+    pub(crate) fn founding(&self, config: GroupConfig, me: Option<&str>) -> Result<Founding, Problem> {
+        let formation = if self.is_given() { Some(self.formation(me)?) } else { None };
+        Ok(Founding { config, formation })
+    }
+
+    /// True if `--form` is given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.form.is_empty()
+    }
+
+    fn formation(&self, me: Option<&str>) -> Result<Formation, Problem> {
+        let mut participants: Vec<Name> = Vec::new();
+        for text in &self.form {
+            let name = Name::new(text).ok_or_else(|| {
+                let most = Name::BYTES_MAX;
+                Problem::usage(format!(
+                    "--form takes names of 1 to {most} bytes without control characters, with commas between them; '{text}' is \
+                     none"
+                ))
+            })?;
+            if participants.contains(&name) {
+                return Err(Problem::usage(format!(
+                    "--form names {text} twice: give each member a name of its own"
+                )));
+            }
+            participants.push(name);
+        }
+        if !me.is_some_and(|me| self.form.iter().any(|name| name == me)) {
+            let choices: Vec<String> =
+                self.form.iter().map(|name| format!("--name {}", quoted(name))).collect();
+            let wrong = me.map_or("--form needs the name of this member".into(), |me| {
+                format!("--name {} is not on the list of --form", quoted(me))
+            });
+            return Err(Problem::usage(format!("{wrong}: type {}", choices.join(" or "))));
+        }
+        let count = participants.len() as u64;
+        let majority = count / 2 + 1;
+        let at_least = self.at_least.unwrap_or(majority);
+        if !(majority..=count).contains(&at_least) {
+            return Err(Problem::usage(format!(
+                "--at-least takes {majority} to {count} of {count} names: more than half of them, and no more than all; not {at_least}"
+            )));
+        }
+        let within = self.form_within.unwrap_or(WITHIN);
+        if !WITHIN_ALLOWED.contains(&within) {
+            return Err(Problem::usage("--form-within takes 5ms to 1h"));
+        }
+        let at_least = u16::try_from(at_least).unwrap_or(u16::MAX);
+        Ok(Formation { participants, at_least, within })
+    }
+}
+
+/// Joins the group if it is there, or forms it. Its other members may be started by this command.
+pub(crate) fn form(
+    group: &str,
+    formation: &Formation,
+    config: &GroupConfig,
+    command: &str,
+    settings: &Settings,
+    options: &Options,
+) -> Result<Group, Problem> {
+    match patiently(|| Group::join(group, "", &looking_once(options))) {
+        Err(OpenError::Join(JoinFailure::NotFound)) => {}
+        entered => return Ok(entered?),
+    }
+    let within = humantime::format_duration(formation.within);
+    let others = listed(formation.participants.iter().filter(|name| **name != options.name));
+    let words = format!("waiting at most {within} for {others} to form {} …", visible(group));
+    let waiting = progress::tell_if_long(SHORT, words);
+    match Group::form(group, formation.clone(), config.clone(), options) {
+        Err(OpenError::Join(JoinFailure::NotFormed)) => {}
+        entered => return Ok(entered?),
+    }
+    drop(waiting);
+    // The others may have formed it without this member.
+    match patiently(|| Group::join(group, "", options)) {
+        Err(OpenError::Join(JoinFailure::NotFound)) => {
+            Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
+        }
+        entered => Ok(entered?),
+    }
+}
+
+/// The options with which a join looks for a group as long as one who would found it: `--locate`.
+fn looking_once(options: &Options) -> Options {
+    let mut options = options.clone();
+    options.settings.locate = (options.settings.locate / JOIN_LOCATES).max(LOCATE_MIN);
+    options
+}
+
+/// What happened, and what to type.
+fn not_formed(group: &str, formation: &Formation, command: &str, settings: &Settings, me: &Name) -> String {
+    let Formation { participants, at_least, within } = formation;
+    let other = participants.iter().find(|name| *name != me).unwrap_or(me);
+    let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));
+    format!(
+        "fewer than {at_least} of {} met within {} to form {}, and no group of this name answers: type `{} --form {list} --name \
+         {}` and so on for the others, each with its own name, and start this one again within that time",
+        listed(participants.iter()),
+        humantime::format_duration(*within),
+        visible(group),
+        typed(command, group, settings),
+        quoted(other.as_str()),
+    )
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    visible(&names.map(Name::as_str).collect::<Vec<_>>().join(", ")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(names: &[&str], at_least: Option<u64>) -> FormOptions {
+        let form = names.iter().map(ToString::to_string).collect();
+        FormOptions { form, at_least, form_within: None }
+    }
+
+    #[test]
+    fn a_formation_needs_more_than_half_of_its_names_by_default() {
+        for (names, majority) in
+            [(&["a"][..], 1), (&["a", "b"], 2), (&["a", "b", "c"], 2), (&["a", "b", "c", "d"], 3)]
+        {
+            let formation = options(names, None).formation(Some("a")).unwrap();
+            assert_eq!((formation.at_least, formation.within), (majority, WITHIN));
+            let config = GroupConfig::default();
+            formation.check(&Name::new("a").unwrap(), &config).unwrap();
+        }
+        let founding = FormOptions::default().founding(GroupConfig::default(), None).unwrap();
+        assert_eq!(founding.formation, None);
+    }
+
+    #[test]
+    fn what_no_members_can_form_is_refused_with_what_to_type() {
+        for (names, at_least, me, said) in [
+            (&["a", "b"][..], None, Some("c"), "type --name a or --name b"),
+            (&["a", "b"], None, None, "type --name a or --name b"),
+            (&["a", "b", "a"], None, Some("a"), "names a twice"),
+            (&["a", ""], None, Some("a"), "'' is none"),
+            (&["a", "b", "c"], Some(4), Some("a"), "takes 2 to 3 of 3 names"),
+            (&["a", "b", "c"], Some(1), Some("a"), "takes 2 to 3 of 3 names"),
+            (&["a", "b", "c"], Some(65_538), Some("a"), "takes 2 to 3 of 3 names"),
+        ] {
+            let refused = options(names, at_least).formation(me).unwrap_err().into_error().to_string();
+            assert!(refused.contains(said), "{names:?} {at_least:?} {me:?}: {refused}");
+        }
+        let within = Some(Duration::from_secs(3601));
+        let refused = FormOptions { form_within: within, ..options(&["a"], None) }.formation(Some("a"));
+        assert!(refused.is_err());
+    }
+}
