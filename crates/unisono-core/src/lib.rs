@@ -60,6 +60,7 @@ extern crate alloc;
 mod allowance;
 mod blocks;
 mod config;
+mod episode;
 mod epoch;
 mod error;
 mod event;
@@ -86,6 +87,7 @@ mod unordered;
 pub mod wire;
 
 pub use config::*;
+pub use episode::Episode;
 pub use error::*;
 pub use event::*;
 pub use group::*;

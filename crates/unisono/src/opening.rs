@@ -3,6 +3,7 @@
 
 use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::options::Options;
 use crate::reach::{Place, port};
 use crate::sealed::Sealed;
@@ -53,7 +54,8 @@ impl Opening<'_> {
             let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
-        let way = Way { tag: port.tag(), seeds, needs_multicast };
+        let label = Label { group: self.name.into(), me: options.name.clone() };
+        let way = Way { tag: port.tag(), seeds, label, needs_multicast };
         Engine::enter(place, way, options.spin, make)
     }
 }

@@ -65,7 +65,7 @@ impl Group {
         let instance = if outside { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: header.sender };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
-            self.note_unopened(from, &header);
+            self.note_unopened(now, from, &header);
             return;
         };
         if outside {
@@ -82,7 +82,7 @@ impl Group {
     /// knows the founding. Whoever still looks for the group takes that for another key, too, for those who have its own
     /// answer.
     #[cold]
-    fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
+    fn note_unopened(&mut self, now: Time, from: SocketAddr, header: &Header) {
         let same_kind = header.protection == self.protection.kind();
         let opens_for_key = header.epoch == EpochTag::OUTSIDE || self.phase == Phase::Locating;
         if same_kind && header.protection == ProtectionKind::Checksum {
@@ -90,6 +90,7 @@ impl Group {
         } else if !same_kind || opens_for_key {
             self.counters.foreign += 1;
             self.foreign = Some(from);
+            self.episodes.note_foreign(now, from);
         } else if header.epoch == self.epoch_tag {
             self.counters.malformed += 1;
         } else {

@@ -22,6 +22,7 @@ pub use types::*;
 pub use watch::*;
 
 use crate::config::{GroupConfig, Settings};
+use crate::episode::Episodes;
 use crate::error::ConfigError;
 use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
@@ -113,6 +114,8 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
+    /// What a log is to be told.
+    pub(crate) episodes: Episodes,
     /// This member's own leave is accepted.
     pub(crate) left: bool,
     /// The last event, once everything accepted is delivered.
@@ -203,6 +206,7 @@ impl Group {
             mail: VecDeque::new(),
             serves: VecDeque::new(),
             notices: VecDeque::new(),
+            episodes: Episodes::default(),
             left: false,
             closing: None,
             sent: VecDeque::new(),

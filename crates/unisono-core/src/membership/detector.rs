@@ -8,6 +8,7 @@
 //! that was itself asleep hardly counts that time for anybody's silence, and where members are seen to be late though
 //! alive, patience grows.
 
+use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
@@ -337,6 +338,8 @@ impl Group {
             return;
         }
         peer.suspected = Some(reason);
+        let member = peer.member.clone();
+        self.episodes.push(Episode::Suspected { member, reason });
         // Perhaps it is we who were left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;

@@ -7,6 +7,7 @@
 //! may wait for its vote then; so it is the sequencer who ends a join that takes too long, and not the joiner.
 
 use crate::config::GroupConfig;
+use crate::episode::Episode;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
 use crate::history::Entry;
@@ -331,6 +332,8 @@ impl Group {
                 self.joining = None;
                 self.delivered = seqno - 1;
                 self.entered_at = seqno;
+                let members = self.history.view_at(seqno).len();
+                self.episodes.push(Episode::Entered { seqno, members });
                 self.detector.look_soon(now);
                 self.seek_others(now, Bytes::new());
                 return;

@@ -6,6 +6,7 @@
 //! members of both are told of the conflict, and which of the two is to give way, if one is to. So that groups of any
 //! size find each other, the first in rank asks as long as there is a group, though ever more rarely.
 
+use crate::episode::Episode;
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::Instance;
@@ -143,6 +144,7 @@ impl Group {
         }
         seek.told.push(other);
         self.probe(Probe::ConflictTold);
+        self.episodes.push(Episode::Conflict { address, gives_way });
         self.notices.push_back(Event::Conflict { address, gives_way });
     }
 

@@ -7,6 +7,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::{Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
@@ -23,6 +24,8 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
+    /// The names for the log.
+    pub(crate) label: Label,
     /// There is no other way.
     pub(crate) needs_multicast: bool,
 }
@@ -113,7 +116,7 @@ impl Engine {
         let now = self.now();
         let group = make(now, self.address, state.receive_buffer_bytes())?;
         let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
-        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
+        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds }, way.label);
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
         self.settle(&mut state, now);
         self.arrange(&mut state, now, false);

@@ -104,17 +104,19 @@ impl Engine {
         self.state.lock().ok()
     }
 
-    /// Releases the lock and wakes who has to be woken.
+    /// Releases the lock, wakes those that have to be woken, and writes to the log: a slow log holds up this thread and no
+    /// other.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
         }
-        let wakes = state.take_wakes();
+        let (wakes, log) = (state.take_wakes(), state.take_log());
         if !wakes.is_empty() {
             state.turn.tasks_woken();
         }
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
+        log.emit();
     }
 
     /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the
@@ -243,6 +245,14 @@ impl Engine {
 fn clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+#[cfg(all(test, feature = "tracing"))]
+impl Engine {
+    /// Cuts the members of this engine off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.lock().cut_off(cut);
+    }
 }
 
 #[cfg(test)]

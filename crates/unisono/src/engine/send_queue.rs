@@ -51,6 +51,9 @@ pub(crate) struct SendQueue {
     addresses: Vec<SocketAddr>,
     /// What waits for room, at most two.
     unsent: VecDeque<Unsent>,
+    /// A test cut this engine off: what it sends is lost.
+    #[cfg(test)]
+    pub(super) is_cut_off: bool,
 }
 
 /// A run on its way.
@@ -72,6 +75,8 @@ impl SendQueue {
             complete: false,
             addresses: Vec::new(),
             unsent: VecDeque::new(),
+            #[cfg(test)]
+            is_cut_off: false,
         }
     }
 
@@ -119,6 +124,10 @@ impl SendQueue {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
+        #[cfg(test)]
+        if self.is_cut_off {
+            self.addresses.clear();
+        }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {

@@ -161,6 +161,14 @@ impl<O: Occupant> Shared<O> {
     }
 }
 
+#[cfg(all(test, feature = "tracing"))]
+impl Shared {
+    /// Cuts the member off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.engine.cut_off(cut);
+    }
+}
+
 impl Shared {
     /// No handle is left: the member leaves in the background. False if the engine is broken.
     pub(crate) fn abandon(&self) -> bool {

@@ -4,6 +4,7 @@ use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
+use crate::log::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub(crate) struct State {
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// Who must be woken once the lock is released.
     pub(crate) wakes: Vec<Waker>,
+    /// What is written to the log once the lock is released.
+    log: Log,
     /// All sockets; replaced when one comes or goes.
     pub(crate) sockets: Arc<Sockets>,
     /// The key of the next listener.
@@ -85,6 +88,7 @@ impl State {
             send_queue: SendQueue::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
+            log: Log::default(),
             turn: Turn::new(lease),
             rung: false,
             occupied: 0,
@@ -216,8 +220,18 @@ impl State {
         self.turn.sleeper().map_or(deadline, |sleeper| deadline.min(sleeper.until))
     }
 
+    /// Cuts this engine off from all others, or ends that.
+    #[cfg(all(test, feature = "tracing"))]
+    pub(crate) fn cut_off(&mut self, cut: bool) {
+        self.send_queue.is_cut_off = cut;
+    }
+
     /// Gives each datagram to the slot it is for.
     pub(crate) fn take_in(&mut self, now: Time, inbox: &mut Vec<Received>) {
+        #[cfg(test)]
+        if self.send_queue.is_cut_off {
+            inbox.clear();
+        }
         for Received { from, by_multicast, datagram } in inbox.drain(..) {
             let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
             else {
@@ -261,6 +275,7 @@ impl State {
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
                 entry.slot.serve(now, &mut self.send_queue, &mut self.wakes);
+                entry.slot.tell(&mut self.log);
                 if entry.slot.is_asked() {
                     self.asked.push(index);
                 }
@@ -275,9 +290,14 @@ impl State {
         }
     }
 
-    /// There may be somebody to wake.
+    /// There may be a thread or a task to wake, or something to write to the log.
     pub(crate) fn has_wakes(&self) -> bool {
-        !self.wakes.is_empty() || !self.asked.is_empty()
+        !self.wakes.is_empty() || !self.asked.is_empty() || !self.log.is_empty()
+    }
+
+    /// What is to be written to the log once the lock is released.
+    pub(crate) fn take_log(&mut self) -> Log {
+        std::mem::take(&mut self.log)
     }
 
     /// Whom to wake, now that whoever was awake has taken what it wanted.
