@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 
@@ -291,14 +291,16 @@ pub enum KeyError {
     },
     /// Others on this machine may read it.
     #[error(
-        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 '{0}'`",
-        path.display()
+        "{} can be read by others on this machine (mode {mode:04o}): {}",
+        path.display(), cure(path, *group)
     )]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+        /// The group of this process, if the file belongs to another user.
+        group: Option<u32>,
     },
     /// It holds something else.
     #[error("{} is not a key file: `unisono keygen FILE` makes one", path.display())]
@@ -317,6 +319,15 @@ pub enum KeyError {
     /// The system gave no randomness.
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
+}
+
+/// What to type about a key file that others can read.
+fn cure(path: &Path, group: Option<u32>) -> String {
+    let path = path.display();
+    match group {
+        None => format!("type `chmod 600 '{path}'`"),
+        Some(group) => format!("type `chown root:{group} '{path}' && chmod 440 '{path}'` as root"),
+    }
 }
 
 #[cfg(test)]
