@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Lives, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -77,7 +77,7 @@ impl Group {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
-            let known = seeds.resolve();
+            let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };

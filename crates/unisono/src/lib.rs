@@ -157,6 +157,7 @@
 //! | warn | `excluded from the group` (this member) | `epoch` |
 //! | warn | `another group has this name` | `address`, `gives_way` |
 //! | warn | `datagram under another key` (again only after a minute without one) | `address` |
+//! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
 //!
 //! They come when the episode happens, whether or not the application receives, from the thread that serves the group at
 //! that moment, and after it released the library's lock. That thread waits for the subscriber, so a subscriber must not

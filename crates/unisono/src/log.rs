@@ -50,6 +50,16 @@ mod emitted {
         }
     }
 
+    fn milliseconds(duration: Duration) -> u64 {
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// None of the seeds has an address yet.
+    pub(crate) fn waits_for_seeds(group: &str, seeds: &str, timeout: Duration) {
+        let timeout_ms = milliseconds(timeout);
+        warn!(target: "unisono", group, seeds, timeout_ms, "waiting for an address of the seeds");
+    }
+
     fn emit(label: &Label, episode: Episode) {
         match episode {
             Episode::Entered { seqno, members } => entered(label, seqno, members),
@@ -119,7 +129,7 @@ mod emitted {
     ) {
         let Label { group, me } = label;
         let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
-        let (names, took_ms) = (names.join(", "), u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        let (names, took_ms) = (names.join(", "), milliseconds(took));
         info!(
             target: "unisono",
             group = &**group, me = me.as_str(), seqno, members, excluded = &*names, degraded, took_ms, "reset ended"
@@ -150,6 +160,7 @@ mod emitted {
 mod silent {
     use super::*;
     use std::sync::Arc;
+    use std::time::Duration;
 
     /// Nothing.
     #[derive(Default)]
@@ -166,6 +177,8 @@ mod silent {
 
         pub(crate) fn emit(self) {}
     }
+
+    pub(crate) fn waits_for_seeds(_group: &str, _seeds: &str, _timeout: Duration) {}
 }
 
 #[cfg(all(test, feature = "tracing"))]

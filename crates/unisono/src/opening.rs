@@ -22,6 +22,14 @@ const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// How often a join is tried that a reset met, or that the group lost sight of: each time as a new life.
 const LIVES_MAX: usize = 8;
 
+/// How long an entry waits for addresses of the seeds: only a process that cannot do without asking waits.
+pub(crate) fn seeds_timeout(entry: &Entry, options: &Options) -> Duration {
+    match entry {
+        EntryMode::Found(_) | EntryMode::Form(..) => Duration::ZERO,
+        EntryMode::Join | EntryMode::JoinOrFound(_) => options.seeds_timeout,
+    }
+}
+
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,

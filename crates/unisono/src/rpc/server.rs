@@ -79,7 +79,7 @@ impl Drop for Service {
 impl Server {
     /// Serves a port where these options lead.
     pub fn new(port: &PrivatePort, serve: ServeOptions, options: &Options) -> Result<Server, ServiceError> {
-        Server::begin(opening::open(options)?, port, serve)
+        Server::begin(opening::open(options, options.seeds_timeout)?, port, serve)
     }
 
     /// Serves a port at the address of a member of a group, with the member's options: so other members know where to
