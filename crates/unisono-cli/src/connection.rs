@@ -25,6 +25,7 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
         insecure: settings.insecure,
         ..Options::default()
     };
+    options.seeds_timeout = settings.seeds_timeout.unwrap_or(options.seeds_timeout);
     if let Some(path) = &settings.key {
         options.key = Some(load_key(path)?);
     }
@@ -77,6 +78,7 @@ pub(crate) fn enter(
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
+    seeds::tell_of_wait(&settings.seeds, options.seeds_timeout);
     let joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));
     let entered = patiently(|| match config {
         Some(config) => Group::join_or_create(group, config.clone(), "", &options),

@@ -196,7 +196,7 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
 fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     // Nobody is to found a second group because DNS does not answer.
     for command in [&["listen", "x"][..], &["send", "x", "text"], &["members", "x"]] {
-        let output = unisono([command, &["--seeds", "nowhere.invalid"]].concat());
+        let output = unisono([command, &["--seeds", "nowhere.invalid", "--seeds-timeout", "10ms"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
         assert!(said.contains("none of the seeds (nowhere.invalid)") && said.contains("getent"), "{said}");
@@ -206,6 +206,20 @@ fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     let (warned, failed) =
         (said.find("nowhere.invalid has no address"), said.find("no member of this group"));
     assert!(warned.is_some() && warned < failed, "{said}");
+}
+
+#[test]
+fn a_join_waits_for_an_address_of_its_seeds_and_says_so() {
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "1h"];
+    assert_eq!(unisono(arguments).status.code(), Some(2), "no duration");
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "3600s"];
+    let mut child = command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = lines.find(|line| line.contains("waiting for an address of seed nowhere.invalid"));
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(waits.is_some() && running);
 }
 
 #[test]
