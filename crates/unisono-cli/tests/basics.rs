@@ -409,6 +409,31 @@ fn sealed_datagrams_are_explained_to_those_who_have_the_key() {
 }
 
 #[test]
+fn the_doctor_hears_other_versions_of_the_wire_format() {
+    let mine = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut datagram = [0; 60];
+    datagram[..3].copy_from_slice(b"UN\x07");
+    let mut doctor = command();
+    doctor
+        .args(["doctor", "--json", "--bind", &free.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut doctor = doctor.spawn().unwrap();
+    while doctor.try_wait().unwrap().is_none() {
+        // Nobody may be there yet, or any more.
+        let _ = mine.send_to(&datagram, free);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let text = String::from_utf8_lossy(&doctor.wait_with_output().unwrap().stdout).into_owned();
+    let line = text.lines().find(|line| line.contains(r#""check":"versions""#)).unwrap();
+    let check: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(check["good"], false, "{line}");
+    let (finding, address) = (check["finding"].as_str().unwrap(), mine.local_addr().unwrap().to_string());
+    assert!(finding.contains("version 7") && finding.contains(&address), "{finding}");
+}
+
+#[test]
 fn the_doctor_says_good_or_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("open.key"), "whatever").unwrap();

@@ -99,6 +99,14 @@ pub enum Episode {
         /// The address it came from.
         address: SocketAddr,
     },
+    /// A datagram for a group of this name has another version of the wire format. Told again only after a minute without
+    /// one.
+    OtherVersion {
+        /// The address it came from.
+        address: SocketAddr,
+        /// Its version.
+        version: u8,
+    },
 }
 
 /// Episodes that the driver has not taken yet.
@@ -107,6 +115,8 @@ pub(crate) struct Episodes {
     queue: VecDeque<Episode>,
     /// When a datagram under another key came last.
     foreign_at: Option<Time>,
+    /// When a datagram of another version came last.
+    other_version_at: Option<Time>,
 }
 
 impl Episodes {
@@ -120,6 +130,12 @@ impl Episodes {
     pub(crate) fn note_foreign(&mut self, now: Time, address: SocketAddr) {
         if is_news(&mut self.foreign_at, now) {
             self.push(Episode::Foreign { address });
+        }
+    }
+
+    pub(crate) fn note_other_version(&mut self, now: Time, address: SocketAddr, version: u8) {
+        if is_news(&mut self.other_version_at, now) {
+            self.push(Episode::OtherVersion { address, version });
         }
     }
 }

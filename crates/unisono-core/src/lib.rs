@@ -84,6 +84,7 @@ mod stability;
 mod table;
 mod time;
 mod unordered;
+mod versions;
 pub mod wire;
 
 pub use config::*;

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use unisono_core::wire::VERSION;
 use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 
 /// A group was not entered. Nothing changed in it, unless the join itself says so.
@@ -158,6 +159,14 @@ fn other_key(address: SocketAddr) -> String {
     )
 }
 
+fn other_version(address: SocketAddr, version: u8) -> String {
+    format!(
+        "no member answered in version {VERSION} of the wire format, which this process uses, but {address} speaks of a group of \
+         this name in version {version}: use the same release of unisono in all processes (`unisono --version`), or another \
+         name for this group"
+    )
+}
+
 fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
     let words = match reason {
         JoinFailure::Unreachable { sequencer } => {
@@ -168,6 +177,7 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             )
             .into();
         }
+        JoinFailure::OtherVersion { by, version } => return other_version(*by, *version).into(),
         JoinFailure::NotFound => {
             "nobody answered for this group: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
@@ -267,6 +277,14 @@ pub enum LookError {
     OtherKey {
         /// Who.
         address: SocketAddr,
+    },
+    /// No member answered in time, and a process speaks of a group of this name in another version of the wire format.
+    #[error("{}", other_version(*address, *version))]
+    OtherVersion {
+        /// The address of that process.
+        address: SocketAddr,
+        /// The version it uses.
+        version: u8,
     },
     /// No member answered in time.
     #[error(

@@ -157,6 +157,7 @@
 //! | warn | `excluded from the group` (this member) | `epoch` |
 //! | warn | `another group has this name` | `address`, `gives_way` |
 //! | warn | `datagram under another key` (again only after a minute without one) | `address` |
+//! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
 //! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
 //!
 //! They come when the episode happens, whether or not the application receives, from the thread that serves the group at
@@ -179,6 +180,7 @@ pub mod rpc;
 mod sealed;
 mod seeds;
 mod ticket;
+mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
@@ -196,6 +198,7 @@ pub use unisono_core::{
     Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
     SlowMember, Suspicion, Transport, Uid, View,
 };
+pub use versions::hear_other_version;
 
 /// What the README shows compiles.
 #[cfg(doctest)]

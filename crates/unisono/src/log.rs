@@ -74,6 +74,7 @@ mod emitted {
             Episode::Excluded { epoch } => excluded_here(label, epoch),
             Episode::Conflict { address, gives_way } => conflict(label, address, gives_way),
             Episode::Foreign { address } => foreign(label, address),
+            Episode::OtherVersion { address, version } => other_version(label, address, version),
             _ => {}
         }
     }
@@ -153,6 +154,13 @@ mod emitted {
 
     fn foreign(Label { group, me }: &Label, address: SocketAddr) {
         warn!(target: "unisono", group = &**group, me = me.as_str(), %address, "datagram under another key");
+    }
+
+    fn other_version(Label { group, me }: &Label, address: SocketAddr, version: u8) {
+        warn!(
+            target: "unisono",
+            group = &**group, me = me.as_str(), %address, version, "datagram of another wire version"
+        );
     }
 }
 

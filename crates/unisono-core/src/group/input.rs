@@ -11,7 +11,9 @@ use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::membership::Invitation;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
+use crate::wire::{
+    Decoder, Frame, HEADER_BYTES, Header, HeaderError, KeyContext, ProtectionKind, ReplayWindow, open,
+};
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
@@ -54,9 +56,16 @@ impl Group {
     fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
         self.notice_sleep(now);
         let length = datagram.len();
-        let Ok(header) = Header::parse(&datagram) else {
-            self.counters.malformed += 1;
-            return;
+        let header = match Header::parse(&datagram) {
+            Ok(header) => header,
+            Err(HeaderError::Version(version)) => {
+                self.handle_other_version(now, from, &datagram, version, multicast);
+                return;
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
         };
         if header.group != self.tag || header.sender == self.me.uid || self.phase == Phase::Gone {
             return;

@@ -41,6 +41,7 @@ use crate::repair::Repair;
 use crate::stability::Acknowledging;
 use crate::time::Time;
 use crate::unordered::UnorderedBuffer;
+use crate::versions::OtherVersions;
 use crate::wire::{LogBase, Protection};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -80,6 +81,7 @@ pub struct Group {
     pub(crate) last_reset: Option<LastReset>,
     /// Who spoke last of a group of this name in a way that does not open.
     pub(crate) foreign: Option<SocketAddr>,
+    pub(crate) other_versions: OtherVersions,
     /// Epochs and where they began, from that of the next entry to be delivered.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
@@ -181,6 +183,7 @@ impl Group {
             epoch_entered_at: now,
             last_reset: None,
             foreign: None,
+            other_versions: OtherVersions::default(),
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             unordered: UnorderedBuffer::default(),

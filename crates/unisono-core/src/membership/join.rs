@@ -182,6 +182,13 @@ impl Group {
             self.join_failed(reason);
             return;
         }
+        if let (Phase::Locating, None, Some((by, version))) =
+            (self.phase, &joining.found, self.other_versions.believed())
+        {
+            // There may be a group: it is not founded a second time, nor said to be missing.
+            self.join_failed(JoinFailure::OtherVersion { by, version });
+            return;
+        }
         match (self.phase, joining.config.take()) {
             (Phase::Locating, Some(config)) if joining.found.is_none() => {
                 let hello = joining.hello.clone();
@@ -288,6 +295,7 @@ impl Group {
         self.config = welcome.config;
         // What did not open until now may have been this very group's.
         self.foreign = None;
+        self.other_versions.forget();
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
             // The sequencer may have joined after the place where this log begins: it is heard all the same.

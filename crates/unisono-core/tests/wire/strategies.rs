@@ -259,6 +259,7 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
                 datagrams_received: b,
                 malformed: c,
                 foreign,
+                other_version: 0,
                 replayed: d,
                 stale: e,
                 messages_sent: f,
