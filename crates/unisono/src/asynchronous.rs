@@ -190,7 +190,7 @@ impl AsyncGroup {
 
     /// As [`Group::reset`](crate::Group::reset).
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|member, now| member.group.reset(now, min_members))
+        self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
     /// As [`Group::leave`](crate::Group::leave).
@@ -205,7 +205,7 @@ impl AsyncGroup {
 
     /// As [`Group::hand_over`](crate::Group::hand_over).
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|member, now| member.group.hand_over(now, to))
+        self.shared().command(|member, now| member.group.hand_over(now, to))
     }
 
     /// As [`Group::info`](crate::Group::info).

@@ -140,7 +140,7 @@ fn passes(member: &Membership, error: SendError) -> bool {
     match error {
         SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
         SendError::NotReceiving => !member.is_not_receiving(),
-        SendError::TooLarge { .. } | SendError::Left => false,
+        SendError::TooLarge { .. } | SendError::Left | SendError::Forked => false,
     }
 }
 

@@ -130,6 +130,9 @@ pub enum OpenError {
         /// Who.
         address: SocketAddr,
     },
+    /// A forked child uses a handle of its parent's.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
     /// A parameter is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -245,6 +248,9 @@ pub enum Ended {
         /// The epoch that began without it, if it was told.
         epoch: Option<EpochId>,
     },
+    /// This is a forked child: its parent's member receives.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// A leave did not come to its end.
@@ -262,6 +268,9 @@ pub enum LeaveFailure {
         "nobody confirmed the leave; this member is out, and others, if there are any, will miss it and reset"
     )]
     Unconfirmed,
+    /// This is a forked child: its parent's member stays.
+    #[error("this handle belongs to the process that forked: its member stays")]
+    Forked,
 }
 
 /// Nobody could be asked, or nobody answered. Nothing changed.

@@ -127,6 +127,10 @@
 //!
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
+//! A process that forks keeps its members, and its child gets errors from their handles ([`SendError::Forked`] and the
+//! like): it sends nothing, receives nothing, and its end is no leave. A child that takes part opens handles of its own; a
+//! program that puts itself into the background does so before it opens any.
+//!
 //! # Calls
 //!
 //! [`rpc`] has calls: a process outside of the group, or a member, asks a service and waits for its answer, which may come

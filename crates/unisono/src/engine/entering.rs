@@ -1,5 +1,6 @@
 //! How members come to an engine, and engines into being: there is one for each place at which members are reached.
 
+use super::fork::Home;
 use super::lease::{IoLease, WAKEUP};
 use super::send_queue::Reach;
 use super::shared::Shared;
@@ -90,12 +91,15 @@ impl Engine {
         let watch = Watch::new()
             .and_then(|watch| watch.add(&wakeup, WAKEUP).map(|()| Arc::new(watch)))
             .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
+        let home = Home::new();
         Ok(Engine {
+            home,
             address: unicast.address(),
             state: Mutex::new(State::new(
                 Arc::new(unicast),
                 IoLease::new(watch.clone()),
                 socket_waker.port(),
+                home,
             )),
             watch,
             wakeup,
@@ -146,7 +150,8 @@ impl Engine {
 /// The engines that there are, for as long as nobody else adds one.
 pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    engines.retain(|engine| engine.strong_count() > 0);
+    // A forked child makes its own.
+    engines.retain(|engine| engine.upgrade().is_some_and(|engine| !engine.home.is_elsewhere()));
     engines
 }
 

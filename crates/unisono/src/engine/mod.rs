@@ -25,12 +25,14 @@
 //! | `outcomes` | what becomes of messages under way |
 //! | `send_queue` | what is sent, in runs |
 //! | `lease`, `turn`, `pinned` | what is received, by whom, and in which of the sockets it waits |
+//! | `fork` | what becomes of an engine in a forked child |
 //! | `park` | waiting, for threads and tasks |
 //! | `background` | the thread that sits when nobody else does, and stands in for one who is pinned |
 
 mod calls;
 mod entering;
 mod fallback_thread;
+mod fork;
 mod lease;
 mod membership;
 mod outcomes;
@@ -44,18 +46,20 @@ mod turn;
 
 pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
+pub(crate) use fork::OfFork;
 pub(crate) use membership::{Interest, Membership};
 pub(crate) use park::Listed;
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
+use fork::Home;
 use lease::{IoLease, Woken};
 use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
 use slot::Occupant;
 use state::{State, is_off};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use turn::{Next, Rouse, Sleeper};
@@ -73,6 +77,7 @@ pub(crate) struct Engine {
     fallback: Watch,
     /// Wakes whoever is pinned.
     socket_waker: SocketWaker,
+    home: Home,
     place: Place,
     address: SocketAddr,
     /// When it began, by the system's clock.
@@ -89,9 +94,19 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
+        self.lock_at_home().unwrap_or_else(|| panic!("a forked child uses a handle of its parent's"))
+    }
+
+    /// Locks. Nothing in a forked child, if a thread of the parent had the lock: that thread is not here to release it.
+    fn lock_at_home(&self) -> Option<MutexGuard<'_, State>> {
+        let locked = match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => return None,
+            Err(TryLockError::WouldBlock) => self.state.lock(),
+            Err(TryLockError::Poisoned(broken)) => Err(broken),
+            Ok(state) => Ok(state),
+        };
         // A panic in the middle of the protocol leaves nothing that could be relied on.
-        self.lock_unless_broken()
-            .unwrap_or_else(|| panic!("unisono's engine was stopped by a panic elsewhere"))
+        Some(locked.unwrap_or_else(|_| panic!("unisono's engine was stopped by a panic elsewhere")))
     }
 
     /// Locks, and then looks at the clock: for those behind the lock time never goes back.
@@ -100,8 +115,13 @@ impl Engine {
         (state, self.now())
     }
 
+    /// Nothing, too, in a forked child: it could do no good.
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.lock().ok()
+        match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => None,
+            Err(TryLockError::WouldBlock) => self.state.lock().ok(),
+            locked => locked.ok(),
+        }
     }
 
     /// Releases the lock, wakes those that have to be woken, and writes to the log: a slow log holds up this thread and no
@@ -122,12 +142,18 @@ impl Engine {
     /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the
     /// consequences.
     fn settle(&self, state: &mut State, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.settle(now);
         self.call(state, now);
     }
 
     /// A slot was given something, without waiting: what follows from that.
     fn finish(&self, mut state: MutexGuard<'_, State>, index: usize, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.touch(index);
         self.settle(&mut state, now);
         self.arrange(&mut state, now, false);

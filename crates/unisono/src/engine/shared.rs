@@ -1,6 +1,7 @@
 //! The handle to what an engine holds: what a thread or a task wants is attempted, again and again, until it is done.
 
 use super::Engine;
+use super::fork::OfFork;
 use super::membership::{Interest, Membership};
 use super::park::Listed;
 use super::slot::Occupant;
@@ -51,12 +52,13 @@ impl<O: Occupant> Shared<O> {
 
     /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits
     /// for the one who does.
-    pub(crate) fn block<T>(
+    pub(crate) fn block<T: OfFork>(
         &self,
         timeout: Option<Duration>,
         attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let (state, now) = self.engine.look();
+        let Some(state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
+        let now = self.engine.now();
         let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
         self.block_until(until, state, now, None, attempt)
     }
@@ -64,20 +66,24 @@ impl<O: Occupant> Shared<O> {
     /// As [`Shared::block`], for as long as it takes, for an attempt that only takes what there is; `lacking` is what it
     /// would wait for, if that can be told without it. Mostly whoever comes back finds all as it was left: it need not try
     /// then, nor know what time it is.
-    pub(crate) fn take<T>(
+    pub(crate) fn take<T: OfFork>(
         &self,
         lacking: impl FnOnce(&O) -> Option<O::Interest>,
         mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let mut state = self.engine.lock();
+        let Some(mut state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
         let (now, lacking) = match state.undisturbed_since() {
             Some(since) => (since, lacking(state.occupant(self.index))),
             None => (self.engine.now(), None),
         };
+        // One that has to wait asks anyway.
+        if lacking.is_none() && state.home.is_left(self.engine.now()) {
+            return Some(T::of_fork());
+        }
         self.block_until(Time::NEVER, state, now, lacking, |occupant, _| attempt(occupant))
     }
 
-    fn block_until<'a, T>(
+    fn block_until<'a, T: OfFork>(
         &'a self,
         until: Time,
         mut state: MutexGuard<'a, State>,
@@ -93,8 +99,10 @@ impl<O: Occupant> Shared<O> {
                 Some(interest) => Err(interest),
             };
             match tried {
+                _ if state.home.is_left(now) => return Some(T::of_fork()),
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
+                Err(_) if engine.home.is_elsewhere() => return Some(T::of_fork()),
                 Err(interest) => {
                     lease = lease.or_else(|| state.turn.take(now, false));
                     let risen = match &mut lease {
@@ -116,14 +124,18 @@ impl<O: Occupant> Shared<O> {
     }
 
     /// Tries now; if that is not it, `context` is woken when it may be, as long as `listed` is there.
-    pub(crate) fn poll<T>(
+    pub(crate) fn poll<T: OfFork>(
         &self,
         context: &mut Context<'_>,
         listed: &mut Listed,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
-        let (mut state, now) = engine.look();
+        let Some(mut state) = engine.lock_at_home() else { return Poll::Ready(T::of_fork()) };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return Poll::Ready(T::of_fork());
+        }
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
@@ -137,7 +149,20 @@ impl<O: Occupant> Shared<O> {
         polled
     }
 
-    /// Does something that needs no waiting.
+    /// Asks the core for something that needs no waiting, and is refused in a forked child.
+    pub(crate) fn command<T: OfFork>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return T::of_fork();
+        }
+        let result = act(state.occupant(self.index), now);
+        engine.finish(state, self.index, now);
+        result
+    }
+
+    /// Looks at something, in a forked child as it was when that began.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let (mut state, now) = engine.look();
@@ -155,6 +180,9 @@ impl<O: Occupant> Shared<O> {
     pub(super) fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
+        if state.home.is_left(now) {
+            return false;
+        }
         act(state.occupant(self.index), now);
         self.engine.finish(state, self.index, now);
         true

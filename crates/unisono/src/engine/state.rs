@@ -1,5 +1,6 @@
 //! What an engine knows, behind its lock: its slots, their timers, and who sits.
 
+use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) rung: bool,
     /// Slots in use.
     occupied: usize,
+    /// The process that this belongs to.
+    pub(super) home: Home,
     /// The background thread has ended.
     pub(crate) closed: bool,
     /// When everybody was last served.
@@ -74,7 +77,7 @@ struct Listener {
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16) -> State {
+    pub(super) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16, home: Home) -> State {
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -92,6 +95,7 @@ impl State {
             turn: Turn::new(lease),
             rung: false,
             occupied: 0,
+            home,
             closed: false,
             settled_at: Time::ZERO,
         }
