@@ -17,6 +17,8 @@ use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
 
 /// A datagram to oneself that takes longer is lost.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long other versions are listened for: an idle group of up to 32 members multicasts every 100 ms.
+const LISTENS: Duration = Duration::from_millis(500);
 /// The receive buffer that a busy member wants, in bytes.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram that members send by default.
@@ -24,7 +26,7 @@ const DATAGRAM_BYTES: usize = 1472;
 /// A member that is woken so late will be suspected without reason before long.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Check what stops people: key, address, port, seeds, multicast, buffers, datagram size, clock
+/// Check what stops people: key, address, port, seeds, multicast, wire versions, buffers, datagram size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -45,12 +47,13 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     let (found, unasked) = address(settings)?;
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
-    let checks: [(&str, &dyn Fn() -> Finding); 8] = [
+    let checks: [(&str, &dyn Fn() -> Finding); 9] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
         ("port", &|| port(settings, address)),
         ("seeds", &|| seeds(settings, &unasked, address)),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
+        ("versions", &|| versions(settings, address)),
         ("buffers", &|| buffers()),
         ("datagrams", &|| datagrams(address)),
         ("clock", &|| clock()),
@@ -175,6 +178,23 @@ fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Find
 /// Whether the system would send there from an address; nothing is sent.
 fn way(from: IpAddr, to: SocketAddr) -> std::io::Result<()> {
     UdpSocket::bind((from, 0))?.connect(to)
+}
+
+/// Whether a process is heard that uses another version of the wire format. Nothing is sent.
+fn versions(settings: &Settings, address: IpAddr) -> Finding {
+    let interface = match address {
+        IpAddr::V4(interface) => Some(interface),
+        IpAddr::V6(_) => None,
+    };
+    match unisono::hear_other_version(interface, settings.bind, LISTENS) {
+        Ok(None) => Good(format!("none but this one was heard in {} ms", LISTENS.as_millis())),
+        Ok(Some((from, version))) => Bad(
+            format!("{from} uses version {version} of the wire format, which this release does not read"),
+            "type `unisono --version` there and here, and use the same release in all processes".into(),
+        ),
+        // What is wrong with multicast is another check's finding.
+        Err(error) => Good(format!("not heard: cannot listen: {error}")),
+    }
 }
 
 /// A datagram to a multicast group on the interface of this address, and whether it came.

@@ -5,6 +5,7 @@
 //! epoch only, in whichever room, is put back here.
 
 use crate::config::GroupConfig;
+use crate::episode::Episode;
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::history::History;
@@ -35,6 +36,7 @@ impl Group {
         self.joining = None;
         self.phase = Phase::Member;
         let view = self.view_at(0, sequencer);
+        self.episodes.push(Episode::Entered { seqno: 0, members: view.members.len() });
         self.notices.push_back(Event::Entered { seqno: 0, view });
     }
 

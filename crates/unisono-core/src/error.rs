@@ -43,6 +43,9 @@ pub enum SendError {
     /// This member leaves, has left or was excluded.
     #[error("this member is no longer in the group")]
     Left,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// A leave was not begun.
@@ -80,6 +83,9 @@ pub enum ResetError {
     /// Not a member, or no longer.
     #[error("not a member of the group")]
     NotMember,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// The role of sequencer was not handed over.
@@ -101,4 +107,7 @@ pub enum HandOverError {
     /// In this group only leaves and resets move the role.
     #[error("in this group only leaves and resets move the role")]
     Never,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }

@@ -223,6 +223,15 @@ pub enum JoinFailure {
     /// The group is there and stands still: it is being reset for longer than a joiner waits, or has lost its quorum.
     /// Trying again is safe; founding another would split it.
     Halted,
+    /// No member answered, and a process speaks of a group of this name in another version of the wire format: if that is
+    /// the group, this process cannot join it, and founding another would split it. Nothing proves such a datagram, whoever
+    /// has the key: where a group of this version answers, it is joined all the same.
+    OtherVersion {
+        /// The address of that process.
+        by: SocketAddr,
+        /// The version it uses.
+        version: u8,
+    },
     /// The group has as many members as it allows.
     Full {
         /// The member that said so.

@@ -166,6 +166,9 @@ pub struct Counters {
     /// Datagrams dropped: of a group of this name, but under another key. As long as nobody answers it, a joiner cannot
     /// tell those of its own group from them.
     pub foreign: u64,
+    /// Datagrams dropped: for a group of this name, but in another version of the wire format. A report that travels has
+    /// them among the malformed ones: version 1 of the wire format has no field of their own.
+    pub other_version: u64,
     /// Datagrams dropped: seen before.
     pub replayed: u64,
     /// Datagrams dropped: of another epoch or another founding, or from a stranger.

@@ -310,6 +310,7 @@ impl Group {
         if self.joining.is_some() {
             self.enter_if_joined(now);
         }
+        self.note_changes_accepted(before);
         if self.own_leave_is_logged() && self.accepted >= self.history.last_change() {
             self.note_own_leave_accepted(now);
         }

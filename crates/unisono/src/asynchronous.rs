@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Lives, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
     EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
@@ -85,7 +86,7 @@ impl AsyncGroup {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
-            let known = resolve(&seeds).await;
+            let known = resolve(&seeds, seeds_timeout(&entry, options), name).await;
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
@@ -189,7 +190,7 @@ impl AsyncGroup {
 
     /// As [`Group::reset`](crate::Group::reset).
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|member, now| member.group.reset(now, min_members))
+        self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
     /// As [`Group::leave`](crate::Group::leave).
@@ -204,7 +205,7 @@ impl AsyncGroup {
 
     /// As [`Group::hand_over`](crate::Group::hand_over).
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|member, now| member.group.hand_over(now, to))
+        self.shared().command(|member, now| member.group.hand_over(now, to))
     }
 
     /// As [`Group::info`](crate::Group::info).
@@ -243,8 +244,8 @@ impl Stream for Events {
     }
 }
 
-/// [`Seeds::resolve`] by a thread of its own if that can take long.
-async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
+/// [`Seeds::resolve_within`] by a thread of its own if that can take long.
+async fn resolve(seeds: &Seeds, timeout: Duration, group: &str) -> Result<Vec<SocketAddr>, OpenError> {
     if !seeds.has_names() {
         return seeds.resolve();
     }
@@ -254,9 +255,9 @@ async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
         waker: Option<Waker>,
     }
     let exchange = Arc::new(Mutex::new(Exchange::default()));
-    let (theirs, seeds) = (exchange.clone(), seeds.clone());
+    let (theirs, seeds, group) = (exchange.clone(), seeds.clone(), group.to_owned());
     let work = move || {
-        let result = seeds.resolve();
+        let result = seeds.resolve_within(timeout, &group);
         let mut exchange = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         exchange.result = Some(result);
         exchange.waker.take()

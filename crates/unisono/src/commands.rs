@@ -140,7 +140,7 @@ fn passes(member: &Membership, error: SendError) -> bool {
     match error {
         SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
         SendError::NotReceiving => !member.is_not_receiving(),
-        // Too large, no longer a member, or an error that this version does not know: the caller is told.
+        // Too large, no longer a member, a forked child, or an error that this version does not know: the caller is told.
         _ => false,
     }
 }

@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
+use unisono_core::wire::VERSION;
 use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 
 /// A group was not entered. Nothing changed in it, unless the join itself says so.
@@ -129,6 +130,9 @@ pub enum OpenError {
         /// Who.
         address: SocketAddr,
     },
+    /// A forked child uses a handle of its parent's.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
     /// A parameter is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -158,6 +162,14 @@ fn other_key(address: SocketAddr) -> String {
     )
 }
 
+fn other_version(address: SocketAddr, version: u8) -> String {
+    format!(
+        "no member answered in version {VERSION} of the wire format, which this process uses, but {address} speaks of a group of \
+         this name in version {version}: use the same release of unisono in all processes (`unisono --version`), or another \
+         name for this group"
+    )
+}
+
 fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
     let words = match reason {
         JoinFailure::Unreachable { sequencer } => {
@@ -168,6 +180,7 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             )
             .into();
         }
+        JoinFailure::OtherVersion { by, version } => return other_version(*by, *version).into(),
         JoinFailure::NotFound => {
             "nobody answered for this group: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
@@ -240,6 +253,9 @@ pub enum Ended {
         /// The epoch that began without it, if it was told.
         epoch: Option<EpochId>,
     },
+    /// This is a forked child: its parent's member receives.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// A leave did not come to its end.
@@ -258,6 +274,9 @@ pub enum LeaveFailure {
         "nobody confirmed the leave; this member is out, and others, if there are any, will miss it and reset"
     )]
     Unconfirmed,
+    /// This is a forked child: its parent's member stays.
+    #[error("this handle belongs to the process that forked: its member stays")]
+    Forked,
 }
 
 /// Nobody could be asked, or nobody answered. Nothing changed.
@@ -273,6 +292,14 @@ pub enum LookError {
     OtherKey {
         /// Who.
         address: SocketAddr,
+    },
+    /// No member answered in time, and a process speaks of a group of this name in another version of the wire format.
+    #[error("{}", other_version(*address, *version))]
+    OtherVersion {
+        /// The address of that process.
+        address: SocketAddr,
+        /// The version it uses.
+        version: u8,
     },
     /// No member answered in time.
     #[error(
@@ -297,14 +324,16 @@ pub enum KeyError {
     },
     /// Others on this machine may read it.
     #[error(
-        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 '{0}'`",
-        path.display()
+        "{} can be read by others on this machine (mode {mode:04o}): {}",
+        path.display(), cure(path, *group)
     )]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+        /// The group of this process, if the file belongs to another user.
+        group: Option<u32>,
     },
     /// It holds something else.
     #[error("{} is not a key file: `unisono keygen FILE` makes one", path.display())]
@@ -323,6 +352,15 @@ pub enum KeyError {
     /// The system gave no randomness.
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
+}
+
+/// What to type about a key file that others can read.
+fn cure(path: &Path, group: Option<u32>) -> String {
+    let path = path.display();
+    match group {
+        None => format!("type `chmod 600 '{path}'`"),
+        Some(group) => format!("type `chown root:{group} '{path}' && chmod 440 '{path}'` as root"),
+    }
 }
 
 #[cfg(test)]

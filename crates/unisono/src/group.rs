@@ -3,7 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Lives, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -77,7 +77,7 @@ impl Group {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
-            let known = seeds.resolve();
+            let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
@@ -238,7 +238,7 @@ impl Group {
     /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`]. While nobody is suspected there is
     /// nothing to mend: none begins, and the answer is whether the group has so many members.
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|member, now| member.group.reset(now, min_members))
+        self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
     /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512
@@ -254,7 +254,7 @@ impl Group {
     /// [`Migration::Never`](crate::Migration::Never). It is done with an [`Event::HandedOver`]. With
     /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on from there.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|member, now| member.group.hand_over(now, to))
+        self.shared().command(|member, now| member.group.hand_over(now, to))
     }
 
     /// Where this member and its group stand (the papers' GetInfoGroup).

@@ -1,14 +1,17 @@
 //! The secret that the members of a group have in common, and the file it is kept in.
 //!
-//! A key is 32 random bytes. Its file is one line of text, which only its owner may read: what others on the
-//! machine can read is no secret, so such a file is refused.
+//! A key is 32 random bytes. Its file is one line of text that only its owner may read, or only root and the group of
+//! this process: what others on the machine can read is no secret, so such a file is refused.
 
 use crate::error::KeyError;
 use crate::sealed::Sealed;
+use rustix::fs::fgetxattr;
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid, getgroups};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use unisono_core::wire::Protection;
@@ -18,6 +21,15 @@ use zeroize::{Zeroize, Zeroizing};
 pub(crate) const KEY_BYTES: usize = 32;
 /// What a key file begins with; its version is the number.
 const PREFIX: &str = "unisono-key-1 ";
+/// How an access control list begins, as Linux stores it; entries of eight bytes follow: tag, access and number.
+const ACL_VERSION: [u8; 4] = [2, 0, 0, 0];
+const ACL_OWNER: u8 = 1;
+const ACL_USER: u8 = 2;
+const ACL_OWN_GROUP: u8 = 4;
+const ACL_GROUP: u8 = 8;
+const ACL_MASK: u8 = 16;
+/// The longest list that is looked at: 127 entries.
+const ACL_BYTES_MAX: usize = 1020;
 /// Longer files are none of ours.
 const FILE_BYTES_MAX: u64 = 256;
 
@@ -86,7 +98,8 @@ impl Key {
         file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Reads a key file. Refuses one that others can read.
+    /// Reads a key file. Refuses one that others can read: it must be its owner's alone (mode 0600 or 0400), or belong to
+    /// root and be readable for a group of this process (mode 0440), as Kubernetes and systemd provide it.
     pub fn load(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let failed = |cause| KeyError::File { path: path.into(), cause };
@@ -99,9 +112,11 @@ impl Key {
         if kind.is_char_device() || kind.is_block_device() {
             return Err(KeyError::NotAKey { path: path.into() });
         }
-        let mode = metadata.permissions().mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(KeyError::Exposed { path: path.into(), mode });
+        let mode = metadata.mode() & 0o7777;
+        if !Own::new().is_alone_with(mode, metadata.uid(), metadata.gid(), acl_of(&file).as_deref()) {
+            let foreign = metadata.uid() != geteuid().as_raw();
+            let group = foreign.then(|| getegid().as_raw());
+            return Err(KeyError::Exposed { path: path.into(), mode, group });
         }
         // All of it at once: as it grew it would leave copies behind.
         let mut text = Zeroizing::new(String::with_capacity(2 * FILE_BYTES_MAX as usize));
@@ -112,6 +127,59 @@ impl Key {
         let digits = text.trim_end().strip_prefix(PREFIX).unwrap_or_default().as_bytes();
         parse(digits).ok_or_else(|| KeyError::NotAKey { path: path.into() })
     }
+}
+
+/// The users and groups that this process has, by number.
+struct Own {
+    user: u32,
+    groups: Vec<u32>,
+}
+
+impl Own {
+    fn new() -> Own {
+        let supplementary = getgroups().unwrap_or_default();
+        let groups = std::iter::once(getegid()).chain(supplementary).map(|group| group.as_raw()).collect();
+        Own { user: geteuid().as_raw(), groups }
+    }
+
+    /// Only its owner may use the file; or it is root's, and only this process's user and groups may read it beside root.
+    /// `acl` is the file's access control list, if it has one: systemd gives a service its credentials by one.
+    fn is_alone_with(&self, mode: u32, owner: u32, group: u32, acl: Option<&[u8]>) -> bool {
+        let read_by_group = mode & 0o377 == 0o040 && owner == 0;
+        let own_group = self.groups.contains(&group);
+        mode & 0o077 == 0 || read_by_group && acl.map_or(own_group, |acl| self.is_alone_on(acl, own_group))
+    }
+
+    /// The list, as the system stores it, lets only this process's user and groups in. Where there is a list, the mode's
+    /// bits for the group are the most that any entry gives.
+    fn is_alone_on(&self, acl: &[u8], own_group: bool) -> bool {
+        let Some((&ACL_VERSION, entries)) = acl.split_first_chunk() else { return false };
+        let (entries, rest) = entries.as_chunks::<8>();
+        rest.is_empty()
+            && entries.iter().all(|&[tag, _, access, _, a, b, c, d]| {
+                let id = u32::from_le_bytes([a, b, c, d]);
+                match tag {
+                    ACL_OWNER | ACL_MASK => true,
+                    _ if access == 0 => true,
+                    ACL_USER => id == self.user,
+                    ACL_OWN_GROUP => own_group,
+                    ACL_GROUP => self.groups.contains(&id),
+                    _ => false,
+                }
+            })
+    }
+}
+
+/// The access control list of a file, if it has one.
+fn acl_of(file: &File) -> Option<Vec<u8>> {
+    let mut acl = vec![0; ACL_BYTES_MAX];
+    // Where the list is longer than that, none of its entries counts as this process's.
+    match fgetxattr(file, "system.posix_acl_access", &mut acl[..]) {
+        Ok(bytes) => acl.truncate(bytes),
+        Err(Errno::RANGE) => acl.clear(),
+        Err(_) => return None,
+    }
+    Some(acl)
 }
 
 /// The key that these hexadecimal digits stand for.
@@ -136,7 +204,9 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{XattrFlags, setxattr};
     use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]
     fn a_key_survives_its_file_and_shows_itself_nowhere_else() {
@@ -175,6 +245,96 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         Key::load(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_root_may_be_read_by_a_group_of_this_process_and_no_other() {
+        let own = Own { user: 3, groups: vec![5, 7] };
+        let accepts = |mode, owner, group| own.is_alone_with(mode, owner, group, None);
+        for mode in [0o400, 0o600, 0o700] {
+            assert!(accepts(mode, 12, 13), "{mode:o}");
+        }
+        for group in [5, 7] {
+            assert!(accepts(0o440, 0, group) && accepts(0o040, 0, group));
+        }
+        assert!(!accepts(0o440, 0, 6), "another group");
+        assert!(!accepts(0o440, 12, 5), "another owner, which may change the mode");
+        for mode in [0o444, 0o404, 0o640, 0o460, 0o450, 0o441, 0o604, 0o004] {
+            assert!(!accepts(mode, 0, 5), "{mode:o}");
+        }
+    }
+
+    fn acl(entries: &[(u8, u8, u32)]) -> Vec<u8> {
+        let mut acl = ACL_VERSION.to_vec();
+        for (tag, access, id) in entries {
+            acl.extend([*tag, 0, *access, 0]);
+            acl.extend(id.to_le_bytes());
+        }
+        acl
+    }
+
+    #[test]
+    fn a_list_may_let_in_this_process_and_no_other() {
+        const NONE: u32 = u32::MAX;
+        let own = Own { user: 3, groups: vec![5, 7] };
+        let accepts = |named: &[(u8, u8, u32)], owner, group| {
+            let base = [(ACL_OWNER, 4, NONE), (ACL_MASK, 4, NONE), (32, 0, NONE)];
+            own.is_alone_with(0o440, owner, group, Some(&acl(&[&base, named].concat())))
+        };
+        // As systemd makes it: root's group has no access.
+        assert!(accepts(&[(ACL_USER, 4, 3), (ACL_OWN_GROUP, 0, NONE)], 0, 0));
+        assert!(accepts(&[(ACL_GROUP, 4, 7), (ACL_OWN_GROUP, 4, NONE)], 0, 5));
+        for bad in [(ACL_USER, 4, 4), (ACL_GROUP, 4, 6), (ACL_OWN_GROUP, 4, NONE), (32, 4, NONE), (64, 4, 3)]
+        {
+            assert!(!accepts(&[bad], 0, 0), "{bad:?}");
+        }
+        assert!(!accepts(&[(ACL_USER, 4, 3)], 12, 0), "another owner");
+        for broken in [&[][..], &[1, 0, 0, 0], &[2, 0, 0, 0, 2, 0, 4]] {
+            assert!(!own.is_alone_with(0o440, 0, 5, Some(broken)), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_as_kubernetes_and_systemd_provide_it_is_accepted() {
+        if !geteuid().is_root() {
+            let _ = writeln!(io::stderr(), "skipped: no right to give files to root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        Key::generate().unwrap().write_new(&path).unwrap();
+        let (mine, other) = (getegid().as_raw(), 54_321);
+        let load = |owner, group, mode| {
+            chown(&path, Some(owner), Some(group)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Key::load(&path)
+        };
+        load(0, mine, 0o440).unwrap();
+        for (owner, group, mode) in [(0, mine, 0o444), (0, other, 0o440), (other, mine, 0o440)] {
+            let refused = load(owner, group, mode).unwrap_err();
+            let (path, words) = (path.display(), refused.to_string());
+            assert!(words.contains(&format!("mode {mode:04o}")), "{words}");
+            let cure = match owner {
+                0 => format!("`chmod 600 '{path}'`"),
+                _ => format!("`chown root:{mine} '{path}' && chmod 440 '{path}'`"),
+            };
+            assert!(words.contains(&cure), "{words}");
+        }
+        // Another user in the list of the file, which the mode does not show.
+        load(0, mine, 0o440).unwrap();
+        let entries = [
+            (ACL_OWNER, 4, !0),
+            (ACL_USER, 4, other),
+            (ACL_OWN_GROUP, 4, !0),
+            (ACL_MASK, 4, !0),
+            (32, 0, !0),
+        ];
+        match setxattr(&path, "system.posix_acl_access", &acl(&entries), XattrFlags::empty()) {
+            Ok(()) => assert!(matches!(Key::load(&path), Err(KeyError::Exposed { mode: 0o440, .. }))),
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "skipped: no access control lists here: {error}");
+            }
+        }
     }
 
     #[test]

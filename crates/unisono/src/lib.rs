@@ -127,6 +127,10 @@
 //!
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
+//! A process that forks keeps its members, and its child gets errors from their handles ([`SendError::Forked`] and the
+//! like): it sends nothing, receives nothing, and its end is no leave. A child that takes part opens handles of its own; a
+//! program that puts itself into the background does so before it opens any.
+//!
 //! # Calls
 //!
 //! [`rpc`] has calls: a process outside of the group, or a member, asks a service and waits for its answer, which may come
@@ -138,6 +142,31 @@
 //! received and the next to be acknowledged, what is buffered and under way, the last reset and why it came about.
 //! [`look`] asks any member of a group from outside: who is in, who orders, how far each is, who waits for
 //! whom.
+//!
+//! # Logs
+//!
+//! The library writes `tracing` events of the target `unisono`, one for each episode and never one for each datagram.
+//! Each has the fields `group` and `me` (the name of the member that tells). The cargo feature `tracing`, on by default,
+//! can be switched off: then there are none.
+//!
+//! | level | message | further fields |
+//! |---|---|---|
+//! | info | `group entered` | `how` (`founded`, `joined`, `formed`), `seqno`, `members` |
+//! | info | `member joined`, `member left` | `member`, `uid`, `seqno`, `members` |
+//! | info | `sequencer changed` (a hand-over, or the sequencer left) | `member`, `uid`, `seqno` |
+//! | warn | `member suspected` | `member`, `uid`, `reason` (`silent`, `deaf`, `replaced`, `slow`) |
+//! | warn | `reset begun` | `coordinator` |
+//! | info | `reset ended` | `seqno`, `members`, `excluded`, `degraded`, `took_ms` |
+//! | warn | `group degraded` (messages may be lost) | `seqno`, `excluded` |
+//! | warn | `excluded from the group` (this member) | `epoch` |
+//! | warn | `another group has this name` | `address`, `gives_way` |
+//! | warn | `datagram under another key` (again only after a minute without one) | `address` |
+//! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
+//! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
+//!
+//! They come when the episode happens, whether or not the application receives, from the thread that serves the group at
+//! that moment, and after it released the library's lock. That thread waits for the subscriber, so a subscriber must not
+//! wait for a group of the same process.
 #![forbid(unsafe_code)]
 
 mod asynchronous;
@@ -146,6 +175,7 @@ mod engine;
 mod error;
 mod group;
 mod key;
+mod log;
 mod opening;
 mod options;
 mod outside;
@@ -154,6 +184,7 @@ pub mod rpc;
 mod sealed;
 mod seeds;
 mod ticket;
+mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
@@ -171,6 +202,7 @@ pub use unisono_core::{
     Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
     SlowMember, Suspicion, Transport, Uid, View,
 };
+pub use versions::hear_other_version;
 
 /// The examples in the README of this crate compile.
 #[cfg(doctest)]

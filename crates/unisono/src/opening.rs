@@ -3,6 +3,7 @@
 
 use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::options::Options;
 use crate::reach::{Place, port};
 use crate::sealed::Sealed;
@@ -20,6 +21,14 @@ const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// How often a join is tried that a reset met, or that the group lost sight of: each time as a new life.
 const LIVES_MAX: usize = 8;
+
+/// How long an entry waits for addresses of the seeds: only a process that cannot do without asking waits.
+pub(crate) fn seeds_timeout(entry: &EntryMode, options: &Options) -> Duration {
+    match entry {
+        EntryMode::Found(_) | EntryMode::Form(..) => Duration::ZERO,
+        EntryMode::Join | EntryMode::JoinOrFound(_) => options.seeds_timeout,
+    }
+}
 
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
@@ -53,7 +62,8 @@ impl Opening<'_> {
             let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
-        let way = Way { tag: port.tag(), seeds, needs_multicast };
+        let label = Label { group: self.name.into(), me: options.name.clone() };
+        let way = Way { tag: port.tag(), seeds, label, needs_multicast };
         Engine::enter(place, way, options.spin, make)
     }
 }

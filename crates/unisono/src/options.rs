@@ -33,6 +33,10 @@ pub struct Options {
     /// Members to ask for the group, each `HOST:PORT` or a DNS name (whose addresses are all asked, at
     /// [`DEFAULT_PORT`] unless another is given). By default the group is looked for by multicast.
     pub seeds: Vec<String>,
+    /// How long names among the seeds are looked up again while none of the seeds has an address: a first process of many
+    /// that start together has no DNS record yet. Joins and services wait so, founders and calls do not. After this time a join fails with [`OpenError::Seeds`](crate::OpenError::Seeds); it
+    /// does so at once if this is zero. A warning in the log says that it waits. 30 s by default.
+    pub seeds_timeout: Duration,
     /// Leave the machine without a key all the same.
     pub insecure: bool,
     /// How long a thread that waits looks at the sockets again and again before it sleeps. Nothing by
@@ -52,6 +56,7 @@ impl Default for Options {
             multicast_interface: None,
             key: None,
             seeds: Vec::new(),
+            seeds_timeout: Duration::from_secs(30),
             insecure: false,
             spin: Duration::ZERO,
             settings: Settings::default(),

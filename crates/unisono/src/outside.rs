@@ -9,6 +9,7 @@ use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::{Place, multicast_address, port};
 use crate::seeds::Seeds;
+use crate::versions::other_version_of;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
@@ -86,7 +87,7 @@ fn ask(
         destinations.push(multicast);
     }
     let (mut besides, mut asked) = (Vec::new(), false);
-    let (mut answer, mut foreign) = (None, None);
+    let (mut answer, mut foreign, mut other_version) = (None, None, None);
     while answer.is_none() && begin.elapsed() < timeout {
         // Seeds have the first word.
         if asker.number > 0 && nearby.take().is_some() {
@@ -104,6 +105,8 @@ fn ask(
                 let socket = if key == ANSWERS { &socket } else { heard.as_ref().unwrap_or(&socket) };
                 // An error is one datagram's.
                 let _ = receiver.receive(socket, |from, datagram| {
+                    let version = other_version_of(&datagram, Some(tag));
+                    other_version = other_version.or(version.map(|version| (from, version)));
                     if key != ANSWERS {
                         foreign = foreign.or(asker.is_deaf_to(&datagram).then_some(from));
                     } else if answer.is_none() {
@@ -113,10 +116,11 @@ fn ask(
             }
         }
     }
-    answer.ok_or(match (foreign, destinations.first()) {
-        (Some(address), _) => LookError::OtherKey { address },
-        (None, Some(&address)) if !asked => OpenError::Unasked { address }.into(),
-        (None, _) => LookError::NoAnswer,
+    answer.ok_or(match (other_version, foreign, destinations.first()) {
+        (Some((address, version)), ..) => LookError::OtherVersion { address, version },
+        (None, Some(address), _) => LookError::OtherKey { address },
+        (None, None, Some(&address)) if !asked => OpenError::Unasked { address }.into(),
+        (None, None, _) => LookError::NoAnswer,
     })
 }
 

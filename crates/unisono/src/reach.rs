@@ -25,8 +25,16 @@ pub(crate) fn port(name: &str) -> Result<Port, OpenError> {
 
 /// Where all members of a group listen, and where a joiner looks for it.
 pub(crate) fn multicast_address(tag: GroupTag) -> SocketAddrV4 {
-    let host = 1 + (tag.0 % MULTICAST_ADDRESSES) as u8;
-    SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, host), MULTICAST_PORT)
+    multicast_address_at((tag.0 % MULTICAST_ADDRESSES) as u8)
+}
+
+/// Where all groups listen.
+pub(crate) fn multicast_addresses() -> impl Iterator<Item = SocketAddrV4> {
+    (0..MULTICAST_ADDRESSES as u8).map(multicast_address_at)
+}
+
+fn multicast_address_at(place: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, 1 + place), MULTICAST_PORT)
 }
 
 /// The addresses that a process uses, checked against what its options permit.

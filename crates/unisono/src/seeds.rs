@@ -1,6 +1,7 @@
 //! Seeds: whom to ask for a group where multicast does not lead to it.
 
 use crate::error::OpenError;
+use crate::log;
 use crate::options::{DEFAULT_PORT, Options};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -76,6 +77,13 @@ impl Seeds {
         }
     }
 
+    /// As [`Seeds::resolve`], again and again while there are none, for at most `timeout`. `name` is what is looked for,
+    /// for the log.
+    pub(crate) fn resolve_within(&self, timeout: Duration, name: &str) -> Result<Vec<SocketAddr>, OpenError> {
+        let waits = || log::waits_for_seeds(name, &self.names.join(", "), timeout);
+        retry(timeout, NAME_FRESH, || self.resolve(), waits)
+    }
+
     /// Whom to ask from this address: the others that are known now, as far as it can.
     pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let known = self.refresh().into_iter();
@@ -108,6 +116,28 @@ impl Seeds {
 
     fn found(&self) -> std::sync::MutexGuard<'_, Found> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Resolves until there are addresses, or `timeout` has passed, or anything else is wrong. Pauses after each attempt in vain,
+/// and tells `waits` before the first pause.
+fn retry(
+    timeout: Duration,
+    pause: Duration,
+    mut resolve: impl FnMut() -> Result<Vec<SocketAddr>, OpenError>,
+    waits: impl FnOnce(),
+) -> Result<Vec<SocketAddr>, OpenError> {
+    let (begin, mut waits) = (Instant::now(), Some(waits));
+    loop {
+        let resolved = resolve();
+        let left = timeout.saturating_sub(begin.elapsed());
+        if left.is_zero() || !matches!(resolved, Err(OpenError::Seeds { .. })) {
+            return resolved;
+        }
+        if let Some(waits) = waits.take() {
+            waits();
+        }
+        thread::sleep(pause.min(left));
     }
 }
 
@@ -150,6 +180,7 @@ fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Group, GroupConfig};
 
     fn seeds(bind: Option<&str>, given: &[&str]) -> Result<Seeds, OpenError> {
         let given = given.iter().map(|seed| String::from(*seed)).collect();
@@ -206,6 +237,45 @@ mod tests {
             );
             assert!(matches!(seed_addresses(seed), Err(OpenError::SeedPort { .. })), "{seed}");
         }
+    }
+
+    #[test]
+    fn names_without_an_address_are_looked_up_again_until_they_have_one() {
+        let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let none = || Err(OpenError::Seeds { seeds: "a".into(), source: io::Error::other("none yet") });
+        // How often they are looked up, and whether that is told, if `after` attempts are in vain.
+        let looked_up = |timeout, after| {
+            let (mut attempts, mut told) = (0, 0);
+            let resolve = || {
+                attempts += 1;
+                if attempts > after { Ok(vec![address]) } else { none() }
+            };
+            let found = retry(timeout, Duration::ZERO, resolve, || told += 1);
+            (found.ok(), attempts, told)
+        };
+        let long = Duration::from_secs(3600);
+        assert_eq!(looked_up(long, 0), (Some(vec![address]), 1, 0));
+        assert_eq!(looked_up(long, 3), (Some(vec![address]), 4, 1));
+        assert_eq!(looked_up(Duration::ZERO, 1), (None, 1, 0));
+        assert_eq!(looked_up(Duration::from_millis(20), usize::MAX).0, None);
+        // What will be no better later is told at once.
+        let refused =
+            retry(long, long, || Err(OpenError::SeedFamily { seed: address }), || panic!("it waits"));
+        assert!(matches!(refused, Err(OpenError::SeedFamily { .. })));
+    }
+
+    #[test]
+    fn only_those_that_have_to_ask_wait_for_addresses() {
+        let seeds = vec!["nowhere.invalid".into()];
+        let options = |seeds_timeout| Options { seeds: seeds.clone(), seeds_timeout, ..Options::default() };
+        let name = format!("seeds-{}", std::process::id());
+        let long = options(Duration::from_secs(3600));
+        Group::create(&name, GroupConfig::default(), &long).unwrap();
+        let begin = Instant::now();
+        let timeout = Duration::from_millis(50);
+        let refused = Group::join_or_create(&name, GroupConfig::default(), "", &options(timeout));
+        assert!(matches!(refused, Err(OpenError::Seeds { .. })), "{refused:?}");
+        assert!(begin.elapsed() >= timeout);
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Receipt {
     fn try_wait(&mut self) -> Option<BatchOutcome> {
         let number = self.number;
         if self.known.is_none() {
-            self.known = self.shared.with(|member, _| member.outcomes.take(number));
+            self.known = self.shared.command(|member, _| member.outcomes.take(number));
         }
         self.known
     }

@@ -40,6 +40,7 @@ impl Group {
             resets: self.counters.resets,
             last_reset: self.last_reset,
             foreign: self.foreign,
+            other_version: self.other_versions.last(),
             members,
         }
     }

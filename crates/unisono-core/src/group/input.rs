@@ -11,7 +11,9 @@ use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::membership::Invitation;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
+use crate::wire::{
+    Decoder, Frame, HEADER_BYTES, Header, HeaderError, KeyContext, ProtectionKind, ReplayWindow, open,
+};
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
@@ -54,9 +56,16 @@ impl Group {
     fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
         self.notice_sleep(now);
         let length = datagram.len();
-        let Ok(header) = Header::parse(&datagram) else {
-            self.counters.malformed += 1;
-            return;
+        let header = match Header::parse(&datagram) {
+            Ok(header) => header,
+            Err(HeaderError::Version(version)) => {
+                self.handle_other_version(now, from, &datagram, version, multicast);
+                return;
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
         };
         if header.group != self.tag || header.sender == self.me.uid || self.phase == Phase::Gone {
             return;
@@ -65,7 +74,7 @@ impl Group {
         let instance = if outside { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: header.sender };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
-            self.note_unopened(from, &header);
+            self.note_unopened(now, from, &header);
             return;
         };
         if outside {
@@ -82,7 +91,7 @@ impl Group {
     /// knows the founding. Whoever still looks for the group takes that for another key, too, for those who have its own
     /// answer.
     #[cold]
-    fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
+    fn note_unopened(&mut self, now: Time, from: SocketAddr, header: &Header) {
         let same_kind = header.protection == self.protection.kind();
         let opens_for_key = header.epoch == EpochTag::OUTSIDE || self.phase == Phase::Locating;
         if same_kind && header.protection == ProtectionKind::Checksum {
@@ -90,6 +99,7 @@ impl Group {
         } else if !same_kind || opens_for_key {
             self.counters.foreign += 1;
             self.foreign = Some(from);
+            self.episodes.note_foreign(now, from);
         } else if header.epoch == self.epoch_tag {
             self.counters.malformed += 1;
         } else {

@@ -22,6 +22,7 @@ pub use types::*;
 pub use watch::*;
 
 use crate::config::{GroupConfig, Settings};
+use crate::episode::Episodes;
 use crate::error::ConfigError;
 use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
@@ -40,6 +41,7 @@ use crate::repair::Repair;
 use crate::stability::Acknowledging;
 use crate::time::Time;
 use crate::unordered::UnorderedBuffer;
+use crate::versions::OtherVersions;
 use crate::wire::{LogBase, Protection};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -79,6 +81,7 @@ pub struct Group {
     pub(crate) last_reset: Option<LastReset>,
     /// Who spoke last of a group of this name in a way that does not open.
     pub(crate) foreign: Option<SocketAddr>,
+    pub(crate) other_versions: OtherVersions,
     /// Epochs and where they began, from that of the next entry to be delivered.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
@@ -113,6 +116,8 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
+    /// What a log is to be told.
+    pub(crate) episodes: Episodes,
     /// This member's own leave is accepted.
     pub(crate) left: bool,
     /// The last event, once everything accepted is delivered.
@@ -178,6 +183,7 @@ impl Group {
             epoch_entered_at: now,
             last_reset: None,
             foreign: None,
+            other_versions: OtherVersions::default(),
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             unordered: UnorderedBuffer::default(),
@@ -203,6 +209,7 @@ impl Group {
             mail: VecDeque::new(),
             serves: VecDeque::new(),
             notices: VecDeque::new(),
+            episodes: Episodes::default(),
             left: false,
             closing: None,
             sent: VecDeque::new(),

@@ -18,7 +18,8 @@ use core::net::SocketAddr;
 pub(crate) struct Mail {
     to: Destination,
     under: EpochTag,
-    frame: Frame,
+    /// Nothing for a bare header.
+    frame: Option<Frame>,
 }
 
 /// Places on their way to one address.
@@ -48,7 +49,12 @@ impl Group {
 
     /// Queues a frame for an address, in the epoch of that tag.
     pub(crate) fn post_under(&mut self, to: SocketAddr, under: EpochTag, frame: Frame) {
-        self.push_mail(Mail { to: Destination::Address(to), under, frame });
+        self.push_mail(Mail { to: Destination::Address(to), under, frame: Some(frame) });
+    }
+
+    /// Queues a datagram without frames for an address.
+    pub(crate) fn post_bare(&mut self, to: SocketAddr, under: EpochTag) {
+        self.push_mail(Mail { to: Destination::Address(to), under, frame: None });
     }
 
     /// Queues a frame outside of any epoch.
@@ -57,13 +63,13 @@ impl Group {
     }
 
     pub(crate) fn post_to_rendezvous(&mut self, frame: Frame) {
-        self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame });
+        self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame: Some(frame) });
     }
 
     /// Queues a frame for all members, in this epoch.
     pub(crate) fn post_to_everyone(&mut self, frame: Frame) {
         if self.peers.len() > 0 {
-            self.push_mail(Mail { to: Destination::Everyone, under: self.epoch_tag, frame });
+            self.push_mail(Mail { to: Destination::Everyone, under: self.epoch_tag, frame: Some(frame) });
         }
     }
 
@@ -153,13 +159,14 @@ impl Group {
             self.begin_datagram(out);
             let limit = self.settings.datagram_bytes_max;
             let mut writer = Writer::new(out, limit);
-            if !writer.frame(&first.frame) {
-                self.cut_into_parcels(first);
+            let Some(frame) = &first.frame else { return Some((to, under)) };
+            if !writer.frame(frame) {
+                self.cut_into_parcels(frame, to, under);
                 continue;
             }
             while let Some(next) = self.mail.front()
                 && (next.to, next.under) == (to, under)
-                && writer.frame(&next.frame)
+                && next.frame.as_ref().is_some_and(|frame| writer.frame(frame))
             {
                 self.mail.pop_front();
             }
@@ -168,11 +175,11 @@ impl Group {
     }
 
     /// A frame larger than a datagram goes in parcels, before everything else.
-    fn cut_into_parcels(&mut self, mail: Mail) {
+    fn cut_into_parcels(&mut self, frame: &Frame, to: Destination, under: EpochTag) {
         self.parcel_id += 1;
-        let parcels = cut(&mail.frame, self.parcel_id, self.settings.datagram_bytes_max);
+        let parcels = cut(frame, self.parcel_id, self.settings.datagram_bytes_max);
         for frame in parcels.into_iter().flatten().rev() {
-            self.mail.push_front(Mail { frame, ..mail.clone() });
+            self.mail.push_front(Mail { to, under, frame: Some(frame) });
         }
     }
 

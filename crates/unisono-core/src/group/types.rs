@@ -103,6 +103,9 @@ pub struct Info {
     /// Who spoke last of a group of this name under another key
     /// ([`Counters::foreign`](crate::look::Counters::foreign)).
     pub foreign: Option<SocketAddr>,
+    /// The address that sent the last datagram for a group of this name in another version of the wire format
+    /// ([`Counters::other_version`](crate::look::Counters::other_version)), and that version.
+    pub other_version: Option<(SocketAddr, u8)>,
 }
 
 /// Where a member stands in its life.

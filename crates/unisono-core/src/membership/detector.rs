@@ -8,6 +8,7 @@
 //! once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
 //! any peer's silence. Patience grows where members are seen to be late though alive.
 
+use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
@@ -339,6 +340,8 @@ impl Group {
             return;
         }
         peer.suspected = Some(reason);
+        let member = peer.member.clone();
+        self.episodes.push(Episode::Suspected { member, reason });
         // This member may be the one that was left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;

@@ -139,6 +139,9 @@ pub enum CallError {
     /// Too many calls are under way: try again after an outcome.
     #[error("too many calls are under way; try again when one has ended")]
     TooMany,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// Why a service was not begun.

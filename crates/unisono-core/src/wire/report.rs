@@ -176,6 +176,7 @@ fn counters(counters: &Counters) -> [u64; 13] {
         datagrams_received,
         malformed,
         foreign,
+        other_version,
         replayed,
         stale,
         messages_sent,
@@ -189,7 +190,7 @@ fn counters(counters: &Counters) -> [u64; 13] {
     [
         datagrams_sent,
         datagrams_received,
-        malformed,
+        malformed.saturating_add(other_version),
         foreign,
         replayed,
         stale,
@@ -209,6 +210,8 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         datagrams_received: from.u64("datagrams received")?,
         malformed: from.u64("malformed")?,
         foreign: from.u64("foreign")?,
+        // Among the malformed ones.
+        other_version: 0,
         replayed: from.u64("replayed")?,
         stale: from.u64("stale")?,
         messages_sent: from.u64("messages sent")?,

@@ -20,3 +20,4 @@ mod network;
 mod parting;
 mod repair_and_flow;
 mod resets;
+mod versions;

@@ -352,7 +352,10 @@ impl Shared {
         entrance: Entrance,
         make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
-        let mut state = self.engine.lock();
+        let Some(mut state) = self.engine.lock_at_home() else { return Err(OpenError::Forked) };
+        if state.home.is_left(self.engine.now()) {
+            return Err(OpenError::Forked);
+        }
         match state.find(CALLS_TAG) {
             None => self.engine.admit_calls(state, entrance, make),
             Some(index) if state.occupant::<Calls>(index).access.is_like(&entrance.access) => {
@@ -386,8 +389,11 @@ impl Shared<Calls> {
         options: ServeOptions,
     ) -> Result<Port, ServiceError> {
         let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return Err(OpenError::Forked.into()) };
         let now = engine.now();
-        let mut state = engine.lock();
+        if state.home.is_left(now) {
+            return Err(OpenError::Forked.into());
+        }
         let calls = state.occupant::<Calls>(self.index);
         let needs_multicast = calls.access.seeds.is_empty();
         let port = calls.endpoint.serve(private, options)?;
@@ -418,6 +424,9 @@ impl Shared<Calls> {
     fn end_listening(&self, port: Port, forget: bool) {
         let Some(mut state) = self.engine.lock_unless_broken() else { return };
         let now = self.engine.now();
+        if state.home.is_left(now) {
+            return;
+        }
         let calls = state.occupant::<Calls>(self.index);
         let multicast = calls.withdraw(port);
         if forget {

@@ -1,6 +1,7 @@
 //! How members enter an engine, and how engines begin. A process has one engine for each place (local address and
 //! interface) at which its members are reached.
 
+use super::fork::Home;
 use super::lease::{IoLease, WAKEUP};
 use super::send_queue::Reach;
 use super::shared::Shared;
@@ -8,6 +9,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::{Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
@@ -24,6 +26,8 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
+    /// Names for the log.
+    pub(crate) label: Label,
     /// Multicast is the only way to it.
     pub(crate) needs_multicast: bool,
 }
@@ -88,12 +92,15 @@ impl Engine {
         let watch = Watch::new()
             .and_then(|watch| watch.add(&wakeup, WAKEUP).map(|()| Arc::new(watch)))
             .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
+        let home = Home::new();
         Ok(Engine {
+            home,
             address: unicast.address(),
             state: Mutex::new(State::new(
                 Arc::new(unicast),
                 IoLease::new(watch.clone()),
                 socket_waker.port(),
+                home,
             )),
             watch,
             wakeup,
@@ -114,7 +121,7 @@ impl Engine {
         let now = self.now();
         let group = make(now, self.address, state.receive_buffer_bytes())?;
         let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
-        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
+        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds }, way.label);
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
         self.settle(&mut state, now);
         self.pass_lease(&mut state, now, false);
@@ -145,7 +152,8 @@ impl Engine {
 /// Locks and returns the list of engines. No engine is added meanwhile.
 pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    engines.retain(|engine| engine.strong_count() > 0);
+    // A forked child makes its own.
+    engines.retain(|engine| engine.upgrade().is_some_and(|engine| !engine.home.is_elsewhere()));
     engines
 }
 

@@ -54,7 +54,7 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
         loop {
             engine.settle(&mut state, now);
             if state.is_empty() {
-                drop(state);
+                engine.unlock(state);
                 let entrance = engines();
                 state = engine.lock_unless_broken()?;
                 if state.is_empty() {

@@ -5,9 +5,11 @@ use super::park::{Listed, WaitList};
 use super::send_queue::{Reach, SendQueue, Source};
 use super::slot::{Occupant, Slot};
 use crate::error::Ended;
+use crate::log::Label;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use unisono_core::{Destination, Event, Group, LeaveError, MessageNumber, Phase, Time};
@@ -34,6 +36,8 @@ pub(crate) enum Interest {
 pub(crate) struct Membership {
     pub(crate) group: Group,
     pub(crate) reach: Reach,
+    /// Whose lines in the log these are.
+    pub(crate) label: Arc<Label>,
     /// Events taken from the core to see whether there are any; at most two.
     peeked: VecDeque<Event>,
     ended: Option<Ended>,
@@ -64,11 +68,12 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    pub(crate) fn new(group: Group, reach: Reach) -> Membership {
+    pub(crate) fn new(group: Group, reach: Reach, label: Label) -> Membership {
         Membership {
             phase: group.phase(),
             group,
             reach,
+            label: Arc::new(label),
             peeked: VecDeque::new(),
             ended: None,
             stops_order: None,
@@ -425,7 +430,8 @@ mod tests {
         pair.heard = true;
         pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Excluded);
         let Pair { now, cores: [leaver, _], .. } = pair;
-        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(leaver, Reach { multicast: None, seeds: Default::default() }, Label::default());
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Wait(Interest::Progress)), "it has left, and still serves");
     }
@@ -452,7 +458,8 @@ mod tests {
         seal(&mut datagram, &header, &KeyContext { instance: info.instance, sender }, &mut Checksum);
         leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
         assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");
-        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(leaver, Reach { multicast: None, seeds: Default::default() }, Label::default());
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Done(Err(LeaveFailure::Excluded))));
     }
@@ -468,7 +475,8 @@ mod tests {
         pair.heard = true;
         pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Gone);
         let Pair { cores: [core, _], .. } = pair;
-        let mut member = Membership::new(core, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(core, Reach { multicast: None, seeds: Default::default() }, Label::default());
         while member.event().is_some() {}
         assert_eq!(member.end(), Some(Ended::Excluded { epoch: None }));
     }

@@ -32,12 +32,14 @@
 //! | `outcomes` | the outcomes of messages under way |
 //! | `send_queue` | sends datagrams, in runs |
 //! | `lease`, `turn`, `pinned` | receiving: waiting for the sockets; passing the lease on; choosing the pinned socket |
+//! | `fork` | the engine in a forked child of its process |
 //! | `park` | waiting, for threads and tasks |
 //! | `fallback_thread` | the thread that holds the lease when no application thread waits |
 
 mod calls;
 mod entering;
 mod fallback_thread;
+mod fork;
 mod lease;
 mod membership;
 mod outcomes;
@@ -51,18 +53,20 @@ mod turn;
 
 pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
+pub(crate) use fork::OfFork;
 pub(crate) use membership::{Interest, Membership};
 pub(crate) use park::Listed;
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
+use fork::Home;
 use lease::{IoLease, Woken};
 use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
 use slot::Occupant;
 use state::{State, is_off};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use turn::{Next, Sleeper, WakeupKind};
@@ -81,6 +85,7 @@ pub(crate) struct Engine {
     fallback: Watch,
     /// Wakes the lease holder in a pinned socket.
     socket_waker: SocketWaker,
+    home: Home,
     place: Place,
     address: SocketAddr,
     /// Time at which the engine began, by the system's clock, in nanoseconds.
@@ -97,9 +102,19 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
+        self.lock_at_home().unwrap_or_else(|| panic!("a forked child uses a handle of its parent's"))
+    }
+
+    /// Locks; `None` in a forked child if a thread of the parent held the lock at the fork: that thread does not exist here.
+    fn lock_at_home(&self) -> Option<MutexGuard<'_, State>> {
+        let locked = match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => return None,
+            Err(TryLockError::WouldBlock) => self.state.lock(),
+            Err(TryLockError::Poisoned(broken)) => Err(broken),
+            Ok(state) => Ok(state),
+        };
         // A panic in the middle of the protocol leaves a state that cannot be relied on.
-        self.lock_unless_broken()
-            .unwrap_or_else(|| panic!("unisono's engine stopped: another thread panicked in it"))
+        Some(locked.unwrap_or_else(|_| panic!("unisono's engine stopped: another thread panicked in it")))
     }
 
     /// Locks the state, then reads the clock: in this order, time never goes back for the threads that hold the lock.
@@ -108,25 +123,35 @@ impl Engine {
         (state, self.now())
     }
 
+    /// Nothing, too, in a forked child: it could do no good.
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.lock().ok()
+        match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => None,
+            Err(TryLockError::WouldBlock) => self.state.lock().ok(),
+            locked => locked.ok(),
+        }
     }
 
-    /// Releases the lock and wakes the threads and tasks that have to wake up.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and writes to the log: a slow log delays this
+    /// thread and no other.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
         }
-        let wakes = state.take_wakes();
+        let (wakes, log) = (state.take_wakes(), state.take_log());
         if !wakes.is_empty() {
             state.turn.tasks_woken();
         }
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
+        log.emit();
     }
 
     /// Serves every slot that has to be served, and wakes the lease holder if that concerns it.
     fn settle(&self, state: &mut State, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.settle(now);
         self.wake_holder(state, now);
     }
@@ -134,6 +159,9 @@ impl Engine {
     /// Ends a change of a slot by a thread that does not wait: serves the slot, and sees to it that a thread takes the
     /// lease.
     fn finish(&self, mut state: MutexGuard<'_, State>, index: usize, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.touch(index);
         self.settle(&mut state, now);
         self.pass_lease(&mut state, now, false);
@@ -252,6 +280,14 @@ impl Engine {
 fn clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+#[cfg(all(test, feature = "tracing"))]
+impl Engine {
+    /// Cuts the members of this engine off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.lock().cut_off(cut);
+    }
 }
 
 #[cfg(test)]

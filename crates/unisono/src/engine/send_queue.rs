@@ -52,6 +52,9 @@ pub(crate) struct SendQueue {
     addresses: Vec<SocketAddr>,
     /// Runs that wait for the send buffer; at most two.
     unsent: VecDeque<Unsent>,
+    /// A test cut this engine off: what it sends is lost.
+    #[cfg(test)]
+    pub(super) is_cut_off: bool,
 }
 
 /// A run that was not or not completely sent.
@@ -73,6 +76,8 @@ impl SendQueue {
             complete: false,
             addresses: Vec::new(),
             unsent: VecDeque::new(),
+            #[cfg(test)]
+            is_cut_off: false,
         }
     }
 
@@ -120,6 +125,10 @@ impl SendQueue {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
+        #[cfg(test)]
+        if self.is_cut_off {
+            self.addresses.clear();
+        }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {

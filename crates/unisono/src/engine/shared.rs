@@ -1,6 +1,7 @@
 //! The handle to a slot of an engine. What a thread or a task wants is an attempt, which is repeated until it succeeds.
 
 use super::Engine;
+use super::fork::OfFork;
 use super::membership::{Interest, Membership};
 use super::park::Listed;
 use super::slot::Occupant;
@@ -51,12 +52,13 @@ impl<O: Occupant> Shared<O> {
 
     /// Repeats the attempt until it succeeds, or until `timeout` has passed. In between the calling thread holds the
     /// I/O lease, or waits for the thread that does.
-    pub(crate) fn block<T>(
+    pub(crate) fn block<T: OfFork>(
         &self,
         timeout: Option<Duration>,
         attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let (state, now) = self.engine.look();
+        let Some(state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
+        let now = self.engine.now();
         let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
         self.block_until(until, state, now, None, attempt)
     }
@@ -64,20 +66,24 @@ impl<O: Occupant> Shared<O> {
     /// Like [`Shared::block`] without a timeout, for an attempt that only takes what is there. `lacking` returns what
     /// the attempt would wait for, if that is known without trying. A thread usually finds the state as it left it:
     /// then it neither tries nor reads the clock.
-    pub(crate) fn take<T>(
+    pub(crate) fn take<T: OfFork>(
         &self,
         lacking: impl FnOnce(&O) -> Option<O::Interest>,
         mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let mut state = self.engine.lock();
+        let Some(mut state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
         let (now, lacking) = match state.undisturbed_since() {
             Some(since) => (since, lacking(state.occupant(self.index))),
             None => (self.engine.now(), None),
         };
+        // One that has to wait asks anyway.
+        if lacking.is_none() && state.home.is_left(self.engine.now()) {
+            return Some(T::of_fork());
+        }
         self.block_until(Time::NEVER, state, now, lacking, |occupant, _| attempt(occupant))
     }
 
-    fn block_until<'a, T>(
+    fn block_until<'a, T: OfFork>(
         &'a self,
         until: Time,
         mut state: MutexGuard<'a, State>,
@@ -93,8 +99,10 @@ impl<O: Occupant> Shared<O> {
                 Some(interest) => Err(interest),
             };
             match tried {
+                _ if state.home.is_left(now) => return Some(T::of_fork()),
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
+                Err(_) if engine.home.is_elsewhere() => return Some(T::of_fork()),
                 Err(interest) => {
                     lease = lease.or_else(|| state.turn.take(now, false));
                     let risen = match &mut lease {
@@ -117,14 +125,18 @@ impl<O: Occupant> Shared<O> {
 
     /// Tries once. If the attempt has to wait, `context` is woken when it may succeed, unless `listed` is dropped
     /// before.
-    pub(crate) fn poll<T>(
+    pub(crate) fn poll<T: OfFork>(
         &self,
         context: &mut Context<'_>,
         listed: &mut Listed,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
-        let (mut state, now) = engine.look();
+        let Some(mut state) = engine.lock_at_home() else { return Poll::Ready(T::of_fork()) };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return Poll::Ready(T::of_fork());
+        }
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
@@ -138,7 +150,20 @@ impl<O: Occupant> Shared<O> {
         polled
     }
 
-    /// Does something that needs no waiting.
+    /// Asks the core for something that needs no waiting, and is refused in a forked child.
+    pub(crate) fn command<T: OfFork>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return T::of_fork();
+        }
+        let result = act(state.occupant(self.index), now);
+        engine.finish(state, self.index, now);
+        result
+    }
+
+    /// Looks at something, in a forked child as it was when that began.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let (mut state, now) = engine.look();
@@ -156,9 +181,20 @@ impl<O: Occupant> Shared<O> {
     pub(super) fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
+        if state.home.is_left(now) {
+            return false;
+        }
         act(state.occupant(self.index), now);
         self.engine.finish(state, self.index, now);
         true
+    }
+}
+
+#[cfg(all(test, feature = "tracing"))]
+impl Shared {
+    /// Cuts the member off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.engine.cut_off(cut);
     }
 }
 

@@ -4,6 +4,7 @@ use super::calls::Calls;
 use super::membership::Membership;
 use super::park::Listed;
 use super::send_queue::SendQueue;
+use crate::log::Log;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
@@ -54,6 +55,14 @@ impl Slot {
         match self {
             Slot::Membership(member) => member.serve(now, send_queue, wakes),
             Slot::Calls(calls) => calls.serve(now, send_queue, wakes),
+        }
+    }
+
+    /// Adds the slot's episodes to the log.
+    pub(crate) fn tell(&mut self, log: &mut Log) {
+        match self {
+            Slot::Membership(member) => log.take(&member.label, &mut member.group),
+            Slot::Calls(_) => {}
         }
     }
 

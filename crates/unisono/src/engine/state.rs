@@ -1,9 +1,11 @@
 //! What an engine protects by its lock: its slots, their timers, and what it knows of the lease holder.
 
+use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
+use crate::log::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub(crate) struct State {
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// The wakers to call once the lock is released.
     pub(crate) wakes: Vec<Waker>,
+    /// Written to the log once the lock is released.
+    log: Log,
     /// All sockets. Replaced when one is added or removed.
     pub(crate) sockets: Arc<Sockets>,
     /// The key of the next listener.
@@ -51,6 +55,8 @@ pub(crate) struct State {
     pub(crate) signalled: bool,
     /// Number of slots in use.
     occupied: usize,
+    /// The process that this engine belongs to.
+    pub(super) home: Home,
     /// The fallback thread has ended.
     pub(crate) closed: bool,
     /// Time at which the slots were last served.
@@ -73,7 +79,7 @@ struct Listener {
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16) -> State {
+    pub(super) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16, home: Home) -> State {
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -87,9 +93,11 @@ impl State {
             send_queue: SendQueue::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
+            log: Log::default(),
             turn: Turn::new(lease),
             signalled: false,
             occupied: 0,
+            home,
             closed: false,
             settled_at: Time::ZERO,
         }
@@ -218,8 +226,18 @@ impl State {
         self.turn.sleeper().map_or(deadline, |sleeper| deadline.min(sleeper.until))
     }
 
+    /// Cuts this engine off from all others, or ends that.
+    #[cfg(all(test, feature = "tracing"))]
+    pub(crate) fn cut_off(&mut self, cut: bool) {
+        self.send_queue.is_cut_off = cut;
+    }
+
     /// Gives each datagram to its slot.
     pub(crate) fn dispatch(&mut self, now: Time, inbox: &mut Vec<Received>) {
+        #[cfg(test)]
+        if self.send_queue.is_cut_off {
+            inbox.clear();
+        }
         for Received { from, by_multicast, datagram } in inbox.drain(..) {
             let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
             else {
@@ -264,6 +282,7 @@ impl State {
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
                 entry.slot.serve(now, &mut self.send_queue, &mut self.wakes);
+                entry.slot.tell(&mut self.log);
                 if entry.slot.has_waiters() {
                     self.with_waiters.push(index);
                 }
@@ -278,9 +297,14 @@ impl State {
         }
     }
 
-    /// True if there may be a thread or a task to wake.
+    /// True if there may be a thread or a task to wake, or something to write to the log.
     pub(crate) fn has_wakes(&self) -> bool {
-        !self.wakes.is_empty() || !self.with_waiters.is_empty()
+        !self.wakes.is_empty() || !self.with_waiters.is_empty() || !self.log.is_empty()
+    }
+
+    /// Returns what is to be written to the log once the lock is released.
+    pub(crate) fn take_log(&mut self) -> Log {
+        std::mem::take(&mut self.log)
     }
 
     /// Returns the wakers to call, now that the threads that were awake have taken what they wanted.

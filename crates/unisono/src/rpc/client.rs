@@ -47,7 +47,7 @@ impl Client {
     /// A client that reaches whom these options reach. It sends nothing yet; if they name seeds, it looks those up, which
     /// may take a while.
     pub fn new(options: &Options) -> Result<Client, OpenError> {
-        Ok(Client { shared: Arc::new(opening::open(options)?) })
+        Ok(Client { shared: Arc::new(opening::open(options, Duration::ZERO)?) })
     }
 
     /// A client at the address of a member of a group, with the member's options.

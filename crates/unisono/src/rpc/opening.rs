@@ -8,14 +8,15 @@ use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::Place;
 use crate::seeds::Seeds;
+use std::time::Duration;
 use unisono_core::rpc::Endpoint;
 use unisono_core::{ConfigError, Random, Time, Uid};
 
-/// An endpoint for whoever has these options: the one there is, or a new one.
-pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
+/// The endpoint for these options: the one there is, or a new one. Waits at most `seeds_timeout` for addresses of the seeds.
+pub(super) fn open(options: &Options, seeds_timeout: Duration) -> Result<Shared<Calls>, OpenError> {
     let seeds = Seeds::new(options)?;
     // Whom nobody can ask finds nobody, but may be found.
-    let place = Place::choose(options, &seeds.resolve()?)?;
+    let place = Place::choose(options, &seeds.resolve_within(seeds_timeout, "calls")?)?;
     if seeds.is_empty() && place.interface.is_none() {
         return Err(OpenError::NoMulticast { address: place.bind, cause: crate::engine::no_multicast() });
     }

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::error::{NotDrained, NotForwarded, ServiceError, Withdrawn};
 use super::opening;
 use super::port::{Port, PrivatePort};
-use crate::engine::{Attempt, CallInterest, Calls, Listed, Shared};
+use crate::engine::{Attempt, CallInterest, Calls, Listed, OfFork, Shared};
 use crate::group::Group;
 use crate::options::Options;
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl Drop for Service {
 impl Server {
     /// Serves a port where these options lead.
     pub fn new(port: &PrivatePort, serve: ServeOptions, options: &Options) -> Result<Server, ServiceError> {
-        Server::begin(opening::open(options)?, port, serve)
+        Server::begin(opening::open(options, options.seeds_timeout)?, port, serve)
     }
 
     /// Serves a port at the address of a member of a group, with the member's options: so other members know where to
@@ -176,10 +176,10 @@ impl Server {
         service.shared.withdraw(service.port.0);
         let begun = Instant::now();
         let answered = |calls: &mut Calls, _| match calls.endpoint.requests_in_hand(service.port.0) {
-            0 => Attempt::Done(()),
+            0 => Attempt::Done(Ok(())),
             _ => Attempt::Wait(CallInterest::Answers),
         };
-        service.shared.block(Some(timeout), answered).ok_or(NotDrained)?;
+        service.shared.block(Some(timeout), answered).unwrap_or(Err(NotDrained))?;
         // Whoever has died says of no reply that it has it.
         let patience = timeout.saturating_sub(begun.elapsed()).min(ARRIVAL_MAX);
         let received = |calls: &mut Calls, _| match calls.endpoint.replies_kept_since(Time::ZERO) {
@@ -349,7 +349,7 @@ impl Request {
     }
 
     /// Gives the core an answer, which may wait for more while other requests lie ready.
-    fn give<T, E>(&mut self, answer: impl FnOnce(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
+    fn give<T, E: OfFork>(&mut self, answer: impl FnOnce(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
         self.answered = true;
         let port = self.service.port.0;
         let (mut answer, mut given) = (Some(answer), None);
@@ -361,7 +361,8 @@ impl Request {
                 false => Attempt::Done(()),
             }
         });
-        given.unwrap_or_else(|| unreachable!("an attempt is made at once"))
+        // An attempt is made at once, but in a forked child.
+        given.unwrap_or_else(|| Err(E::of_fork()))
     }
 }
 
