@@ -29,10 +29,10 @@ const CONGESTION_WINDOW_FIRST: u64 = PATH_WINDOW_MIN;
 const CONGESTION_WINDOW_MIN: u64 = 8 << 10;
 const CONGESTION_WINDOW_MAX: u64 = 4 << 20;
 
-/// In a stream by BB, at least one in this number of datagrams has its seqnos announced at once. An announcement for
-/// each would be a short datagram to all members, a tenth of the capacity of a slow network.
+/// Datagrams of a stream by BB for each one whose seqnos are announced at once. An announcement for each datagram would
+/// be a short datagram to all members, a tenth of the capacity of a slow network.
 const FLOW_ASK_EVERY: u64 = 16;
-/// The number is also limited to the datagrams under way divided by this, so that some of them always ask.
+/// Divisor of the datagrams under way, which also limits that number, so that some of them always ask.
 const ASK_PART: u64 = 3;
 
 /// A message (or piece) of this member whose outcome is not known yet.

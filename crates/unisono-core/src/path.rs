@@ -13,7 +13,7 @@ pub(crate) const PATH_WINDOW_MIN: u64 = 32 << 10;
 /// Time that bytes under way may wait on the path beyond the shortest round trip: well below the 100 ms that queues of
 /// slow links hold, and well above the time that a process waits for a busy processor.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(40);
-/// With each round trip, one part in this number of a rate that is not reached any more is forgotten.
+/// Divisor of a rate that is not reached any more: this part of it is forgotten with each round trip.
 const RATE_MEMORY: u64 = 16;
 
 /// What was measured of the path.

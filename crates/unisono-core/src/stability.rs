@@ -53,7 +53,7 @@ impl Acknowledging {
 
 /// A member that has reported nothing for this time shows that it is alive: it answers the next heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
-/// A member reports its watermarks after one part in this number of the bytes that may be under way to it.
+/// Divisor of the bytes that may be under way to a member: it reports its watermarks after each such part.
 const REPORT_PART: u64 = 4;
 
 impl Group {

@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::wire::{Frame, Heartbeat};
 use core::time::Duration;
 
-/// Time from the last seqno to the first heartbeat; the intervals double from it to the next constant.
+/// Time from the last seqno to the first heartbeat. The intervals double up to `HEARTBEAT_IDLE`.
 pub(super) const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
 pub(super) const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
 /// Interval of heartbeats that go by multicast, whether or not that is in use, to see which members hear it.

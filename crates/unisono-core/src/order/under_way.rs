@@ -11,7 +11,7 @@ use core::time::Duration;
 
 /// Time after which numbered bytes do not count as under way any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_millis(40);
-/// A mark is set after each part, one in this number, of the bytes that may be under way.
+/// Divisor of the bytes that may be under way: a mark is set after each such part.
 const MARK_PART: u64 = 16;
 
 /// Counts the bytes under way.
