@@ -66,7 +66,7 @@ pub(crate) struct Peer {
     pub(crate) inquiring: Allowance,
 }
 
-/// A burst of probes, which the peer has not answered yet.
+/// Probes that the peer has not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probing {
     pub(crate) since: Time,

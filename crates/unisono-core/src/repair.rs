@@ -15,8 +15,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Longest time before the first NACK for a gap. Half of it always passes; the rest is random, so that members which
-/// lost the same datagram do not all ask at once.
+/// Maximum time before the first NACK for a gap. At least half of it passes; the rest is jitter.
 const ASK_AFTER: Duration = Duration::from_millis(1);
 /// Interval until the second NACK for the same gap. It doubles with each further one, up to `ASK_AGAIN_MAX`.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
@@ -180,14 +179,13 @@ impl Group {
         }
     }
 
-    /// Handles the answer that a requested seqno was freed: all members held it, so this process was not counted among
-    /// them.
+    /// Handles the answer that a seqno was freed: all members held it, so this process was not counted among them.
     pub(crate) fn handle_gone(&mut self, now: Time, from: Uid, through: Seqno) {
         if through <= self.history.received() {
             return;
         }
         if self.phase == Phase::Joining && !self.is_member() {
-            // This joiner was overtaken. It has to begin again with a new uid, because this one may yet be numbered in.
+            // Overtaken. The joiner begins again with a new uid, because this one may yet be numbered in.
             self.join_failed(JoinFailure::TimedOut);
         } else {
             self.inquire(now, from, INQUIRY_BYTES);

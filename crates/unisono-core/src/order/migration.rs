@@ -1,4 +1,4 @@
-//! The migrating sequencer: when the role moves to the member that sends (KT96 §5).
+//! The migrating sequencer: the role moves to the member that sends nearly everything (KT96 §5).
 //!
 //! The sequencer needs one datagram for a message of its own; any other member needs two. The sequencer numbers
 //! everything, so it knows how much each member sends, and decides itself: no member asks for the role, and no
