@@ -197,7 +197,7 @@ impl History {
     }
 
     /// Returns the maximum size of a datagram with the entry at `seqno`; 0 if it is not held, or is a reset event.
-    pub(crate) fn place_bytes(&self, seqno: Seqno) -> usize {
+    pub(crate) fn entry_bytes(&self, seqno: Seqno) -> usize {
         let entry_bytes = match self.held(seqno) {
             Some(Entry::Message(message)) => message.data.map_or(0, Part::len),
             Some(Entry::Change(change)) => {
@@ -253,7 +253,7 @@ impl History {
 
     /// Returns the seqno of the log's last join, leave or reset, if it lies beyond `seqno`.
     pub(crate) fn change_beyond(&self, seqno: Seqno) -> Option<Seqno> {
-        self.changes.last().copied().filter(|&place| place > seqno)
+        self.changes.last().copied().filter(|&change| change > seqno)
     }
 
     /// True if the view changed after `seqno`, at `through` or before.
@@ -269,7 +269,7 @@ impl History {
         through: Seqno,
     ) -> impl Iterator<Item = (&Members, Seqno)> {
         let pairs = self.views.windows(2).map(|pair| (&pair[0].1, pair[1].0));
-        pairs.filter(move |(_, place)| *place > seqno && *place <= through)
+        pairs.filter(move |(_, at)| *at > seqno && *at <= through)
     }
 
     /// Returns the last numbered message of `sender`, up to `received`.

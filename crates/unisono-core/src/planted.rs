@@ -37,7 +37,7 @@ named! {
         /// A member takes datagrams of another epoch for datagrams of this one.
         OldEpochTaken,
         /// Data without a seqno in the old epoch is numbered in the new one.
-        HoldKept,
+        UnorderedKept,
         /// A reset reports every message under way as failed, even if it is in the log.
         KeptReportedFailed,
         /// A sequencer that handed the role over goes on numbering.
@@ -241,7 +241,7 @@ named! {
         /// A reset had no quorum and waited.
         NoQuorum,
         /// A reset brought all members back.
-        NobodyMissing,
+        NoneMissing,
         /// A datagram arrived twice.
         ReplayRefused,
         /// A datagram of another epoch arrived.

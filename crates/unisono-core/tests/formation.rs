@@ -653,13 +653,13 @@ impl Run {
         let is_named =
             |life: usize| view.is_some_and(|view| view.members.iter().any(|member| member.uid == uid(life)));
         let alive: Vec<usize> = (0..net.members.len()).filter(|&life| net.members[life].is_some()).collect();
-        let somebody_is_in = alive.iter().any(|&life| entered(net, life).is_some());
+        let any_is_in = alive.iter().any(|&life| entered(net, life).is_some());
         for &life in &alive {
             let (is_in, told) = (entered(net, life).is_some(), told_not_formed(net, life));
             assert!(is_in != told.is_some(), "seed {seed}: {life}: {:?}", net.events[life]);
             assert!(told.is_none_or(|at| at <= self.deadlines[life]), "seed {seed}: {life} learnt too late");
             // On a healed network the decision reaches all participants that it concerns.
-            assert_eq!(is_in, is_named(life) && somebody_is_in, "seed {seed}: {life}");
+            assert_eq!(is_in, is_named(life) && any_is_in, "seed {seed}: {life}");
         }
         // If enough participants are alive on a healed network there is a group. If too few ever started, there is
         // none.

@@ -280,8 +280,8 @@ impl Group {
                 Frame::Excluded { uid, instance, epoch } => {
                     return self.handle_excluded(uid, instance, epoch);
                 }
-                Frame::Farewell { uid: whom, seqno } => {
-                    return self.handle_farewell(now, uid, whom, seqno);
+                Frame::Farewell { uid: leaver, seqno } => {
+                    return self.handle_farewell(now, uid, leaver, seqno);
                 }
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
                     // It may be the only process left that has what this member lacks.

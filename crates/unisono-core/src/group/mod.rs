@@ -310,7 +310,7 @@ impl Group {
     }
 
     /// Returns a random peer.
-    pub(crate) fn anybody(&mut self) -> Option<Uid> {
+    pub(crate) fn random_peer(&mut self) -> Option<Uid> {
         let index = self.random.below(self.peers.len().max(1) as u64) as usize;
         self.peers.iter().nth(index).map(|peer| peer.member.uid)
     }

@@ -300,7 +300,7 @@ impl Group {
         // What every member holds needs no announcing.
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
-        let news = first <= last && self.order.has_to_tell();
+        let news = first <= last && self.order.has_to_announce();
         (news || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
     }
 

@@ -331,8 +331,8 @@ impl Group {
             // entered the next epoch, will answer.
             (peer.probing, peer.heard_us) = (None, Some(now));
             self.ask_around();
-            for whom in self.anybody().into_iter().chain([uid]) {
-                self.post(whom, Frame::Inquiry);
+            for target in self.random_peer().into_iter().chain([uid]) {
+                self.post(target, Frame::Inquiry);
             }
             return;
         }

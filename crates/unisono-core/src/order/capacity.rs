@@ -78,11 +78,11 @@ impl Group {
     /// no room for entries that it does not know of.
     fn note_shut(&mut self, now: Time, by: Uid) {
         self.order.note_shut(now, by);
-        self.order.tell_through = self.history.received();
+        self.order.announce_through = self.history.received();
     }
 
     /// True if messages without a seqno may get one as soon as the history has room or an application has caught up.
-    pub(crate) fn somebody_waits_for_room(&self) -> bool {
+    pub(crate) fn messages_wait_for_room(&self) -> bool {
         self.order.shut_since.is_some()
             || self.history.len() as u64 > u64::from(self.config.history_messages)
             || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
@@ -135,9 +135,9 @@ impl Group {
 
     /// Returns the seqno through which any member may have freed its history: it was announced as stable, or can be
     /// inferred from the seqnos.
-    pub(crate) fn told_stable(&self) -> Seqno {
+    pub(crate) fn announced_stable(&self) -> Seqno {
         let room = u64::from(self.config.history_messages);
-        self.order.told_stable.max(self.history.received().saturating_sub(room))
+        self.order.announced_stable.max(self.history.received().saturating_sub(room))
     }
 
     /// Suspects a member whose application has kept the others waiting for longer than the group allows; a reset then

@@ -33,7 +33,7 @@ impl Group {
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.heartbeat_due = true;
             }
-            let keeps_asking = self.order.shut_since.is_some() || self.somebody_leaves();
+            let keeps_asking = self.order.shut_since.is_some() || self.has_leavers();
             let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
             self.order.heartbeat_at = Some(now + after);
             self.order.heartbeat_after = (after * 2).min(self.idle_period());
@@ -62,8 +62,8 @@ impl Group {
     pub(crate) fn say_heartbeat(&mut self, now: Time) -> Heartbeat {
         let heartbeat = self.heartbeat(now);
         // Members that see seqnos in it that they do not know request them.
-        self.order.tell_through = heartbeat.end;
-        self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
+        self.order.announce_through = heartbeat.end;
+        self.order.announced_stable = self.order.announced_stable.max(heartbeat.stable);
         // It stays stable when the role moves.
         self.note_stable(heartbeat.stable);
         heartbeat

@@ -38,7 +38,7 @@ pub(crate) struct Order {
     /// Everything through here that it numbered was sent.
     pub(crate) announced: Seqno,
     /// Everything through here that it numbered is to be announced at once; the rest when a member cannot wait for it.
-    tell_through: Seqno,
+    announce_through: Seqno,
     /// Last seqno before those that it assigned since it last took the role.
     numbered_from: Seqno,
     /// Last seqno that it assigned.
@@ -54,7 +54,7 @@ pub(crate) struct Order {
     multicast: bool,
     multicast_probe_at: Time,
     /// Highest seqno that a heartbeat announced as stable.
-    told_stable: Seqno,
+    announced_stable: Seqno,
     /// Member that is to have the role by the wish of the application.
     successor: Option<Uid>,
     /// What each member sends, for a role that follows the load.
@@ -103,8 +103,8 @@ impl Order {
     }
 
     /// True if a member waits for a seqno that was not announced yet.
-    pub(crate) fn has_to_tell(&self) -> bool {
-        self.announced < self.tell_through
+    pub(crate) fn has_to_announce(&self) -> bool {
+        self.announced < self.announce_through
     }
 
     /// Begins a new epoch, or none, in which this member has no role yet.
@@ -115,7 +115,7 @@ impl Order {
             numbered: start,
             heard: Some(start),
             stamp: self.stamp,
-            told_stable: start,
+            announced_stable: start,
             multicast: self.multicast,
             ..Order::default()
         };

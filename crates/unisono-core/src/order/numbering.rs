@@ -101,7 +101,7 @@ impl Group {
             self.unordered.next(sender, mark.number)?
         };
         // A join waits for the end of every message of several pieces, so none may begin meanwhile.
-        if more && !mark.open && self.somebody_may_join() {
+        if more && !mark.open && self.join_is_possible() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }
@@ -132,7 +132,7 @@ impl Group {
     pub(super) fn note_numbered(&mut self, now: Time, seqno: Seqno, patient: bool, bytes: usize) {
         self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
         if !patient {
-            self.order.tell_through = seqno;
+            self.order.announce_through = seqno;
         }
     }
 
@@ -162,7 +162,7 @@ impl Group {
     }
 
     pub(super) fn append_change(&mut self, change: Change) {
-        self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
+        self.order.announce_through = self.history.append(Entry::Change(Box::new(change)));
     }
 }
 

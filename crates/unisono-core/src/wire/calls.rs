@@ -276,8 +276,8 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
         FrameKind::Request => Frame::Request(Request {
             attempt: read_attempt(from)?,
-            call: from.place("call")?,
-            finished_below: from.place("finished below")?,
+            call: from.number("call")?,
+            finished_below: from.number("finished below")?,
             port: read_port(from)?,
             hops: match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,
@@ -328,7 +328,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Done => {
             let to = read_uid(from)?;
             let count = from.count("attempt count", 1..=DONE_MAX, 10)?;
-            let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.place("number")?)));
+            let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.number("number")?)));
             Frame::Done { to, attempts: attempts.collect::<Result<Vec<_>>>()? }
         }
         FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
@@ -346,7 +346,7 @@ fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {
 }
 
 fn read_attempt(from: &mut Reader) -> Result<Attempt> {
-    Ok(Attempt { to: read_uid(from)?, slot: read_slot(from)?, number: from.place("number")? })
+    Ok(Attempt { to: read_uid(from)?, slot: read_slot(from)?, number: from.number("number")? })
 }
 
 fn read_slot(from: &mut Reader) -> Result<u16> {

@@ -10,7 +10,7 @@ use super::kind::FrameKind;
 use super::parts::*;
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
-use super::{HEADER_BYTES, PARCELS_MAX, PLACE_MAX};
+use super::{HEADER_BYTES, NUMBER_MAX, PARCELS_MAX};
 use crate::identity::{Instance, Seqno};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -103,8 +103,8 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Data => {
             let data = Data {
                 sender: read_uid(from)?,
-                first: from.place("first")?,
-                base: from.place("base")?,
+                first: from.number("first")?,
+                base: from.number("base")?,
                 method: read_method(from)?,
                 resilience: from.u8("resilience")?,
                 pieces: from.pieces()?,
@@ -117,9 +117,9 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         FrameKind::Ordered => {
             let ordered = Ordered {
-                seqno: from.place("seqno")?,
+                seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
-                first: from.place("first")?,
+                first: from.number("first")?,
                 resilience: from.u8("resilience")?,
                 pieces: from.pieces()?,
             };
@@ -129,9 +129,9 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         FrameKind::Numbers => {
             let numbers = Numbers {
-                seqno: from.place("seqno")?,
+                seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
-                first: from.place("first")?,
+                first: from.number("first")?,
                 resilience: from.u8("resilience")?,
                 count: from.count("count", 1..=usize::from(u16::MAX), 0)? as u16,
             };
@@ -169,13 +169,13 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
 #[cold]
 fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     Ok(match kind {
-        FrameKind::Change => Frame::Change { seqno: from.place("seqno")?, change: read_change(from)? },
+        FrameKind::Change => Frame::Change { seqno: from.number("seqno")?, change: read_change(from)? },
         FrameKind::Nack => Frame::Nack { ranges: read_ranges(from)? },
         FrameKind::Want => {
-            let first = from.place("from")?;
+            let first = from.number("from")?;
             Frame::Want { from: first, to: read_to(from, first)? }
         }
-        FrameKind::Gone => Frame::Gone { through: from.place("through")? },
+        FrameKind::Gone => Frame::Gone { through: from.number("through")? },
 
         FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
         FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
@@ -210,7 +210,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         })),
         FrameKind::Refused => Frame::Refused { cookie: from.u64("cookie")?, reason: read_refusal(from)? },
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
-        FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
+        FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.number("seqno")? },
 
         FrameKind::Invite => {
             Frame::Invite { ballot: read_ballot(from)?, members_min: from.u16("members_min")? }
@@ -226,7 +226,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }),
         FrameKind::Outbid => Frame::Outbid { promised: read_ballot(from)? },
         FrameKind::Pull => {
-            let (ballot, first) = (read_ballot(from)?, from.place("from")?);
+            let (ballot, first) = (read_ballot(from)?, from.number("from")?);
             Frame::Pull { ballot, from: first, to: read_to(from, first)? }
         }
         FrameKind::Level => Frame::Level { ballot: read_ballot(from)? },
@@ -534,8 +534,8 @@ fn read_method(from: &mut Reader) -> Result<Method> {
 
 /// Checks that the last seqno or message number of a run does not exceed the maximum.
 fn check_run(from: &Reader, first: u64, count: u16) -> Result<()> {
-    // The sum cannot overflow: `first` is at most PLACE_MAX.
-    if first + u64::from(count) - 1 <= PLACE_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
+    // The sum cannot overflow: `first` is at most NUMBER_MAX.
+    if first + u64::from(count) - 1 <= NUMBER_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
 }
 
 fn write_change(out: &mut Body<'_>, change: &Change) {
@@ -577,7 +577,7 @@ fn read_ranges(from: &mut Reader) -> Result<Vec<(Seqno, Seqno)>> {
     let mut ranges = Vec::with_capacity(count);
     let mut before = 0;
     for _ in 0..count {
-        let first = from.place("from")?;
+        let first = from.number("from")?;
         if first <= before {
             return Err(from.out_of_range("from", first));
         }
@@ -589,7 +589,7 @@ fn read_ranges(from: &mut Reader) -> Result<Vec<(Seqno, Seqno)>> {
 
 /// Reads the last seqno or message number of a range that begins with `first`.
 fn read_to(from: &mut Reader, first: u64) -> Result<u64> {
-    match from.place("to")? {
+    match from.number("to")? {
         to if to >= first => Ok(to),
         to => Err(from.out_of_range("to", to)),
     }

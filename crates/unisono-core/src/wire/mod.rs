@@ -47,7 +47,7 @@ pub use writer::{
 };
 
 /// The highest seqno, message number or epoch counter on the wire. The sum of two of them does not overflow a `u64`.
-pub const PLACE_MAX: u64 = (1 << 63) - 1;
+pub const NUMBER_MAX: u64 = (1 << 63) - 1;
 /// Maximum number of members of a group, and of names in a fixed list.
 pub const MEMBERS_MAX: usize = 4096;
 /// Maximum number of parcels that one frame is cut into.

@@ -4,7 +4,7 @@
 use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
-use super::{MEMBERS_MAX, PLACE_MAX};
+use super::{MEMBERS_MAX, NUMBER_MAX};
 use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use alloc::vec::Vec;
@@ -145,7 +145,7 @@ pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
 pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     Ok(Proposal {
         epoch: read_epoch(from)?,
-        start: from.place("start")?,
+        start: from.number("start")?,
         degraded: from.flag("degraded")?,
         members: read_uids(from)?,
     })
@@ -206,7 +206,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
     let history_messages = from.u32("history_messages")?;
     within(from, "history_messages", history_messages.into(), 16..=1 << 20)?;
     let history_bytes = from.u64("history_bytes")?;
-    within(from, "history_bytes", history_bytes, 1 << 16..=PLACE_MAX)?;
+    within(from, "history_bytes", history_bytes, 1 << 16..=NUMBER_MAX)?;
     let message_bytes_max = from.u32("message_bytes_max")?;
     within(from, "message_bytes_max", message_bytes_max.into(), 0..=16 << 20)?;
     let window = from.u32("window")?;
@@ -274,7 +274,7 @@ pub(super) fn read_log_base(from: &mut Reader) -> Result<LogBase> {
     let members = read_members(from)?;
     let count = from.count("number count", 0..=usize::from(u16::MAX), 16)?;
     let last_numbers =
-        (0..count).map(|_| Ok((read_uid(from)?, from.place("message number")?))).collect::<Result<_>>()?;
+        (0..count).map(|_| Ok((read_uid(from)?, from.number("message number")?))).collect::<Result<_>>()?;
     Ok(LogBase { seqno, members, term, last_numbers })
 }
 

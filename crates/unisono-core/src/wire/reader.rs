@@ -5,7 +5,7 @@
 
 use super::frame::{PIECE_BYTES_MAX, Pieces};
 use super::kind::FrameKind;
-use super::{MORE, PLACE_MAX};
+use super::{MORE, NUMBER_MAX};
 use bytes::{Buf, Bytes};
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -180,17 +180,17 @@ impl Reader {
     #[inline]
     pub(super) fn mark(&mut self, what: &'static str) -> Result<u64> {
         match self.u64(what)? {
-            mark if mark <= PLACE_MAX => Ok(mark),
+            mark if mark <= NUMBER_MAX => Ok(mark),
             other => Err(self.out_of_range(what, other)),
         }
     }
 
     /// Reads a seqno or message number, from 1.
     #[inline]
-    pub(super) fn place(&mut self, what: &'static str) -> Result<u64> {
+    pub(super) fn number(&mut self, what: &'static str) -> Result<u64> {
         match self.mark(what)? {
             0 => Err(self.out_of_range(what, 0_u64)),
-            place => Ok(place),
+            number => Ok(number),
         }
     }
 

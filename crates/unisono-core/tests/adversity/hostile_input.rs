@@ -123,11 +123,11 @@ fn only_the_coordinator_invites_to_its_ballot() {
 fn only_the_coordinator_proposes_in_its_ballot() {
     let mut net = group_of(3, 1);
     let (group, marks) = (net.group(1).tag(), net.group(1).marks());
-    let everybody: Vec<Uid> = (0..3).map(uid).collect();
+    let all: Vec<Uid> = (0..3).map(uid).collect();
     for (number, coordinator, is_taken) in [(1, 2, false), (2, 0, true)] {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
-        let (before, after) = (everybody.clone(), everybody.clone());
-        let (start, members) = (marks.received + 1, everybody.clone());
+        let (before, after) = (all.clone(), all.clone());
+        let (start, members) = (marks.received + 1, all.clone());
         let proposal = Proposal { epoch, start, members, degraded: false };
         let ballot = Ballot { round: 1, coordinator: uid(coordinator) };
         let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
@@ -220,8 +220,8 @@ impl Liar<'_> {
 
     fn place(&mut self) -> u64 {
         match self.below(8) {
-            0 => PLACE_MAX,
-            1 => PLACE_MAX - self.below(5),
+            0 => NUMBER_MAX,
+            1 => NUMBER_MAX - self.below(5),
             2 => 1 + self.below(1 << 40),
             3 => 1,
             _ => (self.marks.received + self.below(6)).saturating_sub(2).max(1),
@@ -230,12 +230,12 @@ impl Liar<'_> {
 
     /// Returns a seqno with room for `count` more after it.
     fn place_before(&mut self, count: u64) -> u64 {
-        self.place().min(PLACE_MAX - count)
+        self.place().min(NUMBER_MAX - count)
     }
 
     fn range(&mut self) -> (u64, u64) {
         let first = self.place();
-        (first, first + self.below(PLACE_MAX - first + 1))
+        (first, first + self.below(NUMBER_MAX - first + 1))
     }
 
     fn watermark(&mut self) -> u64 {
@@ -243,19 +243,19 @@ impl Liar<'_> {
             return 0;
         }
         match self.below(8) {
-            0 => PLACE_MAX,
+            0 => NUMBER_MAX,
             1 => 1 << 40,
             _ => (self.marks.received + self.below(6)).saturating_sub(3),
         }
     }
 
     /// Returns a member, or one of two unknown processes.
-    fn anybody(&mut self) -> usize {
+    fn any_member(&mut self) -> usize {
         self.below(self.members as u64 + 2) as usize
     }
 
     fn who(&mut self) -> Uid {
-        uid(self.anybody())
+        uid(self.any_member())
     }
 
     fn some_members(&mut self) -> Vec<Uid> {
@@ -278,7 +278,7 @@ impl Liar<'_> {
     }
 
     fn epoch(&mut self) -> EpochId {
-        let counter = if self.below(8) == 0 { PLACE_MAX } else { self.counter + 1 };
+        let counter = if self.below(8) == 0 { NUMBER_MAX } else { self.counter + 1 };
         EpochId { counter, coordinator: uid(0), nonce: self.random.next_u64() }
     }
 
@@ -329,7 +329,7 @@ impl Liar<'_> {
             0 => Change::Role { sequencer: self.who() },
             1 => Change::Leave { uid: self.who(), sequencer: self.who(), goodbye: Bytes::new() },
             _ => {
-                let index = self.anybody();
+                let index = self.any_member();
                 let member = Member { uid: uid(index), name: name("x"), address: address(index) };
                 Change::Join { member, hello: Bytes::new() }
             }

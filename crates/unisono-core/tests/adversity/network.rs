@@ -220,7 +220,7 @@ impl Net {
         while let Some(sent) = group.poll_sent() {
             self.outcomes[index].push(sent);
         }
-        let everybody: Vec<usize> = (0..PLACES).filter(|&other| other != index).collect();
+        let all: Vec<usize> = (0..PLACES).filter(|&other| other != index).collect();
         let mut datagram = Vec::new();
         let mut copies: Vec<(Vec<usize>, bool, Vec<u8>)> = Vec::new();
         let mut datagrams = 0;
@@ -237,13 +237,13 @@ impl Net {
                 Destination::Everyone => {
                     let audience = group.audience();
                     if audience.multicast {
-                        copies.push((everybody.clone(), true, datagram.clone()));
+                        copies.push((all.clone(), true, datagram.clone()));
                     }
                     let addresses = audience.addresses.iter().map(index_of).collect();
                     copies.push((addresses, false, datagram.clone()));
                 }
                 Destination::Rendezvous | Destination::Multicast => {
-                    copies.push((everybody.clone(), true, datagram.clone()));
+                    copies.push((all.clone(), true, datagram.clone()));
                 }
             }
         }

@@ -9,7 +9,7 @@ use unisono_core::wire::Checksum;
 use unisono_core::*;
 
 /// The member that founds the group and is its sequencer.
-const ORDERER: usize = 0;
+const FOUNDER: usize = 0;
 /// The member that sends; it is not the sequencer.
 const SENDER: usize = 1;
 const MEMBERS: usize = 3;
@@ -77,7 +77,7 @@ impl Lockstep {
         for member in 0..MEMBERS {
             lockstep.enter(
                 member,
-                if member == ORDERER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
+                if member == FOUNDER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
             );
             while lockstep.members[member].info().members.len() <= member {
                 assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not join");
@@ -155,7 +155,7 @@ impl Lockstep {
                 Destination::Address(to) => send(to),
                 Destination::Everyone => group.audience().addresses.iter().copied().for_each(send),
                 // As with seed addresses: a process that locates the group asks its founder.
-                Destination::Rendezvous if from != ORDERER => send(address(ORDERER)),
+                Destination::Rendezvous if from != FOUNDER => send(address(FOUNDER)),
                 Destination::Rendezvous | Destination::Multicast => {}
             }
         }

@@ -206,13 +206,13 @@ impl Net {
         bytes: &[u8],
         leaves: f64,
     ) {
-        let everybody = 0..self.places.iter().max().map_or(0, |place| place + 1);
+        let all = 0..self.places.iter().max().map_or(0, |place| place + 1);
         let place = |address: &SocketAddr| usize::from(address.port()) - 1000;
         let rendezvous = destination == Destination::Rendezvous;
         let to: Vec<usize> = match (destination, &self.seeds) {
             (Destination::Address(address), _) => vec![place(&address)],
             (Destination::Everyone, _) => audience.iter().map(place).collect(),
-            (Destination::Rendezvous, None) => everybody.filter(|&to| to != from).collect(),
+            (Destination::Rendezvous, None) => all.filter(|&to| to != from).collect(),
             (Destination::Rendezvous, Some(seeds)) => seeds[from].clone(),
             (Destination::Multicast, _) => vec![],
         };

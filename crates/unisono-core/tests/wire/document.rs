@@ -188,7 +188,7 @@ fn limits_are_as_the_page_says() {
     ] {
         assert!(PAGE.replace('\n', " ").contains(&limit), "the page does not say: {limit}");
     }
-    assert_eq!(PLACE_MAX, (1 << 63) - 1);
+    assert_eq!(NUMBER_MAX, (1 << 63) - 1);
 }
 
 fn thousands(number: usize) -> String {

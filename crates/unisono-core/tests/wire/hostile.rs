@@ -142,17 +142,17 @@ fn values_out_of_range_are_refused() {
     for (frame, field, value) in [
         (ordered(0, 1), "seqno", 0),
         (ordered(1, 0), "first", 0),
-        (ordered(PLACE_MAX + 1, 1), "seqno", PLACE_MAX + 1),
-        (ordered(PLACE_MAX - 1, 1), "count", 3),
-        (ordered(1, PLACE_MAX - 1), "count", 3),
+        (ordered(NUMBER_MAX + 1, 1), "seqno", NUMBER_MAX + 1),
+        (ordered(NUMBER_MAX - 1, 1), "count", 3),
+        (ordered(1, NUMBER_MAX - 1), "count", 3),
         (numbers(0, 1, 1), "seqno", 0),
         (numbers(1, 1, 0), "count", 0),
-        (numbers(PLACE_MAX, 1, 2), "count", 2),
-        (numbers(1, PLACE_MAX, 2), "count", 2),
+        (numbers(NUMBER_MAX, 1, 2), "count", 2),
+        (numbers(1, NUMBER_MAX, 2), "count", 2),
         (data(0, 1), "first", 0),
         (data(1, 0), "base", 0),
         (data(1, 2), "base", 2),
-        (data(PLACE_MAX, 2), "count", 3),
+        (data(NUMBER_MAX, 2), "count", 3),
         (Frame::Change { seqno: 0, change: Change::Role { sequencer: uid } }, "seqno", 0),
         (heartbeat(u64::MAX), "end", u64::MAX),
         (nack(&[]), "range count", 0),
@@ -174,8 +174,10 @@ fn values_out_of_range_are_refused() {
     ] {
         assert_eq!(fault(written(&frame)), Fault::Range { field, value }, "{frame}");
     }
-    assert!(Decoder::new(written(&ordered(PLACE_MAX - 2, PLACE_MAX - 2)).into()).all(|frame| frame.is_ok()));
-    assert!(Decoder::new(written(&nack(&[(1, 4), (5, PLACE_MAX)])).into()).all(|frame| frame.is_ok()));
+    assert!(
+        Decoder::new(written(&ordered(NUMBER_MAX - 2, NUMBER_MAX - 2)).into()).all(|frame| frame.is_ok())
+    );
+    assert!(Decoder::new(written(&nack(&[(1, 4), (5, NUMBER_MAX)])).into()).all(|frame| frame.is_ok()));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 })
             })
             .boxed(),
-        FrameKind::Nack => btree_set(1..=PLACE_MAX, 2..=2 * NACK_RANGES_MAX)
+        FrameKind::Nack => btree_set(1..=NUMBER_MAX, 2..=2 * NACK_RANGES_MAX)
             .prop_map(|places| {
                 let places: Vec<_> = places.into_iter().collect();
                 Frame::Nack { ranges: places.chunks_exact(2).map(|ends| (ends[0], ends[1])).collect() }
@@ -363,7 +363,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
         Just(Quorum::All),
         (1..=u16::MAX).prop_map(Quorum::AtLeast),
     ];
-    let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=PLACE_MAX);
+    let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=NUMBER_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
     let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
     (numbers, sizes, quorum, any::<bool>(), slow, migration).prop_map(
@@ -452,11 +452,11 @@ fn uid() -> impl Strategy<Value = Uid> {
 
 /// Returns a seqno or message number with room for the longest run behind it.
 fn place() -> impl Strategy<Value = u64> {
-    1..=PLACE_MAX - u64::from(u16::MAX)
+    1..=NUMBER_MAX - u64::from(u16::MAX)
 }
 
 fn mark() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), Just(PLACE_MAX), 0..=PLACE_MAX]
+    prop_oneof![Just(0), Just(NUMBER_MAX), 0..=NUMBER_MAX]
 }
 
 fn range() -> impl Strategy<Value = (u64, u64)> {

@@ -13,7 +13,7 @@ use super::keeping::{Durability, Keeping};
 use super::quorum::Rule;
 use super::streams::{AcceptedBeforePromise, MarkTable, Messages, Stream, Views};
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{Ballot, Outcome, Seqno, Time};
 
@@ -62,7 +62,7 @@ pub(super) struct AcknowledgedDurable {
 }
 
 impl AcknowledgedDurable {
-    pub(super) fn new(terms: &Terms) -> AcknowledgedDurable {
+    pub(super) fn new(terms: &GroupTerms) -> AcknowledgedDurable {
         AcknowledgedDurable {
             resilience: terms.config.resilience,
             asked: Messages::default(),

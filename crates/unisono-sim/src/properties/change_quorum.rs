@@ -13,7 +13,7 @@
 use super::quorum::Rule;
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -73,7 +73,7 @@ pub(super) struct ChangeQuorum {
 }
 
 impl ChangeQuorum {
-    pub(super) fn new(terms: &Terms) -> ChangeQuorum {
+    pub(super) fn new(terms: &GroupTerms) -> ChangeQuorum {
         ChangeQuorum {
             rule: Rule::new(terms.config.quorum.clone()),
             epochs: Table::default(),

@@ -12,7 +12,7 @@
 use super::quorum::Rule;
 use super::streams::Lineage;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, result};
+use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
 use unisono_core::{Ballot, Seqno};
 
@@ -79,7 +79,7 @@ pub(super) struct Consensus {
 }
 
 impl Consensus {
-    pub(super) fn new(terms: &Terms) -> Consensus {
+    pub(super) fn new(terms: &GroupTerms) -> Consensus {
         Consensus {
             rule: Rule::new(terms.config.quorum.clone()),
             promises: Table::default(),

@@ -1,7 +1,7 @@
 //! Invented histories for the properties' own tests: a correct group, described step by step. A test takes a correct
 //! fixture, which its property must accept, and breaks it, so that the property must reject it.
 
-use super::{Checkers, Property, Terms, Violation};
+use super::{Checkers, GroupTerms, Property, Violation};
 use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
@@ -38,7 +38,7 @@ struct Actor {
 #[derive(Clone, Debug)]
 pub(super) struct Fixture {
     pub(super) records: Vec<Record>,
-    pub(super) terms: Terms,
+    pub(super) terms: GroupTerms,
     at: Time,
     log: Vec<Ordered>,
     epoch: Epoch,
@@ -59,7 +59,7 @@ impl Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
         let mut fixture = Fixture {
             records: Vec::new(),
-            terms: Terms { config },
+            terms: GroupTerms { config },
             at: Time::ZERO,
             log: Vec::new(),
             epoch: Epoch(0),
@@ -472,7 +472,7 @@ impl Fixture {
     /// The record *healed*: no fault affects the living members any more.
     pub(super) fn heal(&mut self) {
         let core = self.alive().into_boxed_slice();
-        self.record(Life::NOBODY, What::Healed { core });
+        self.record(Life::WORLD, What::Healed { core });
     }
 
     // --- checking ---

@@ -10,7 +10,7 @@
 use super::quorum::Rule;
 use super::streams::{Lineage, Mark, Stream, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation};
+use super::{Facts, GroupTerms, Property, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
@@ -60,7 +60,7 @@ pub(super) struct LeaverServes {
 }
 
 impl LeaverServes {
-    pub(super) fn new(terms: &Terms) -> LeaverServes {
+    pub(super) fn new(terms: &GroupTerms) -> LeaverServes {
         LeaverServes {
             rule: Rule::new(terms.config.quorum.clone()),
             partings: Table::default(),

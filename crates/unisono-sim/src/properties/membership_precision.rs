@@ -8,7 +8,7 @@
 use super::healing::Healing;
 use super::quorum::Rule;
 use super::streams::Lineage;
-use super::{Facts, Property, Terms, Violation, broken, final_result};
+use super::{Facts, GroupTerms, Property, Violation, broken, final_result};
 use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use unisono_core::{Phase, Quorum};
 
@@ -29,7 +29,7 @@ pub(super) struct MembershipPrecision {
 }
 
 impl MembershipPrecision {
-    pub(super) fn new(terms: &Terms) -> MembershipPrecision {
+    pub(super) fn new(terms: &GroupTerms) -> MembershipPrecision {
         MembershipPrecision {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             rule: Rule::new(terms.config.quorum.clone()),

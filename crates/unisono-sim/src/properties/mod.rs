@@ -118,13 +118,13 @@ impl fmt::Display for Violation {
 
 /// What the properties must know of a group in advance.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct GroupTerms {
     /// Configuration that all its members share.
     pub config: GroupConfig,
 }
 
 /// Returns all properties of groups.
-pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
+pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
     vec![
         Box::<integrity::Integrity>::default(),
         Box::<no_duplication::NoDuplication>::default(),
@@ -274,12 +274,12 @@ impl Checkers {
     /// # Errors
     /// The first promise that is broken.
     pub fn observe(&mut self, record: Record) -> Result<(), Violation> {
-        if self.pile_up(record) { self.catch_up() } else { Ok(()) }
+        if self.push(record) { self.catch_up() } else { Ok(()) }
     }
 
     /// Takes the next record. Returns true if the caller must call [`Checkers::catch_up`] now.
     #[inline(always)]
-    pub(crate) fn pile_up(&mut self, record: Record) -> bool {
+    pub(crate) fn push(&mut self, record: Record) -> bool {
         if record.what.kind().bit() & USUAL != 0 {
             self.batch.push(record);
             self.batch.records.len() >= self.batch_max

@@ -5,7 +5,7 @@
 
 use super::streams::{Lineage, SEQUENCED, Stream};
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, broken, result};
+use super::{Facts, GroupTerms, Property, Violation, broken, result};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::{Quorum, Seqno};
 
@@ -30,7 +30,7 @@ pub(super) struct OrderedChanges {
 }
 
 impl OrderedChanges {
-    pub(super) fn new(terms: &Terms) -> OrderedChanges {
+    pub(super) fn new(terms: &GroupTerms) -> OrderedChanges {
         OrderedChanges {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             states: Table::default(),

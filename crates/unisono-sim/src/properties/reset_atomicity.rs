@@ -5,7 +5,7 @@
 
 use super::streams::Stream;
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, Reset, What};
 
 /// The checker of `reset_atomicity`.
@@ -25,7 +25,7 @@ pub(super) struct ResetAtomicity {
 }
 
 impl ResetAtomicity {
-    pub(super) fn new(terms: &Terms) -> ResetAtomicity {
+    pub(super) fn new(terms: &GroupTerms) -> ResetAtomicity {
         ResetAtomicity {
             automatic: terms.config.automatic,
             counters: Table::default(),

@@ -6,7 +6,7 @@
 
 use super::quorum::Rule;
 use super::streams::VIEW_CHANGES;
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 
 /// The checker of `single_lineage`.
@@ -17,7 +17,7 @@ pub(super) struct SingleLineage {
 }
 
 impl SingleLineage {
-    pub(super) fn new(terms: &Terms) -> SingleLineage {
+    pub(super) fn new(terms: &GroupTerms) -> SingleLineage {
         SingleLineage { rule: Rule::new(terms.config.quorum.clone()), checked: 0 }
     }
 

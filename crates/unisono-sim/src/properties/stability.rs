@@ -11,7 +11,7 @@
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken, result};
+use super::{Facts, GroupTerms, Property, Violation, broken, result};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
@@ -49,7 +49,7 @@ pub(super) struct Stability {
 }
 
 impl Stability {
-    pub(super) fn new(terms: &Terms) -> Stability {
+    pub(super) fn new(terms: &GroupTerms) -> Stability {
         Stability {
             history_messages: terms.config.history_messages,
             lives: 0,

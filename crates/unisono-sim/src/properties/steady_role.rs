@@ -3,7 +3,7 @@
 //! reset.
 
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, result};
+use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Migration, Seqno, Time};
@@ -47,7 +47,7 @@ pub(super) struct SteadyRole {
 }
 
 impl SteadyRole {
-    pub(super) fn new(terms: &Terms) -> SteadyRole {
+    pub(super) fn new(terms: &GroupTerms) -> SteadyRole {
         SteadyRole {
             migration: terms.config.migration,
             epochs: Table::default(),

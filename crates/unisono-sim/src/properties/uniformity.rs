@@ -10,7 +10,7 @@
 
 use super::keeping::{Durability, Keeping};
 use super::streams::{AcceptedBeforePromise, Messages, SEQUENCED};
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Quorum;
 
@@ -29,7 +29,7 @@ pub(super) struct Uniformity {
 }
 
 impl Uniformity {
-    pub(super) fn new(terms: &Terms) -> Uniformity {
+    pub(super) fn new(terms: &GroupTerms) -> Uniformity {
         let resilience = terms.config.resilience;
         let changes = match terms.config.quorum {
             Quorum::AtLeast(_) => Durability::Resilience(resilience),

@@ -4,7 +4,7 @@
 
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, result};
+use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
 use unisono_core::Seqno;
@@ -22,7 +22,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    pub(super) fn new(terms: &Terms) -> Views {
+    pub(super) fn new(terms: &GroupTerms) -> Views {
         Views {
             resilience: terms.config.resilience,
             known: Table::default(),

@@ -71,7 +71,7 @@ impl Names {
         self.lives.len()
     }
 
-    /// Returns the uid of a life; `None` for [`Life::NOBODY`].
+    /// Returns the uid of a life; `None` for [`Life::WORLD`].
     pub fn uid(&self, life: Life) -> Option<Uid> {
         self.lives.get(life.index()).copied()
     }

@@ -409,13 +409,13 @@ impl Group {
             return;
         }
         let is_passing = self.phase == Phase::Joining || self.leaving.is_some();
-        let whom = match here.epoch_counter.cmp(&self.epoch.counter) {
+        let target = match here.epoch_counter.cmp(&self.epoch.counter) {
             Ordering::Greater => from,
             Ordering::Equal if is_passing => here.sequencer,
             _ => return,
         };
         self.recovery.search = None;
-        self.post_under(whom, self.epoch_tag, Frame::Inquiry);
+        self.post_under(target, self.epoch_tag, Frame::Inquiry);
     }
 
     pub(crate) fn recovery_timeout(&mut self, now: Time) {

@@ -129,7 +129,7 @@ impl Group {
             (peer.last_heard, peer.heard_us) = (now, peer.heard_us.map(|_| now));
         }
         self.take_peers(now, &members, 0);
-        if !self.broken(Planted::HoldKept) {
+        if !self.broken(Planted::UnorderedKept) {
             self.unordered.clear();
         }
         self.forget_acknowledgements(start);
@@ -197,7 +197,7 @@ impl Group {
             return;
         }
         self.probe(Probe::Excluded);
-        let own_leave = self.own_leave_place().filter(|seqno| *seqno < proposal.start);
+        let own_leave = self.own_leave_seqno().filter(|seqno| *seqno < proposal.start);
         if let Some(seqno) = own_leave {
             // The reset keeps the LEAVE, so it is accepted. The leaver delivers it, and nothing beyond it.
             self.history.cut(seqno);

@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     pub(super) fn heal(&mut self) {
-        self.record(Life::NOBODY, What::Healed { core: [SERVER, OTHER, CLIENT].into() });
+        self.record(Life::WORLD, What::Healed { core: [SERVER, OTHER, CLIENT].into() });
     }
 
     /// The client calls.
