@@ -1,7 +1,7 @@
-//! The secret that the members of a group have in common, and the file it is kept in.
+//! The secret that all members of a group hold, and the file that contains it.
 //!
-//! A key is 32 random bytes. Its file is one line of text, which only its owner may read: what others on the
-//! machine can read is no secret, so such a file is refused.
+//! A key is 32 random bytes. Its file is one line of text, which only its owner may read. A file that other users of
+//! the machine can read is refused.
 
 use crate::error::KeyError;
 use crate::sealed::Sealed;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use unisono_core::wire::Protection;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The bytes of a key.
+/// Length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// What a key file begins with; its version is the number.
+/// First word of a key file; its number is the version.
 const PREFIX: &str = "unisono-key-1 ";
-/// Longer files are none of ours.
+/// Maximum length of a key file in bytes.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// A group key: 256 secret bits. Everybody who holds it can take part; nobody else can read, forge or
-/// disturb.
+/// A group key: 256 secret bits. A process that holds the key can take part in the group; without it a process can
+/// neither read, forge nor disturb the group's datagrams.
 ///
 /// ```
 /// use unisono::{Key, Options};
@@ -45,14 +45,14 @@ impl Drop for Secret {
 }
 
 impl Key {
-    /// A new key, from the operating system's randomness.
+    /// Returns a new key, from the operating system's random numbers.
     pub fn generate() -> Result<Key, KeyError> {
         let mut secret = Zeroizing::new([0; KEY_BYTES]);
         getrandom::fill(&mut *secret).map_err(|error| KeyError::Random(io::Error::other(error)))?;
         Ok(Key::from_bytes(*secret))
     }
 
-    /// A key made elsewhere: 32 bytes that nobody can guess.
+    /// Returns the key with these 32 bytes, which must be impossible to guess.
     pub fn from_bytes(secret: [u8; KEY_BYTES]) -> Key {
         Key(Arc::new(Secret(secret)))
     }
@@ -61,12 +61,12 @@ impl Key {
         &self.0.0
     }
 
-    /// What opens datagrams that were sealed with this key, for those who look at recordings of them.
+    /// Returns what opens datagrams sealed with this key, for programs that read captures of them.
     pub fn protection(&self) -> Box<dyn Protection> {
         Box::new(Sealed::new(self))
     }
 
-    /// Writes the key to a new file that only its owner can read. Never overwrites one.
+    /// Writes the key to a new file that only its owner can read. Never overwrites a file.
     pub fn write_new(&self, path: impl AsRef<Path>) -> Result<(), KeyError> {
         let path = path.as_ref();
         let mut line = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * KEY_BYTES + 1));
@@ -86,7 +86,7 @@ impl Key {
         file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Reads a key file. Refuses one that others can read.
+    /// Reads a key file. Refuses a file that other users can read.
     pub fn load(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let failed = |cause| KeyError::File { path: path.into(), cause };
@@ -103,7 +103,7 @@ impl Key {
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed { path: path.into(), mode });
         }
-        // All of it at once: as it grew it would leave copies behind.
+        // Reserved at once: a string that grew would leave copies of the key in memory.
         let mut text = Zeroizing::new(String::with_capacity(2 * FILE_BYTES_MAX as usize));
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidData => KeyError::NotAKey { path: path.into() },
@@ -114,7 +114,7 @@ impl Key {
     }
 }
 
-/// The key that these hexadecimal digits stand for.
+/// Returns the key with these hexadecimal digits.
 fn parse(digits: &[u8]) -> Option<Key> {
     if digits.len() != 2 * KEY_BYTES {
         return None;
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_what_the_system_says() {
         let directory = tempfile::tempdir().unwrap();
-        // A folder is none, whoever may read it.
+        // A folder is refused, whatever its mode.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let absent = directory.path().join("absent");
         for path in [absent.as_path(), directory.path()] {
