@@ -215,8 +215,8 @@ pub enum SendFailure {
     /// The message was not taken, and nothing was sent. The reason says what to do.
     #[error(transparent)]
     Refused(#[from] SendError),
-    /// A reset dropped the message, because members crashed: no remaining member will ever deliver it. Send it again
-    /// if it still matters.
+    /// A reset dropped the message: no remaining member will ever deliver it. Not the caller's fault: send it again if
+    /// it still matters.
     #[error(
         "a reset of the group dropped the message: no member will deliver it, so it is safe to send it again"
     )]
@@ -243,9 +243,9 @@ pub enum Ended {
     /// This member has left, as it was asked to.
     #[error("this member has left the group")]
     Left,
-    /// The group goes on without this member, which was cut off, too slow, or taken for crashed. It may join again as
-    /// a new member.
-    #[error("the group went on without this member; it may join again as a new member")]
+    /// The group excluded this member, which was cut off, too slow, or taken for crashed; or this founder gave way to
+    /// a group that did not admit it. It may join again as a new member.
+    #[error("this member is excluded from the group; it may join again as a new member")]
     Excluded {
         /// The epoch that began without this member, if it knows it.
         epoch: Option<EpochId>,
