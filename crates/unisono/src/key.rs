@@ -1,7 +1,7 @@
-//! The secret that the members of a group have in common, and the file it is kept in.
+//! The secret that all members of a group hold, and the file that contains it.
 //!
-//! A key is 32 random bytes. Its file is one line of text that only its owner may read, or only root and the group of
-//! this process: what others on the machine can read is no secret, so such a file is refused.
+//! A key is 32 random bytes. Its file is one line of text. Either only its owner may read it, or it belongs to root and
+//! only root and a group of this process may. A file that other users of the machine can read is refused.
 
 use crate::error::KeyError;
 use crate::sealed::Sealed;
@@ -17,24 +17,24 @@ use std::sync::Arc;
 use unisono_core::wire::Protection;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The bytes of a key.
+/// Length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// What a key file begins with; its version is the number.
+/// First word of a key file; its number is the version.
 const PREFIX: &str = "unisono-key-1 ";
-/// How an access control list begins, as Linux stores it; entries of eight bytes follow: tag, access and number.
+/// First four bytes of an access control list, as Linux stores it. Entries of eight bytes follow: tag, access, number.
 const ACL_VERSION: [u8; 4] = [2, 0, 0, 0];
 const ACL_OWNER: u8 = 1;
 const ACL_USER: u8 = 2;
 const ACL_OWN_GROUP: u8 = 4;
 const ACL_GROUP: u8 = 8;
 const ACL_MASK: u8 = 16;
-/// The longest list that is looked at: 127 entries.
+/// Maximum length in bytes of a list that is read: 127 entries.
 const ACL_BYTES_MAX: usize = 1020;
-/// Longer files are none of ours.
+/// Maximum length of a key file in bytes.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// A group key: 256 secret bits. Everybody who holds it can take part; nobody else can read, forge or
-/// disturb.
+/// A group key: 256 secret bits. A process that holds the key can take part in the group; without it a process can
+/// neither read, forge nor disturb the group's datagrams.
 ///
 /// ```
 /// use unisono::{Key, Options};
@@ -57,14 +57,14 @@ impl Drop for Secret {
 }
 
 impl Key {
-    /// A new key, from the operating system's randomness.
+    /// Returns a new key, from the operating system's random numbers.
     pub fn generate() -> Result<Key, KeyError> {
         let mut secret = Zeroizing::new([0; KEY_BYTES]);
         getrandom::fill(&mut *secret).map_err(|error| KeyError::Random(io::Error::other(error)))?;
         Ok(Key::from_bytes(*secret))
     }
 
-    /// A key made elsewhere: 32 bytes that nobody can guess.
+    /// Returns the key with these 32 bytes, which must be impossible to guess.
     pub fn from_bytes(secret: [u8; KEY_BYTES]) -> Key {
         Key(Arc::new(Secret(secret)))
     }
@@ -73,12 +73,12 @@ impl Key {
         &self.0.0
     }
 
-    /// What opens datagrams that were sealed with this key, for those who look at recordings of them.
+    /// Returns what opens datagrams sealed with this key, for programs that read captures of them.
     pub fn protection(&self) -> Box<dyn Protection> {
         Box::new(Sealed::new(self))
     }
 
-    /// Writes the key to a new file that only its owner can read. Never overwrites one.
+    /// Writes the key to a new file that only its owner can read. Never overwrites a file.
     pub fn write_new(&self, path: impl AsRef<Path>) -> Result<(), KeyError> {
         let path = path.as_ref();
         let mut line = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * KEY_BYTES + 1));
@@ -98,8 +98,8 @@ impl Key {
         file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Reads a key file. Refuses one that others can read: it must be its owner's alone (mode 0600 or 0400), or belong to
-    /// root and be readable for a group of this process (mode 0440), as Kubernetes and systemd provide it.
+    /// Reads a key file. Refuses a file that other users can read: it must be its owner's alone (mode 0600 or 0400), or
+    /// belong to root and be readable by a group of this process (mode 0440), as Kubernetes and systemd provide it.
     pub fn load(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let failed = |cause| KeyError::File { path: path.into(), cause };
@@ -118,7 +118,7 @@ impl Key {
             let group = foreign.then(|| getegid().as_raw());
             return Err(KeyError::Exposed { path: path.into(), mode, group });
         }
-        // All of it at once: as it grew it would leave copies behind.
+        // Reserved at once: a string that grew would leave copies of the key in memory.
         let mut text = Zeroizing::new(String::with_capacity(2 * FILE_BYTES_MAX as usize));
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidData => KeyError::NotAKey { path: path.into() },
@@ -129,7 +129,7 @@ impl Key {
     }
 }
 
-/// The users and groups that this process has, by number.
+/// User and groups of this process, by number.
 struct Own {
     user: u32,
     groups: Vec<u32>,
@@ -142,16 +142,16 @@ impl Own {
         Own { user: geteuid().as_raw(), groups }
     }
 
-    /// Only its owner may use the file; or it is root's, and only this process's user and groups may read it beside root.
-    /// `acl` is the file's access control list, if it has one: systemd gives a service its credentials by one.
+    /// True if only the file's owner may use it, or if it belongs to root and, besides root, only this process's user and
+    /// groups may read it. `acl` is the file's access control list, if it has one: systemd passes credentials this way.
     fn is_alone_with(&self, mode: u32, owner: u32, group: u32, acl: Option<&[u8]>) -> bool {
         let read_by_group = mode & 0o377 == 0o040 && owner == 0;
         let own_group = self.groups.contains(&group);
         mode & 0o077 == 0 || read_by_group && acl.map_or(own_group, |acl| self.is_alone_on(acl, own_group))
     }
 
-    /// The list, as the system stores it, lets only this process's user and groups in. Where there is a list, the mode's
-    /// bits for the group are the most that any entry gives.
+    /// True if the list, as the system stores it, admits only this process's user and groups. If a file has a list, the
+    /// mode's bits for the group are the maximum that any entry grants.
     fn is_alone_on(&self, acl: &[u8], own_group: bool) -> bool {
         let Some((&ACL_VERSION, entries)) = acl.split_first_chunk() else { return false };
         let (entries, rest) = entries.as_chunks::<8>();
@@ -170,10 +170,10 @@ impl Own {
     }
 }
 
-/// The access control list of a file, if it has one.
+/// Returns the access control list of a file, if it has one.
 fn acl_of(file: &File) -> Option<Vec<u8>> {
     let mut acl = vec![0; ACL_BYTES_MAX];
-    // Where the list is longer than that, none of its entries counts as this process's.
+    // A longer list admits no one.
     match fgetxattr(file, "system.posix_acl_access", &mut acl[..]) {
         Ok(bytes) => acl.truncate(bytes),
         Err(Errno::RANGE) => acl.clear(),
@@ -182,7 +182,7 @@ fn acl_of(file: &File) -> Option<Vec<u8>> {
     Some(acl)
 }
 
-/// The key that these hexadecimal digits stand for.
+/// Returns the key with these hexadecimal digits.
 fn parse(digits: &[u8]) -> Option<Key> {
     if digits.len() != 2 * KEY_BYTES {
         return None;
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_what_the_system_says() {
         let directory = tempfile::tempdir().unwrap();
-        // A folder is none, whoever may read it.
+        // A folder is refused, whatever its mode.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let absent = directory.path().join("absent");
         for path in [absent.as_path(), directory.path()] {

@@ -1,4 +1,4 @@
-//! Seeds: whom to ask for a group where multicast does not lead to it.
+//! Seeds: members to ask for a group that multicast does not reach.
 
 use crate::error::OpenError;
 use crate::log;
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How soon a name is looked up again.
+/// Minimum interval between two look-ups of the names.
 const NAME_FRESH: Duration = Duration::from_secs(1);
 
-/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being
-/// looked for, by a thread of their own, since that can take seconds.
+/// Fixed addresses and names to ask for a group. While the group is being looked for, the names are looked up again,
+/// in a thread of their own because that can take seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeds {
     fixed: Vec<SocketAddr>,
@@ -29,8 +29,8 @@ struct Found {
 }
 
 impl Seeds {
-    /// Sorts what the user gave into addresses and names. One socket is to ask all of the addresses; of a name's, those that
-    /// it can.
+    /// Sorts the given seeds into addresses and names. One socket must be able to ask all the addresses; of a name's
+    /// addresses it asks those that it can.
     pub(crate) fn new(options: &Options) -> Result<Seeds, OpenError> {
         let mut seeds = Seeds::default();
         for seed in &options.seeds {
@@ -49,22 +49,22 @@ impl Seeds {
         }
     }
 
-    /// The same ones are asked.
+    /// True if both ask the same seeds.
     pub(crate) fn is_like(&self, other: &Seeds) -> bool {
         (&self.fixed, &self.names) == (&other.fixed, &other.names)
     }
 
-    /// Nobody to ask: the group is looked for by multicast.
+    /// True if there is no seed: the group is looked for by multicast.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.names.is_empty()
     }
 
-    /// Some have to be looked up, which may block.
+    /// True if there are names to look up, which may block.
     pub(crate) fn has_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Looks all names up and returns every address known. Blocks. Fails if there are none.
+    /// Looks up all names and returns all known addresses. Blocks. Fails if look-ups failed and no address is known.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, OpenError> {
         let (addresses, error) = look_up(&self.names);
         *self.found() = Found { addresses, at: Some(Instant::now()), looking: false };
@@ -77,20 +77,20 @@ impl Seeds {
         }
     }
 
-    /// As [`Seeds::resolve`], again and again while there are none, for at most `timeout`. `name` is what is looked for,
-    /// for the log.
+    /// Calls [`Seeds::resolve`] until it returns addresses, for at most `timeout`. `name` is the group or service, for the
+    /// log.
     pub(crate) fn resolve_within(&self, timeout: Duration, name: &str) -> Result<Vec<SocketAddr>, OpenError> {
         let waits = || log::waits_for_seeds(name, &self.names.join(", "), timeout);
         retry(timeout, NAME_FRESH, || self.resolve(), waits)
     }
 
-    /// Whom to ask from this address: the others that are known now, as far as it can.
+    /// Returns the known addresses that a socket at `own` can ask, except `own`.
     pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let known = self.refresh().into_iter();
         known.filter(move |address| *address != own && address.is_ipv6() == own.is_ipv6())
     }
 
-    /// Every address known now. Names not looked up lately are, in the background.
+    /// Returns all known addresses. Looks the names up in the background if the last look-up is too old.
     fn refresh(&self) -> Vec<SocketAddr> {
         let mut found = self.found();
         if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
@@ -109,7 +109,7 @@ impl Seeds {
         self.known()
     }
 
-    /// Addresses that were given come first, then those of names, IPv4 before IPv6.
+    /// Returns the addresses that were given, then those of names, IPv4 before IPv6.
     fn known(&self) -> Vec<SocketAddr> {
         self.fixed.iter().chain(&self.found().addresses).copied().collect()
     }
@@ -119,8 +119,8 @@ impl Seeds {
     }
 }
 
-/// Resolves until there are addresses, or `timeout` has passed, or anything else is wrong. Pauses after each attempt in vain,
-/// and tells `waits` before the first pause.
+/// Resolves until there are addresses, `timeout` has passed, or another error occurs. Pauses after each failed attempt, and
+/// calls `waits` before the first pause.
 fn retry(
     timeout: Duration,
     pause: Duration,
@@ -141,8 +141,8 @@ fn retry(
     }
 }
 
-/// The addresses that a seed stands for: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name
-/// up, which may block for seconds.
+/// Returns the addresses of a seed: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name up,
+/// which may block for seconds.
 pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
     match host_and_port(seed)?.to_socket_addrs() {
         Ok(found) => Ok(found.collect()),
@@ -150,7 +150,7 @@ pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
     }
 }
 
-/// What stands before the last colon, and the port behind it. An IPv6 address alone has colons and no port.
+/// Splits a seed into host and port at its last colon. An IPv6 address alone has colons and no port.
 fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
     match seed.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
@@ -162,7 +162,7 @@ fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
     }
 }
 
-/// All addresses of all names, and what was said of the last one that has none.
+/// Returns all addresses of all names, and the error of the last name that has none.
 fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
     let (mut addresses, mut error) = (Vec::new(), None);
     for name in names {
