@@ -26,6 +26,7 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
         insecure: settings.insecure,
         ..Options::default()
     };
+    options.seeds_timeout = settings.seeds_timeout.unwrap_or(options.seeds_timeout);
     if let Some(path) = &settings.key {
         options.key = Some(load_key(path)?);
     }
@@ -78,6 +79,7 @@ pub(crate) fn enter(
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
+    seeds::tell_of_wait(&settings.seeds, options.seeds_timeout);
     let entered = match founding {
         Some(Founding { config, formation: Some(formation) }) => {
             form::form(group, formation, config, "listen", settings, &options)?

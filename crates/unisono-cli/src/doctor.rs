@@ -17,6 +17,8 @@ use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
 
 /// A datagram to this machine itself that takes longer than this, 500 ms, counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Time to listen for datagrams of other versions, 500 ms: an idle group of up to 32 members multicasts every 100 ms.
+const LISTENS: Duration = Duration::from_millis(500);
 /// The receive buffer that a busy member needs: 4 MiB.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram that members send by default, in bytes.
@@ -24,7 +26,8 @@ const DATAGRAM_BYTES: usize = 1472;
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Find out what is wrong with this machine: key, address, port, seeds, multicast, buffers, datagram size, clock
+/// Find out what is wrong with this machine: key, address, port, seeds, multicast, wire versions, buffers, datagram size,
+/// clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -45,12 +48,13 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     let (found, unasked) = address(settings)?;
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
-    let checks: [(&str, &dyn Fn() -> Finding); 8] = [
+    let checks: [(&str, &dyn Fn() -> Finding); 9] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
         ("port", &|| port(settings, address)),
         ("seeds", &|| seeds(settings, &unasked, address)),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
+        ("versions", &|| versions(settings, address)),
         ("buffers", &|| buffers()),
         ("datagrams", &|| datagrams(address)),
         ("clock", &|| clock()),
@@ -178,6 +182,23 @@ fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Find
 /// Checks that the system has a route from an address to another. Sends nothing.
 fn way(from: IpAddr, to: SocketAddr) -> std::io::Result<()> {
     UdpSocket::bind((from, 0))?.connect(to)
+}
+
+/// Listens for processes that use another version of the wire format. Sends nothing.
+fn versions(settings: &Settings, address: IpAddr) -> Finding {
+    let interface = match address {
+        IpAddr::V4(interface) => Some(interface),
+        IpAddr::V6(_) => None,
+    };
+    match unisono::hear_other_version(interface, settings.bind, LISTENS) {
+        Ok(None) => Good(format!("no datagram of another version arrived in {} ms", LISTENS.as_millis())),
+        Ok(Some((from, version))) => Bad(
+            format!("{from} uses version {version} of the wire format, which this release does not read"),
+            "type `unisono --version` there and here, and use the same release in all processes".into(),
+        ),
+        // The check of multicast reports what is wrong with it.
+        Err(error) => Good(format!("not checked: cannot listen: {error}")),
+    }
 }
 
 /// Sends a datagram to a multicast group on the interface of this address, and checks that it arrives.

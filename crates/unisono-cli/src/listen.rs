@@ -101,7 +101,7 @@ pub(crate) fn print_events(
                 drop(LEFT.lock());
                 return Ok(());
             }
-            Err(ended @ Ended::Excluded { .. }) => return Err(Problem::not_primary(ended)),
+            Err(ended) => return Err(Problem::not_primary(ended)),
         }
         let mut text = String::new();
         for event in events.drain(..) {

@@ -488,8 +488,8 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Window => "window",
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
-        WaitReason::State => "state",
         WaitReason::Reset => "reset",
+        _ => "other",
     }
 }
 
@@ -500,8 +500,8 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Window => "room in the history",
         WaitReason::Token => "the sequencer's role",
         WaitReason::Flush => "missing messages",
-        WaitReason::State => "state",
         WaitReason::Reset => "the end of a reset",
+        _ => "a reason that this version does not know",
     }
 }
 

@@ -132,7 +132,8 @@ impl Printer {
                     format!("{:>8}  another group of this name has a member at {address}; {rule}", ""),
                 )
             }
-            Event::Gone | Event::JoinFailed { .. } => return None,
+            // The member is out or did not join; or this version does not know the event.
+            _ => return None,
         })
     }
 }

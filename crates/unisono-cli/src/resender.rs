@@ -156,9 +156,8 @@ impl Resender {
             }
             Err(SendFailure::Failed) => self.fail(payload),
             Err(SendFailure::Refused(reason)) => Err(Stuck::Refused { number: self.accepted + 1, reason }),
-            Err(SendFailure::Unknown | SendFailure::NotReceiving) => {
-                Err(Stuck::Unknown { number: self.accepted + 1, others: self.under_way.len() as u64 })
-            }
+            // Unknown or not receiving, or a failure that this version does not know.
+            Err(_) => Err(Stuck::Unknown { number: self.accepted + 1, others: self.under_way.len() as u64 }),
         }
     }
 

@@ -97,13 +97,8 @@ mod tests {
     #[test]
     fn a_view_is_printed_for_people_and_follows_the_events() {
         let mut roster = Roster::default();
-        let view = View {
-            epoch: EpochId { counter: 3, coordinator: Uid(1), nonce: 1 },
-            members: vec![member(1, "ann"), member(2, "bob")],
-            sequencer: Uid(1),
-            resilience: 1,
-            resilience_founded: 1,
-        };
+        let epoch = EpochId { counter: 3, coordinator: Uid(1), nonce: 1 };
+        let view = View::new(epoch, vec![member(1, "ann"), member(2, "bob")], Uid(1), 1);
         assert!(roster.follow(&Event::Entered { seqno: 0, view }));
         assert!(roster.follow(&Event::Joined {
             seqno: 1,
@@ -132,13 +127,7 @@ mod tests {
 
     #[test]
     fn a_group_without_members_has_no_sequencer() {
-        let view = View {
-            epoch: EpochId::default(),
-            members: vec![member(1, "ann"), member(2, "bob")],
-            sequencer: Uid(1),
-            resilience: 1,
-            resilience_founded: 1,
-        };
+        let view = View::new(EpochId::default(), vec![member(1, "ann"), member(2, "bob")], Uid(1), 1);
         let mut roster = Roster::default();
         assert_eq!(roster.view(), "[none|0.00000000] (0) []");
         roster.follow(&Event::Entered { seqno: 0, view });

@@ -2,6 +2,7 @@
 
 use crate::output::{tell, visible};
 use std::io;
+use std::time::Duration;
 use unisono::OpenError;
 
 /// Returns what to type about a seed that has no address.
@@ -28,6 +29,16 @@ pub(crate) fn warn_of_unresolved(seeds: &[String]) {
             let (seed, advice) = (visible(seed), advice(seed));
             tell(format_args!("{seed} has no address ({error}) and is not asked: {}", visible(&advice)));
         }
+    }
+}
+
+/// Prints that a join waits, if none of the seeds has an address yet.
+pub(crate) fn tell_of_wait(seeds: &[String], timeout: Duration) {
+    let waits = !seeds.is_empty() && !timeout.is_zero() && seeds.iter().all(|seed| trouble(seed).is_some());
+    if waits {
+        let (names, one) = (seeds.join(", "), seeds.len() == 1);
+        let (noun, names) = (if one { "seed" } else { "seeds" }, visible(&names));
+        tell(format_args!("waiting for an address of {noun} {names} for {timeout:?} (--seeds-timeout) …"));
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) key: Option<PathBuf>,
     /// Seed members, as given; resolved when the command looks for the group.
     pub(crate) seeds: Vec<String>,
+    /// How long to wait while none of the seeds has an address.
+    pub(crate) seeds_timeout: Option<Duration>,
     /// Address to receive on; with port 0 the system chooses a port.
     pub(crate) bind: Option<SocketAddr>,
     /// How datagrams for the whole group are sent.
@@ -43,6 +45,8 @@ pub(crate) struct Settings {
 struct File {
     key: Option<PathBuf>,
     seeds: Option<Vec<String>>,
+    #[serde(rename = "seeds-timeout")]
+    seeds_timeout: Option<u64>,
     bind: Option<String>,
     transport: Option<Transport>,
     insecure: Option<bool>,
@@ -73,6 +77,7 @@ impl Settings {
         Ok(Settings {
             key: flags.key.clone().or(file.key),
             seeds: if seeds.is_empty() { named(&file.seeds.unwrap_or_default()) } else { seeds },
+            seeds_timeout: flags.seeds_timeout.or(file.seeds_timeout.map(Duration::from_millis)),
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),

@@ -68,6 +68,7 @@ impl Watcher {
                 self.look_for_waits(info);
             }
             Phase::Leaving | Phase::Excluded | Phase::Gone => return false,
+            _ => {}
         }
         true
     }

@@ -342,7 +342,7 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
 fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     // Nobody is to found a second group because DNS does not answer.
     for command in [&["listen", "x"][..], &["send", "x", "text"], &["members", "x"]] {
-        let output = unisono([command, &["--seeds", "nowhere.invalid"]].concat());
+        let output = unisono([command, &["--seeds", "nowhere.invalid", "--seeds-timeout", "10ms"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
         assert!(said.contains("none of the seeds (nowhere.invalid)") && said.contains("getent"), "{said}");
@@ -352,6 +352,20 @@ fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
     let (warned, failed) =
         (said.find("nowhere.invalid has no address"), said.find("no member of this group"));
     assert!(warned.is_some() && warned < failed, "{said}");
+}
+
+#[test]
+fn a_join_waits_for_an_address_of_its_seeds_and_says_so() {
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "1h"];
+    assert_eq!(unisono(arguments).status.code(), Some(2), "no duration");
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "3600s"];
+    let mut child = command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = lines.find(|line| line.contains("waiting for an address of seed nowhere.invalid"));
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(waits.is_some() && running);
 }
 
 #[test]
@@ -490,7 +504,7 @@ fn a_key_is_for_its_owner_and_never_overwritten() {
 fn datagrams_are_explained_and_bad_ones_too() {
     let output = unisono(["explain", "00:11:22", "--json"]);
     let words = json(&output)["words"].to_string();
-    assert!(words.contains("3 bytes") && words.contains("not one of ours"), "{words}");
+    assert!(words.contains("3 bytes") && words.contains("cannot be read"), "{words}");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("empty.pcap");
@@ -538,6 +552,31 @@ fn sealed_datagrams_are_explained_to_those_who_have_the_key() {
     assert!(explain(&sealed, &["--key", "wrong.key"]).contains("do not open"));
     let words = explain(&sealed, &["--key", "right.key"]);
     assert!(words.contains("genuine") && words.contains("Ask"), "{words}");
+}
+
+#[test]
+fn the_doctor_hears_other_versions_of_the_wire_format() {
+    let mine = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut datagram = [0; 60];
+    datagram[..3].copy_from_slice(b"UN\x07");
+    let mut doctor = command();
+    doctor
+        .args(["doctor", "--json", "--bind", &free.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut doctor = doctor.spawn().unwrap();
+    while doctor.try_wait().unwrap().is_none() {
+        // Nobody may be there yet, or any more.
+        let _ = mine.send_to(&datagram, free);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let text = String::from_utf8_lossy(&doctor.wait_with_output().unwrap().stdout).into_owned();
+    let line = text.lines().find(|line| line.contains(r#""check":"versions""#)).unwrap();
+    let check: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(check["good"], false, "{line}");
+    let (finding, address) = (check["finding"].as_str().unwrap(), mine.local_addr().unwrap().to_string());
+    assert!(finding.contains("version 7") && finding.contains(&address), "{finding}");
 }
 
 #[test]

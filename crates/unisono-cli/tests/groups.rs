@@ -439,7 +439,7 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     assert!(said.contains(&format!("joining {name} …")) && said.contains("stands still"), "{said}");
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
     assert!(hears(&told, "leaving"));
-    assert!(hears(&told, "nobody confirmed the leave; this member is out"));
+    assert!(hears(&told, "no member confirmed the leave; this member is out"));
     assert_eq!(bob.0.wait().unwrap().code(), Some(0));
 }
 
@@ -456,7 +456,7 @@ fn a_sender_whose_leave_nobody_confirms_says_so_once() {
     assert!(hears(&told, "stands still"));
     kill_process(Pid::from_child(&sender.0), Signal::INT).unwrap();
     let rest = std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok());
-    assert_eq!(rest.filter(|line| line.contains("nobody confirmed the leave")).count(), 1);
+    assert_eq!(rest.filter(|line| line.contains("no member confirmed the leave")).count(), 1);
     assert_eq!(sender.0.wait().unwrap().code(), Some(128 + Signal::INT.as_raw()));
 }
 

@@ -1,10 +1,9 @@
-//! Driving the protocol without sockets, clocks or threads: `cargo run -p unisono-core --example by_hand`.
+//! Drives the protocol without sockets, clocks or threads: `cargo run -p unisono-core --example by_hand`.
 //!
-//! A [`Group`] is a state machine. Whoever drives it tells it what time it is, hands it the datagrams that
-//! come, sends the datagrams it gives, and calls it again at the time it names. Here the network is a queue
-//! that delivers after 100 microseconds, and time is a number that jumps from one event to the next: two
-//! seconds of a group's life take a few milliseconds, and come out the same every time. The real driver does
-//! the same with sockets.
+//! A [`Group`] is a state machine. The caller passes it the time and the datagrams that arrive, sends the datagrams
+//! that it returns, and calls it again at the time that it names. Here the network is a queue that delivers after 100
+//! microseconds, and time is a number that jumps from one event to the next: two seconds of a group's life take a few
+//! milliseconds, and come out the same every time. The real driver does the same with sockets.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
@@ -18,19 +17,19 @@ use unisono_core::{
 
 const LATENCY: Duration = Duration::from_micros(100);
 
-/// A datagram on its way.
+/// A datagram under way.
 struct Flight {
     from: SocketAddr,
     to: SocketAddr,
     datagram: Vec<u8>,
 }
 
-/// A little world: members by their addresses, and what is under way between them.
+/// A small world: members by their addresses, and what is under way between them.
 #[derive(Default)]
 struct World {
     now: Time,
     members: BTreeMap<SocketAddr, Group>,
-    /// By the time of arrival; the number tells those of one time apart.
+    /// Datagrams by time of arrival; the number tells those of one time apart.
     flights: BTreeMap<(Time, u64), Flight>,
     count: u64,
 }
@@ -49,7 +48,7 @@ impl World {
         Ok(address)
     }
 
-    /// After every input: send what there is to send, show what happened.
+    /// Called after every input: prints what happened, and sends what there is to send.
     fn serve(&mut self, at: SocketAddr) {
         let others: Vec<SocketAddr> = self.members.keys().filter(|other| **other != at).copied().collect();
         let Some(group) = self.members.get_mut(&at) else { return };
@@ -59,7 +58,7 @@ impl World {
         while let Some((number, outcome)) = group.poll_sent() {
             if outcome == Outcome::Failed {
                 println!(
-                    "{:9.3} ms  {at}  my message {number} failed: nobody will ever receive it",
+                    "{:9.3} ms  {at}  my message {number} failed: no member will ever receive it",
                     millis(self.now)
                 );
             }
@@ -69,7 +68,7 @@ impl World {
             let to = match destination {
                 Destination::Address(address) => vec![address],
                 Destination::Everyone => group.audience().addresses.clone(),
-                // This network has no multicast: it asks whom it knows, as seed addresses would.
+                // This network has no multicast: the query goes to all addresses, as it would to seed addresses.
                 Destination::Rendezvous => others.clone(),
                 Destination::Multicast => Vec::new(),
             };
@@ -81,7 +80,7 @@ impl World {
         }
     }
 
-    /// Lets what has to happen happen, until then.
+    /// Lets everything happen that is due until then.
     fn run(&mut self, until: Time) {
         loop {
             let arrival = self.flights.keys().next().copied();
@@ -125,12 +124,12 @@ impl World {
 
 fn show(now: Time, at: SocketAddr, event: &Event) {
     let what = match event {
-        Event::Entered { view, .. } => format!("in, with {} members", view.members.len()),
+        Event::Entered { view, .. } => format!("entered a view of {} members", view.members.len()),
         Event::Message { seqno, payload, .. } => format!("{seqno}: {}", String::from_utf8_lossy(payload)),
         Event::Joined { seqno, member, .. } => format!("{seqno}: {} joined", member.name),
         Event::Reset { seqno, view, excluded, .. } => {
             let lost: Vec<_> = excluded.iter().map(|member| member.name.as_str()).collect();
-            format!("{seqno}: reset without {}, {} go on", lost.join(", "), view.members.len())
+            format!("{seqno}: reset excluded {}, {} members go on", lost.join(", "), view.members.len())
         }
         other => format!("{other:?}"),
     };
@@ -154,7 +153,7 @@ fn main() -> Result<(), ConfigError> {
     world.send(ann, "from Ann");
     world.run(seconds(1.0));
 
-    println!("Ann, who orders, is gone without a word");
+    println!("Ann, the sequencer, crashes");
     world.members.remove(&ann);
     world.send(bob, "who is still there?");
     world.run(seconds(2.0));

@@ -1,4 +1,4 @@
-//! So many rounds of null calls between two endpoints, driven by hand: `call_cost SCENARIO ROUNDS`.
+//! Runs a given number of rounds of null calls between two endpoints, driven by hand: `call_cost SCENARIO ROUNDS`.
 //!
 //! It measures nothing itself. `.ci/instructions` runs it under callgrind, as it does `message_cost`.
 
@@ -9,7 +9,7 @@ mod null_calls;
 
 use null_calls::NullCalls;
 
-/// What it is called, and how many calls are under way at a time.
+/// Name of the scenario, and the number of calls under way at a time.
 const SCENARIOS: [(&str, usize); 2] = [("null-call", 1), ("null-call-by-16", 16)];
 
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
     let scenario = SCENARIOS.into_iter().find(|(name, _)| Some(*name) == named.as_deref());
     let rounds: Option<u64> = arguments.next().and_then(|rounds| rounds.parse().ok());
     let (Some((_, at_once)), Some(rounds)) = (scenario, rounds) else {
-        // The names, for those who want to run them all.
+        // Without arguments: lists the scenarios, for a caller that runs them all.
         SCENARIOS.iter().for_each(|(name, at_once)| println!("{name} {at_once}"));
         return;
     };

@@ -1,7 +1,7 @@
-//! So many rounds of messages among three members, driven by hand: `message_cost SCENARIO ROUNDS`.
+//! Runs a given number of rounds of messages among three members, driven by hand: `message_cost SCENARIO ROUNDS`.
 //!
-//! It measures nothing itself. `.ci/instructions` runs it under callgrind, with two numbers of rounds, and compares what
-//! a message costs with a table.
+//! It measures nothing itself. `.ci/instructions` runs it under callgrind, with two numbers of rounds, and compares
+//! what a message costs with a table.
 
 #[path = "../tests/common/block.rs"]
 mod block;
@@ -19,7 +19,7 @@ fn main() {
     let scenario = SCENARIOS.into_iter().find(|scenario| Some(scenario.name) == named.as_deref());
     let rounds: Option<u64> = arguments.next().and_then(|rounds| rounds.parse().ok());
     let (Some(scenario), Some(rounds)) = (scenario, rounds) else {
-        // The names, for those who want to run them all.
+        // Without arguments: lists the scenarios, for a caller that runs them all.
         SCENARIOS.iter().for_each(|scenario| println!("{} {}", scenario.name, scenario.at_once));
         return;
     };

@@ -1,10 +1,10 @@
-//! What somebody may be sent who cannot be kept from asking again: each byte is paid for.
+//! Allowances: limits on the bytes sent in answer to datagrams that may be copies of old ones.
 //!
-//! A question may be a copy of an old one. Where no replay window tells, an answer is paid from an allowance, which
-//! the questions themselves refill, byte for byte: a few answers are free, and in the long run nobody is sent more
-//! than came in its name.
+//! A query may be a copy of an old datagram. Where no replay window detects copies, each byte of an answer is paid from
+//! an allowance, and each byte of a query refills it. So a few answers are free, and in the long run no address is sent
+//! more bytes than arrived in its name.
 
-/// So many bytes are left, of so many at the most.
+/// A budget of `left` bytes, which never exceeds `most`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: usize,
@@ -20,7 +20,7 @@ impl Allowance {
         self.left = self.left.saturating_add(bytes).min(self.most);
     }
 
-    /// Takes so many bytes, if so many are left.
+    /// Spends `bytes` and returns true; returns false, and spends nothing, if fewer are left.
     pub(crate) fn pay(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);

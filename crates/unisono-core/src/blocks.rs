@@ -1,8 +1,8 @@
-//! Blocks: the memory in which messages lie, mostly many in one.
+//! Blocks: reference-counted buffers that hold the data of messages, usually of many messages each.
 //!
-//! What came in one datagram lies in one block. To hold a share in it for each message would take an atomic operation
-//! each, up and down, which costs more than everything else that is done for a small one. So whoever keeps messages
-//! holds one share for all that lie together, and notes of each only where it lies.
+//! All messages that arrived in one datagram lie in one buffer. A reference for each message would cost an atomic
+//! increment and an atomic decrement each, more than all other work for a small message. So a container keeps one
+//! reference for all messages of a buffer, and for each message only its position (a [`Part`]).
 
 use crate::wire::Pieces;
 use alloc::borrow::Cow;
@@ -10,24 +10,24 @@ use alloc::collections::VecDeque;
 use bytes::Bytes;
 use core::ops::Range;
 
-/// A message, or a piece of one, in the block that it lies in.
+/// A message, or a piece of one, as a range of its block.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice<'a> {
-    /// The sender's next piece continues this message.
+    /// True if the sender's next piece continues this message.
     pub(crate) more: bool,
-    /// Whole, if nobody else needs it.
+    /// The block: owned if no other piece needs this reference, otherwise borrowed.
     block: Cow<'a, Bytes>,
     start: u32,
     length: u16,
 }
 
 impl<'a> Slice<'a> {
-    /// A piece has at most [`PIECE_BYTES_MAX`](crate::wire::PIECE_BYTES_MAX) bytes.
+    /// Returns the slice `range` of `block`: at most [`PIECE_BYTES_MAX`](crate::wire::PIECE_BYTES_MAX) bytes.
     pub(crate) fn new(more: bool, block: Cow<'a, Bytes>, range: Range<usize>) -> Slice<'a> {
         Slice { more, start: range.start as u32, length: range.len() as u16, block }
     }
 
-    /// A piece that is a block of its own.
+    /// Returns a slice that is a block of its own.
     pub(crate) fn alone(more: bool, bytes: &'a Bytes) -> Slice<'a> {
         Slice::new(more, Cow::Borrowed(bytes), 0..bytes.len())
     }
@@ -41,18 +41,18 @@ impl<'a> Slice<'a> {
         start..start + self.len()
     }
 
-    /// What is to be read or written at once.
+    /// Returns the bytes, borrowed.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.block[self.range()]
     }
 
-    /// A share of its own in the block.
+    /// Returns the bytes with a reference of their own to the block.
     pub(crate) fn share(&self) -> Bytes {
         self.block.slice(self.range())
     }
 }
 
-/// Where a piece lies, in one of the blocks that are kept.
+/// Position of a piece in one of the kept blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) more: bool,
@@ -71,10 +71,10 @@ impl Part {
     }
 }
 
-/// Blocks, by the numbers of what lies in them.
+/// Blocks that are kept, each until the highest number of its pieces is released.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
-    /// What the first one kept is called; the next ones count on, and begin again after the last number there is.
+    /// Id of the first kept block. The next blocks have the next ids, which wrap around after `u32::MAX`.
     first: u32,
     kept: VecDeque<Block>,
 }
@@ -82,14 +82,14 @@ pub(crate) struct Blocks {
 #[derive(Clone, Debug)]
 struct Block {
     bytes: Bytes,
-    /// The highest number of what lies in it.
+    /// Highest number of a piece in this block.
     through: u64,
-    /// So many parts were not taken.
+    /// Number of pieces that were not taken yet.
     parts: u32,
 }
 
 impl Blocks {
-    /// Keeps what has this number until that is released. Pieces of one block that come in a row share it.
+    /// Keeps a piece under `number` until that number is released. Consecutive pieces of one block share a reference.
     pub(crate) fn keep(&mut self, number: u64, slice: Slice<'_>) -> Part {
         match self.kept.back_mut() {
             Some(last) if is_same(&last.bytes, &slice.block) => {
@@ -105,32 +105,33 @@ impl Blocks {
         Part { more: slice.more, length: slice.length, block, start: slice.start }
     }
 
-    /// The pieces of a run, and how many are before each, as they will lie here if the run is kept next.
+    /// Returns the pieces of a run with their offsets, at the positions that they have if the run is kept next.
     pub(crate) fn parts<'r>(&self, run: &'r Pieces) -> impl Iterator<Item = (u64, Part)> + use<'r> {
         let block = self.next();
         (0..).zip(run.ranges()).map(move |(offset, (more, range))| (offset, Part::new(more, block, range)))
     }
 
-    /// Keeps a run of which so many [parts](Blocks::parts) were taken, if any, until this number is released.
+    /// Keeps a run until `number` is released. `parts` is the number of [parts](Blocks::parts) that the caller took; if
+    /// it is 0, nothing is kept.
     pub(crate) fn keep_run(&mut self, number: u64, run: Pieces, parts: u32) {
         if parts > 0 {
             self.kept.push_back(Block { bytes: run.into_block(), through: number, parts });
         }
     }
 
-    /// What the next block kept will be called.
+    /// Returns the id of the next block to be kept.
     fn next(&self) -> u32 {
         self.first.wrapping_add(self.kept.len() as u32)
     }
 
-    /// What was kept, until it is released.
+    /// Returns a piece that was kept and not released yet.
     pub(crate) fn slice(&self, part: Part) -> Option<Slice<'_>> {
         let block = self.kept.get(part.block.wrapping_sub(self.first) as usize)?;
         let Part { more, length, start, .. } = part;
         Some(Slice { more, block: Cow::Borrowed(&block.bytes), start, length })
     }
 
-    /// Takes a part out, for the first time; the last one of a block takes that along.
+    /// Takes a piece out; each piece can be taken once. The last piece of a block takes the block along.
     pub(crate) fn take(&mut self, part: Part) -> Option<Slice<'_>> {
         let block = self.kept.get_mut(part.block.wrapping_sub(self.first) as usize)?;
         block.parts -= 1;
@@ -142,7 +143,7 @@ impl Blocks {
         Some(Slice { more, block: bytes, start, length })
     }
 
-    /// What has this number or a lower one is not needed any more. A block goes with those that were kept before it.
+    /// Releases everything kept under `number` or below. A block is freed after all blocks kept before it.
     pub(crate) fn release_through(&mut self, number: u64) {
         while self.kept.front().is_some_and(|block| block.through <= number) {
             self.kept.pop_front();
@@ -150,7 +151,7 @@ impl Blocks {
         }
     }
 
-    /// What has a higher number is not needed any more: its blocks go no later than what has this one.
+    /// Notes that everything above `number` is no longer needed: its blocks are freed together with `number`.
     pub(crate) fn cut(&mut self, number: u64) {
         for block in &mut self.kept {
             block.through = block.through.min(number);
@@ -158,7 +159,7 @@ impl Blocks {
     }
 }
 
-/// Nothing else is there as long as one of them is held.
+/// True if both are the same buffer. While one of them is held, no other buffer lies at its address.
 fn is_same(a: &Bytes, b: &Bytes) -> bool {
     (a.as_ptr(), a.len()) == (b.as_ptr(), b.len())
 }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_the_last_part_takes_the_block() {
+    fn the_last_part_taken_takes_the_block_along() {
         let mut blocks = Blocks::default();
         let parts = [0..3, 3..6].map(|range| part(&mut blocks, 1, &TEXT, range));
         let taken = parts.map(|part| matches!(blocks.take(part).unwrap().block, Cow::Owned(_)));

@@ -1,37 +1,38 @@
-//! What can be chosen: once for a group by its founder, and by each member for itself.
+//! Configuration: what the founder chooses once for a group, and what each member chooses for itself.
 
 use crate::error::ConfigError;
 use crate::identity::Name;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What all members of a group have in common; the founder's word, told to everyone who joins.
+/// What the founder chooses for the whole group; every joiner receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
-    /// How many members may crash at once without a message lost that anybody was told is accepted (r). Held to at
-    /// most members − 1. 0: fastest, and what a crashed sequencer alone had delivered may be lost. 1 by default.
+    /// Resilience degree *r*: the number of members that may crash at once without the loss of a message that any
+    /// member knows to be accepted. At most members − 1 applies. 0 is fastest, but a message that only a crashed
+    /// sequencer had delivered may be lost. 1 by default.
     pub resilience: u8,
-    /// Most members at a time. 1 to 4,096; 256 by default.
+    /// Maximum number of members. 1 to 4,096; 256 by default.
     pub members_max: u16,
-    /// How many messages the history keeps for repair. 16 to 1,048,576; 8,192 by default.
+    /// Number of messages that the history keeps for repair. 16 to 1,048,576; 8,192 by default.
     pub history_messages: u32,
-    /// How many bytes of payload the history keeps. At least 65,536; 32 MiB by default.
+    /// Bytes of payload that the history keeps. At least 65,536; 32 MiB by default.
     pub history_bytes: u64,
-    /// The largest message, in bytes. At most 16 MiB, and so much by default.
+    /// Maximum size of a message in bytes. At most 16 MiB, which is the default.
     pub message_bytes_max: u32,
-    /// How many messages of one sender may be under way. 1 to 65,536; 1,024 by default.
+    /// Maximum number of messages of one sender under way. 1 to 65,536; 1,024 by default.
     pub window: u32,
-    /// Messages of more bytes than this travel by the BB method (the sender multicasts, the sequencer sends a short
-    /// accept), smaller ones by PB (the sequencer multicasts). 1,300 by default.
+    /// Messages with more bytes than this go by the BB method (the sender multicasts, the sequencer sends a short frame
+    /// with the seqnos), the others by PB (the sequencer multicasts). 1,300 by default.
     pub broadcast_above_bytes: u32,
     /// Which members a reset must bring together. A majority of the view by default.
     pub quorum: Quorum,
-    /// Whether members reset by themselves when one is suspected; otherwise the application is told and calls
-    /// `reset`. By themselves by default.
+    /// True if members start a reset themselves when one is suspected. If false, the application receives an event and
+    /// calls `reset`. True by default.
     pub automatic: bool,
-    /// What becomes of a member whose application does not keep up. By default it is waited for.
+    /// What happens to a member whose application does not keep up. By default the others wait for it.
     pub slow_member: SlowMember,
-    /// When the role of sequencer moves to a member though the one that has it stays. On request by default.
+    /// When the role of sequencer moves although the sequencer stays in the group. On request by default.
     pub migration: Migration,
 }
 
@@ -53,78 +54,82 @@ impl Default for GroupConfig {
     }
 }
 
-/// Which sets of members may go on after a reset.
+/// Which sets of members may continue after a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Quorum {
-    /// More than half of the view, or half of it with its first member. So there is one line of views; a group of
-    /// two cannot outlive its first member.
+    /// More than half of the view, or half of it with its first member. So there is one line of views. A group of two
+    /// cannot continue without its first member.
     MajorityOfView,
-    /// More than half of these names, which all differ, whatever the view is.
+    /// More than half of these names, whatever the view is. The names must all differ.
     MajorityOf(Vec<Name>),
-    /// Every member of the view: a reset can only bring back those who were there.
+    /// All members of the view: a reset then excludes none.
     All,
-    /// At least so many of the view. Below a majority two halves may both go on, as groups that never merge: the
-    /// user's choice.
+    /// At least this number of members of the view. Below a majority, two halves may both continue, as groups that
+    /// never merge: the user's choice.
     AtLeast(u16),
 }
 
-/// What becomes of a member that answers but whose application does not receive.
+/// What happens to a member that answers but whose application does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowMember {
-    /// Everybody waits for it (the papers' choice).
+    /// The others wait for it (the papers' choice).
     Wait,
-    /// It is excluded by a reset after holding everybody up for so long.
+    /// A reset excludes it after it has kept the others waiting for this time.
     ExcludeAfter(Duration),
 }
 
-/// When the role of sequencer moves to another member though the one that has it stays.
+/// When the role of sequencer moves to another member although the sequencer stays in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Migration {
     /// Never: only leaves and resets move it.
     Never,
     /// When the sequencer's application asks for it ([`Group::hand_over`](crate::Group::hand_over)).
     #[default]
     OnRequest,
-    /// Besides, to a member that has lately sent nearly everything: three quarters of at least 64 messages, in at
-    /// least 20 ms and at most a second. Its messages then need one datagram less each, and at resilience 0 no way to
-    /// somebody else and back; above, the way to a holder and back stays. Each move costs a few datagrams and, for as long as they travel, the group's numbers;
-    /// so a sequencer keeps the role for a tenth of a second at least, and longer each time that it soon comes back.
-    /// Worth it where one member sends much for a while; where several send at the same time nothing moves.
+    /// Also to a member that has lately sent nearly everything: three quarters of at least 64 messages, in 20 ms to 1
+    /// s. Each of its messages then needs one datagram less. At resilience 0 they no longer wait for a round trip;
+    /// above that they still wait for one to a holder. A move costs a few datagrams, and no seqnos are assigned while
+    /// they travel. So a sequencer keeps the role for at least 100 ms, and longer each time that it soon gets it back.
+    /// Useful where one member sends much for a while; where several send at the same time the role does not move.
     ByLoad,
 }
 
 /// How datagrams for the whole group travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Transport {
-    /// Multicast to those who are seen to hear it where that is the cheaper way, a datagram each to the rest.
+    /// Multicast to the members that are seen to hear it, where that is cheaper; a copy for each of the others.
     #[default]
     Auto,
-    /// Multicast to those who are seen to hear it, however few they are.
+    /// Multicast to the members that are seen to hear it, however few they are; a copy for each of the others.
     Multicast,
-    /// A datagram for each member.
+    /// A copy for each member.
     Unicast,
 }
 
 /// What a member chooses for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The most bytes in a datagram, headers of ours included. 576 to 16,000; 1,472 by default, which fits an
-    /// Ethernet.
+    /// Maximum size of a datagram in bytes, our headers included. 576 to 16,000; 1,472 by default, which fits an
+    /// Ethernet frame.
     pub datagram_bytes_max: usize,
-    /// What a member's socket holds until it is read, as the kernel counts: with its own bookkeeping, so that half of it
-    /// counts as data. All members are taken to have as much. At least 4,096; by default 425,984, as Linux grants by
-    /// default. The library sets it to what its socket was granted.
+    /// Bytes that a member's socket holds until they are read, as the kernel counts: its own bookkeeping included, so
+    /// half of them count as data. All members are assumed to have the same. At least 4,096; by default 425,984, as
+    /// Linux grants by default. The library sets it to what its socket was granted.
     pub receive_buffer_bytes: usize,
-    /// How the group is reached.
+    /// How datagrams for the whole group travel.
     pub transport: Transport,
-    /// How long a member may be silent before it is probed; a sixth of it if it is the sequencer, and owes this member
-    /// a number. The first of the detector's two knobs; 150 ms by default.
+    /// Time that a peer may be silent before it is probed; a sixth of it for a sequencer that owes this member a seqno.
+    /// The first of the failure detector's two settings; 150 ms by default.
     pub silence: Duration,
-    /// How long probes may stay unanswered before a member is suspected, and the invitation to a reset before it is left
-    /// behind. The second; 100 ms by default.
+    /// Time that a peer may leave probes unanswered before it is suspected, and the invitation to a reset before it is
+    /// excluded. The second setting; 100 ms by default.
     pub patience: Duration,
-    /// How long a joiner looks for the group before it founds it; who only joins gives up after ten times as
-    /// long. 300 ms by default.
+    /// Time that a joiner looks for the group before it founds it. A joiner that may not found gives up after ten times
+    /// this time. 300 ms by default.
     pub locate: Duration,
 }
 
@@ -141,21 +146,21 @@ impl Default for Settings {
     }
 }
 
-/// Who forms a group together: see [`EntryMode::Form`](crate::EntryMode::Form).
+/// The participants that form a group together: see [`EntryMode::Form`](crate::EntryMode::Form).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formation {
-    /// Who may take part, this member included. All participants give the same names, in any order; of those who
-    /// form the group the first in the list of whoever proposes it orders.
+    /// Names of all that may take part, this member included. All participants give the same names, in any order. The
+    /// first sequencer is the first of those that form the group in the list of the participant that proposes it.
     pub participants: Vec<Name>,
-    /// How many of them the group needs at least: more than half of them. The more, the more of them may restart
-    /// meanwhile without a second group: `2 × at_least − participants − 1`.
+    /// Minimum number of participants in the group: more than half of them. Up to `2 × at_least − participants − 1` of
+    /// them may restart meanwhile without a second group forming.
     pub at_least: u16,
-    /// How long this member tries. 5 ms to an hour.
+    /// Time that this member tries. 5 ms to an hour.
     pub within: Duration,
 }
 
 impl Formation {
-    /// Refuses what nobody called `me` can form with this configuration.
+    /// Refuses a formation that a participant named `me` cannot carry out with this configuration.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -213,7 +218,7 @@ pub(crate) fn check_between(
 }
 
 impl GroupConfig {
-    /// Refuses what no group can work with.
+    /// Refuses a configuration with which no group can work.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.
@@ -230,7 +235,7 @@ impl GroupConfig {
             Quorum::MajorityOf(names) => {
                 let count = names.len() as u64;
                 check_between("quorum names", count, 1, 4096, "1 to 4,096 names")?;
-                // A name has one vote, so that twice the same would be a vote that nobody has.
+                // A name has one vote. The same name twice would be a vote that no member has.
                 let differ = || ConfigError {
                     parameter: "quorum names",
                     value: count,
@@ -247,18 +252,18 @@ impl GroupConfig {
 }
 
 impl Settings {
-    /// How much of what was numbered may be under way to the members: half of what their sockets hold. The rest is for
-    /// what has no number yet.
+    /// Maximum number of bytes that are numbered and under way to the members: half of what their sockets hold as data.
+    /// The rest is for messages that have no seqno yet.
     pub(crate) fn under_way_bytes_max(&self) -> u64 {
         self.receive_buffer_bytes as u64 / 4
     }
 
-    /// How much of one sender may wait in queues for a number: two that send at once fill the rest.
+    /// Maximum number of bytes of one sender that wait in queues for a seqno: two busy senders fill the rest.
     pub(crate) fn queued_bytes_max(&self) -> u64 {
         self.receive_buffer_bytes as u64 / 8
     }
 
-    /// Refuses what no member can work with.
+    /// Refuses settings with which no member can work.
     ///
     /// # Errors
     /// Names the first parameter that is out of its range.

@@ -1,10 +1,11 @@
-//! Beginnings: of a group, of a log, of an epoch; and forgetting all of it.
+//! How a group, a log and an epoch begin, and how a member forgets them.
 //!
-//! A founder, and whoever formed a group together with others, begins with the first view of the group. A joiner begins
-//! with the place from which it is served, and a reset leads from one epoch into the next. Whatever belongs to an
-//! epoch only, in whichever room, is put back here.
+//! A founder begins with the first view of the group, and so do participants that formed a group together. A joiner
+//! begins with the seqno from which on it is served, and a reset leads from one epoch into the next. All state that
+//! belongs to one epoch only is cleared here, whichever module owns it.
 
 use crate::config::GroupConfig;
+use crate::episode::Episode;
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::history::History;
@@ -16,7 +17,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 impl Group {
-    /// Founds the group: a view of one, which orders. `hello` is kept in case it gives way to another group.
+    /// Founds the group with a view of this member alone, as sequencer. `hello` is kept in case the group gives way to
+    /// another.
     pub(crate) fn found(&mut self, now: Time, config: GroupConfig, hello: Bytes) {
         let instance =
             Instance(u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64()));
@@ -25,7 +27,7 @@ impl Group {
         self.seek_others(now, hello);
     }
 
-    /// Begins the group with its first view, of which this member is one; the first of them orders.
+    /// Begins the group with its first view, which includes this member; the first of the view is sequencer.
     pub(crate) fn begin_group(&mut self, now: Time, founding: Founding) {
         let Founding { instance, epoch, config, members } = founding;
         (self.instance, self.config) = (instance, config);
@@ -35,23 +37,24 @@ impl Group {
         self.joining = None;
         self.phase = Phase::Member;
         let view = self.view_at(0, sequencer);
+        self.episodes.push(Episode::Entered { seqno: 0, members: view.members.len() });
         self.notices.push_back(Event::Entered { seqno: 0, view });
     }
 
-    /// Nothing before `base` concerns this member, and nothing after it has come yet.
+    /// Begins a log: nothing before `base` concerns this member, and nothing after it has arrived yet.
     pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
         self.enter_epoch(now, epoch, epoch_start);
         self.order.listen();
         self.history = History::new(base);
         (self.accepted, self.delivered) = (base.seqno, base.seqno);
         self.forget_acknowledgements(base.seqno);
-        // A log that begins with its epoch says nothing of who has entered that epoch; one that begins later does:
-        // all hold what is not kept any more.
+        // A base at the beginning of the epoch does not show which members have entered the epoch. A later base does:
+        // all members hold what is no longer kept.
         let held_by_all = if base.seqno > epoch_start { base.seqno } else { 0 };
         self.take_peers(now, &base.members, held_by_all);
     }
 
-    /// From here on datagrams carry this epoch.
+    /// Enters an epoch, which datagrams carry from here on.
     pub(crate) fn enter_epoch(&mut self, now: Time, epoch: EpochId, start: Seqno) {
         (self.epoch, self.epoch_entered_at) = (epoch, now);
         while self.epochs.len() > 1 && self.epochs[1].0 <= self.delivered {
@@ -66,7 +69,7 @@ impl Group {
         self.audience_is_stale = true;
     }
 
-    /// As if no group had ever been heard of.
+    /// Forgets the group, as if this member had never heard of one.
     pub(crate) fn forget_group(&mut self) {
         self.epochs.clear();
         self.epoch_tag = EpochTag::OUTSIDE;

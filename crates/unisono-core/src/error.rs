@@ -1,91 +1,101 @@
-//! Why a call was refused. None of these changes any state, unless it says so.
+//! Errors: why a call was refused. A refused call changes no state, unless its error says so.
 
 use crate::identity::Uid;
 use thiserror::Error;
 
-/// A parameter is out of its range: the caller's mistake, nothing was done.
+/// A parameter is out of its range: the caller's mistake. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{parameter} is {value}; it must be {allowed}")]
 pub struct ConfigError {
-    /// Which parameter.
+    /// Name of the parameter.
     pub parameter: &'static str,
-    /// What was given.
+    /// Value that was given.
     pub value: u64,
-    /// What is allowed.
+    /// Description of the allowed values.
     pub allowed: &'static str,
 }
 
-/// A message was not taken. Nothing was sent.
+/// A message was refused. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendError {
-    /// Larger than the group allows; send less, or found the group with a larger limit.
+    /// The message is larger than the group allows. Send less, or found the group with a larger limit.
     #[error("the message has {bytes} bytes; this group takes at most {max}")]
     TooLarge {
-        /// What was given.
+        /// Size of the message in bytes.
         bytes: usize,
-        /// The group's limit.
+        /// Limit of the group in bytes.
         max: usize,
     },
-    /// Too much is under way: try again after the next event.
+    /// Too many messages are under way. Try again after the next event.
     #[error("the send window is full; try again when messages under way have been ordered")]
     WindowFull,
-    /// Too much is under way, and nothing of it gets a place until this member's application takes events: those that
-    /// wait for it fill the history, and nobody orders past that. Receive first.
+    /// Too many messages are under way, and none of them gets a seqno until this member's application takes events: the
+    /// events that wait for it fill the history, and the sequencer numbers nothing beyond that. Receive first.
     #[error("the send window is full, and stays so until this member receives the events that wait for it")]
     NotReceiving,
-    /// Not a member yet: wait for [`crate::Event::Entered`].
+    /// This process is not a member yet. Wait for [`crate::Event::Entered`].
     #[error("not a member of the group yet")]
     NotMember,
-    /// The group is being reset: try again after [`crate::Event::Reset`].
+    /// The group is being reset. Try again after [`crate::Event::Reset`].
     #[error("the group is being reset; try again when it is over")]
     Resetting,
-    /// This member leaves, has left or was excluded.
+    /// This member is leaving, has left or was excluded.
     #[error("this member is no longer in the group")]
     Left,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
-/// A leave was not begun.
+/// A leave was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LeaveError {
-    /// Not a member yet.
+    /// This process is not a member yet.
     #[error("not a member of the group yet")]
     NotMember,
-    /// Already leaving, gone or excluded.
-    #[error("this member is already on its way out")]
+    /// This member is already leaving, has left or was excluded.
+    #[error("this member is already leaving, has left or was excluded")]
     Left,
-    /// Longer than a goodbye may be.
+    /// The goodbye is too long.
     #[error("the goodbye has {bytes} bytes; at most {max} fit")]
     TooLarge {
-        /// What was given.
+        /// Size of the goodbye in bytes.
         bytes: usize,
-        /// What fits.
+        /// Maximum size in bytes.
         max: usize,
     },
 }
 
-/// A reset was not begun.
+/// A reset was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ResetError {
-    /// Nobody is suspected, and the group has fewer members than were asked for.
+    /// No member is suspected, and the group has fewer members than the caller asked for.
     #[error("the group has {members} members, fewer than the {min} asked for")]
     TooFew {
-        /// Members now.
+        /// Present number of members.
         members: usize,
-        /// The floor that was asked for.
+        /// Minimum that the caller asked for.
         min: usize,
     },
-    /// Not a member, or no longer.
+    /// This process is not a member, or no longer one.
     #[error("not a member of the group")]
     NotMember,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// The role of sequencer was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HandOverError {
     /// Only the sequencer can hand the role over.
-    #[error("this member does not order; {sequencer} does")]
+    #[error("this member is not the sequencer; {sequencer} is")]
     NotSequencer {
-        /// Who does.
+        /// The present sequencer.
         sequencer: Uid,
     },
     /// The successor is not in the view.
@@ -97,4 +107,7 @@ pub enum HandOverError {
     /// In this group only leaves and resets move the role.
     #[error("in this group only leaves and resets move the role")]
     Never,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }

@@ -1,111 +1,112 @@
-//! What a group tells its application: one ordered stream of events.
+//! The events that a group reports to its application, in one ordered stream.
 
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 
-/// Something that happened in the group. Those that have a `seqno` happen at the same place at every member.
+/// An event of the group. An event with a `seqno` has the same one at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
-    /// This member is in: the first event of its stream, for a founder and a joiner alike.
+    /// This member has entered the group: the first event of its stream, for a founder and a joiner alike.
     ///
-    /// It may come once more, directly after the first: a founder that is alone and has ordered nothing gives way when
-    /// it meets an older group of the same name, as happens when members are started together, and enters that one.
-    /// Nothing was lost, since nothing had been sent; what was made of the first view is to be made of the second.
+    /// It may come once more, directly after the first. A founder that is alone and has numbered nothing gives way when
+    /// it meets an older group of the same name, and enters that one; this happens when members are started together.
+    /// Nothing was lost, because nothing had been sent. The second view replaces the first.
     Entered {
-        /// The place of its join; 0 for a founder.
+        /// Seqno of its join; 0 for a founder.
         seqno: Seqno,
-        /// The view it finds, itself included.
+        /// The view that it enters, itself included.
         view: View,
     },
     /// A message.
     Message {
-        /// Its place in the total order (of its last piece, if it travelled in several).
+        /// Its seqno (of its last piece, if it travelled in several).
         seqno: Seqno,
-        /// Who sent it: a member of the view at this place, whose name is there.
+        /// The sender, a member of the view at this seqno, which has its name.
         sender: Uid,
-        /// Its number among those of its sender (of its last piece).
+        /// Its message number, counted by the sender (of its last piece).
         number: MessageNumber,
-        /// What was sent.
+        /// The bytes that were sent.
         payload: Bytes,
     },
     /// A member joined.
     Joined {
-        /// Place.
+        /// Seqno of the join.
         seqno: Seqno,
-        /// Who.
+        /// The new member.
         member: Member,
-        /// Its words of greeting.
+        /// The greeting that it gave.
         hello: Bytes,
-        /// Members from here on.
+        /// Number of members from here on.
         members: usize,
     },
-    /// A member left; the leaver receives this too, as its last event but [`Event::Gone`].
+    /// A member left. The leaver receives this too, as its last event before [`Event::Gone`].
     Left {
-        /// Place.
+        /// Seqno of the leave.
         seqno: Seqno,
-        /// Who.
+        /// The member that left.
         member: Member,
-        /// Its parting words.
+        /// The farewell that it gave.
         goodbye: Bytes,
-        /// Members from here on.
+        /// Number of members from here on.
         members: usize,
-        /// Who orders from here on, if the leaver did: the role goes with the leave, without a further event. Nobody if
-        /// it was the last member.
+        /// The sequencer from here on, if the leaver was sequencer: the role moves with the leave, without a further
+        /// event. `None` otherwise, and if the leaver was the last member.
         successor: Option<Uid>,
     },
-    /// The role of sequencer was handed on by a member that stays.
+    /// The sequencer gave its role to another member, and stays in the group.
     HandedOver {
-        /// Place.
+        /// Seqno of the role event.
         seqno: Seqno,
-        /// Who orders from here on.
+        /// The sequencer from here on.
         sequencer: Uid,
     },
-    /// A reset was completed: a new epoch begins here.
+    /// A reset is complete. A new epoch begins here.
     Reset {
-        /// Place.
+        /// Seqno of the reset event.
         seqno: Seqno,
-        /// Who goes on.
+        /// The new view.
         view: View,
-        /// Who does not.
+        /// The members that it excluded.
         excluded: Vec<Member>,
-        /// More members are missing than the group's resilience covers: messages may be lost, and this says so.
+        /// True if more members are missing than the group's resilience covers: messages may have been lost.
         degraded: bool,
     },
-    /// Manual policy only: a member is suspected, and the group stands still until the application calls `reset`.
+    /// Manual policy only: a member is suspected, and the group is halted until the application calls `reset`.
     Suspected {
-        /// Who.
+        /// The suspected member.
         member: Uid,
-        /// Why.
+        /// The reason.
         reason: Suspicion,
     },
-    /// The group went on without this member. Its stream ends here; it may come back as a new member.
+    /// A reset excluded this member. Its stream ends here. It may come back as a new member.
     Excluded {
-        /// The epoch that began without it, if it was told.
+        /// The epoch that began without it, if that is known.
         epoch: Option<EpochId>,
     },
-    /// This member has left, and nobody needs it any more. The stream ends here.
+    /// This member has left, and no other member needs it any more. The stream ends here.
     Gone,
-    /// A join came to nothing. The stream ends here.
+    /// A join failed. The stream ends here.
     JoinFailed {
-        /// Why.
+        /// The reason.
         reason: JoinFailure,
     },
-    /// There is another group of the same name, and both have been used: they never merge by themselves. All members of
-    /// both are told, within about twenty seconds of hearing each other. Who wants one group lets the members of one leave
-    /// it and join again: newcomers that hear both join the one that stays.
+    /// Another group of the same name exists, and both have been used: they never merge. All members of both receive
+    /// this event, within about twenty seconds after the groups hear each other. To get one group, let the members of
+    /// one leave it and join again: joiners that hear both groups join the one that stays.
     Conflict {
-        /// Where one of its members is.
+        /// Address of a member of the other group.
         address: SocketAddr,
-        /// This group is the one to give way, if one is to; otherwise that one is, and is told so. Chance decided it when
-        /// they were founded.
+        /// True if this group is the one to give way, if one of the two is to; the members of the other group then
+        /// receive false. Chance decided it when the groups were founded.
         gives_way: bool,
     },
 }
 
 impl Event {
-    /// Its place in the order, if it has one.
+    /// Returns the seqno of the event, if it has one.
     pub fn seqno(&self) -> Option<Seqno> {
         match self {
             Event::Entered { seqno, .. }
@@ -123,24 +124,32 @@ impl Event {
     }
 }
 
-/// A list of members at a place in the order. The first event of the stream has one ([`Event::Entered`]), and
-/// [`View::follow`] keeps it: whoever folds all events has the same view at each place as everybody else.
+/// The members at a seqno, and what they have in common. The first event of the stream carries a view
+/// ([`Event::Entered`]), and [`View::follow`] keeps it up to date: every member that applies all events has the same
+/// view at each seqno.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct View {
     /// The epoch.
     pub epoch: EpochId,
-    /// In rank order.
+    /// The members in rank order.
     pub members: Vec<Member>,
-    /// Who orders.
+    /// The sequencer.
     pub sequencer: Uid,
-    /// The group's resilience, held to members − 1.
+    /// The group's resilience, at most members − 1.
     pub resilience: u8,
     /// The resilience that the group was founded with.
     pub resilience_founded: u8,
 }
 
 impl View {
-    /// Takes over what an event changes: members, sequencer, epoch and resilience are those of its place then. True if it
+    /// Returns a view whose present resilience follows from the number of members.
+    pub fn new(epoch: EpochId, members: Vec<Member>, sequencer: Uid, resilience_founded: u8) -> View {
+        let resilience = resilience_among(resilience_founded, members.len());
+        View { epoch, members, sequencer, resilience, resilience_founded }
+    }
+
+    /// Applies an event: members, sequencer, epoch and resilience are then those at its seqno. Returns true if it
     /// changes anything.
     pub fn follow(&mut self, event: &Event) -> bool {
         match event {
@@ -166,70 +175,79 @@ impl View {
     }
 }
 
-/// A group of so many members survives at most the loss of all but one.
+/// Returns the resilience of a group of `members`, which survives at most the loss of all but one.
 pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
     founded.min(u8::try_from(members.saturating_sub(1)).unwrap_or(u8::MAX))
 }
 
-/// What became of a message.
+/// Outcome of a message that this member sent. Exhaustive: every message has one of these three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has its place in the order and was delivered here too.
+    /// It is accepted, and delivered at this member too.
     Ok {
-        /// The place.
+        /// Its seqno.
         seqno: Seqno,
     },
-    /// A reset fell upon it: nobody who goes on will ever deliver it. Safe to send again.
+    /// A reset cut it off: no member that goes on will ever deliver it. Sending it again is safe.
     Failed,
-    /// This member was cut off first: the others may have it or not.
+    /// This member was cut off first: the others may have the message or not.
     Unknown,
 }
 
 /// Why a member is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Suspicion {
-    /// Nothing was heard from it, and it answered no probe.
+    /// Nothing was received from it, and it answered no probe.
     Silent,
-    /// It is heard, but shows no sign of hearing us.
+    /// Its datagrams arrive, but it shows no sign of receiving ours.
     Deaf,
     /// A new process answers at its address.
     Replaced,
-    /// It said so itself when it died.
-    Crashed,
-    /// It holds everybody up, longer than the group allows.
+    /// It has kept the others waiting for longer than the group allows.
     Slow,
 }
 
-/// Why a join came to nothing.
+/// Why a join failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JoinFailure {
-    /// Nobody answered: there is no such group within reach.
+    /// No member answered: there is no such group within reach.
     NotFound,
-    /// The group answered, and then nobody did any more: all its members have crashed or left, or are out of reach.
+    /// The group answered, and then no member did any more: all have crashed or left, or are out of reach.
     Lost,
-    /// A member answered, but the group's sequencer does not answer at the address it has told the others.
+    /// A member answered, but the group's sequencer does not answer at the address that the other members have for it.
     Unreachable {
         /// That address.
         sequencer: SocketAddr,
     },
-    /// The group is there and stands still: it is being reset for longer than a joiner waits, or has lost its quorum.
-    /// Trying again is safe; founding another would split it.
+    /// The group exists and is halted: its reset takes longer than a joiner waits, or it has lost its quorum. Trying
+    /// again is safe; founding another group would split it.
     Halted,
+    /// No member answered, and a process speaks of a group of this name in another version of the wire format: if that is
+    /// the group, this process cannot join it, and founding another would split it. Nothing proves such a datagram, whoever
+    /// has the key: where a group of this version answers, it is joined all the same.
+    OtherVersion {
+        /// The address of that process.
+        by: SocketAddr,
+        /// The version it uses.
+        version: u8,
+    },
     /// The group has as many members as it allows.
     Full {
-        /// The member that said so.
+        /// The member that refused.
         by: SocketAddr,
     },
-    /// The fixed list of names does not have this one.
+    /// The group's fixed list of names does not contain this one.
     NameRefused {
-        /// The member that said so.
+        /// The member that refused.
         by: SocketAddr,
     },
-    /// The group was found but took too long to let us in; trying again is safe.
+    /// The group was found, but admission took too long. Trying again is safe.
     TimedOut,
-    /// A reset came between; trying again is safe.
+    /// A reset interrupted the join. Trying again is safe.
     Reset,
-    /// The group was not formed here: too few participants met in time, or they formed it without this one. Whether
-    /// there is one shows when somebody joins.
+    /// The group was not formed here: too few participants met in time, or they formed it without this one. A later
+    /// join shows whether it exists.
     NotFormed,
 }

@@ -1,8 +1,8 @@
-//! Messages of this member under way, and how fast they go out.
+//! This member's messages under way, and how fast they are sent.
 //!
-//! The outbox keeps what was sent until it is resolved. What has no number yet is sent within a congestion window
-//! of bytes that opens as numbers come back and closes on loss, and within what the path was seen to carry; when
-//! nothing comes back for a while, the oldest datagram is sent again, ever more patiently.
+//! The outbox keeps each message until its outcome is known. Messages without a seqno are sent within a congestion
+//! window of bytes, which grows as seqnos come back and shrinks on loss, and within the bytes that the path was seen to
+//! carry. If no seqno comes back in time, the oldest messages are resent, at intervals that double.
 
 use crate::identity::MessageNumber;
 use crate::multicasts::OwnMulticasts;
@@ -15,37 +15,39 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
+/// Time until a resend before a round trip was measured. Afterwards it lies between the two bounds below.
 const RESEND_FIRST: Duration = Duration::from_millis(40);
 const RESEND_MIN: Duration = Duration::from_millis(15);
 const RESEND_MAX: Duration = Duration::from_millis(500);
+/// Number of messages that the first timeout resends; doubled with each further one, up to `AGAIN_SPAN_MAX`.
 const AGAIN_SPAN_FIRST: u64 = 4;
 const AGAIN_SPAN_MAX: u64 = 1024;
-/// Ranges that wait to be sent again; more the sequencer asks for once more.
+/// Maximum number of ranges that wait to be resent. The sequencer requests any others once more.
 const AGAIN_RANGES_MAX: usize = 64;
-/// Before anything is known of the path: no more than a slow one holds.
+/// Congestion window in bytes before anything is known of the path: no more than a slow path holds.
 const CONGESTION_WINDOW_FIRST: u64 = PATH_WINDOW_MIN;
 const CONGESTION_WINDOW_MIN: u64 = 8 << 10;
 const CONGESTION_WINDOW_MAX: u64 = 4 << 20;
 
-/// Of a stream by BB at least one in so many datagrams asks for its number: a short datagram to everybody for each would
-/// cost a slow network a tenth of what it carries.
+/// Datagrams of a stream by BB for each one whose seqnos are announced at once. An announcement for each datagram would
+/// be a short datagram to all members, a tenth of the capacity of a slow network.
 const FLOW_ASK_EVERY: u64 = 16;
-/// The same as a part of what is under way: some that ask always are.
+/// Divisor of the datagrams under way, which also limits that number, so that some of them always ask.
 const ASK_PART: u64 = 3;
 
-/// A message (or piece) of this member that is not resolved yet.
+/// A message (or piece) of this member whose outcome is not known yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) more: bool,
     pub(crate) resilience: u8,
-    /// It goes by BB.
+    /// True if it goes by BB.
     pub(crate) broadcast: bool,
-    /// When it was last to be sent again; the origin of time if never.
+    /// Time when it was last queued to be resent; the origin of time if never.
     pub(crate) again_at: Time,
     pub(crate) bytes: Bytes,
 }
 
-/// A message on its way, and what was when it left.
+/// A message whose round trip is timed, and the state when it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     number: MessageNumber,
@@ -55,25 +57,24 @@ struct Timed {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    /// The number of the first message kept.
+    /// Number of the first message kept.
     first: MessageNumber,
     kept: VecDeque<Outgoing>,
-    /// This member's first number of this epoch.
+    /// This member's first message number of this epoch.
     base: MessageNumber,
-    /// Bytes of the pieces that go into one datagram with the last message, heads included.
+    /// Bytes of the pieces that share a datagram with the last message, and of that one, heads included.
     last_datagram_bytes: usize,
-    /// Everything of this epoch through here has a number: it never lies more than one before `base`.
+    /// Everything of this epoch through here has a seqno; at least `base` − 1.
     numbered: MessageNumber,
     /// Everything through here was sent at least once to the present sequencer.
     sent: MessageNumber,
-    /// What to send again, first of all: ranges, first and last.
+    /// Ranges (first, last) to resend before anything else.
     again: VecDeque<(MessageNumber, MessageNumber)>,
-    /// Everything through here was sent when something was last sent again: what comes back of it tells nothing of the
-    /// path.
+    /// Everything through here was sent before the last resend, so its round trip says nothing about the path.
     disturbed: MessageNumber,
-    /// How many messages the next timeout sends again.
+    /// Number of messages that the next timeout resends.
     again_span: u64,
-    /// Datagrams sent since one asked for its number.
+    /// Datagrams sent since the last one whose seqnos are announced at once.
     unasked: u64,
     multicasts: OwnMulticasts,
     bytes_in_flight: u64,
@@ -82,18 +83,18 @@ pub(crate) struct Outbox {
     resend_at: Option<Time>,
     resend_after: Duration,
     round_trip: RoundTrip,
-    /// A message whose round trip is being timed.
+    /// The message whose round trip is being timed.
     timed: Option<Timed>,
-    /// Bytes that got their numbers so far.
+    /// Bytes that have got their seqnos so far.
     bytes_numbered: u64,
     path: Path,
     shrunk_at: Time,
-    /// Since when something is under way and no number has come.
+    /// Time since which messages are under way and no seqno has come.
     waits_since: Option<Time>,
 }
 
 impl Outbox {
-    /// At most so many bytes are to wait in queues on their way to a place.
+    /// Returns an empty outbox. At most `queued_bytes_max` bytes are to wait in queues before they get a seqno.
     pub(crate) fn new(queued_bytes_max: u64) -> Outbox {
         Outbox {
             first: 1,
@@ -121,12 +122,12 @@ impl Outbox {
         }
     }
 
-    /// This member's first number of this epoch.
+    /// Returns this member's first message number of this epoch.
     pub(crate) fn base(&self) -> MessageNumber {
         self.base
     }
 
-    /// The number that the next message gets.
+    /// Returns the number that the next message gets.
     pub(crate) fn next_number(&self) -> MessageNumber {
         self.first + self.kept.len() as u64
     }
@@ -135,7 +136,7 @@ impl Outbox {
         self.kept.len()
     }
 
-    /// Everything here has a number.
+    /// True if every message here has a seqno.
     pub(crate) fn all_numbered(&self) -> bool {
         self.numbered + 1 >= self.next_number()
     }
@@ -144,7 +145,7 @@ impl Outbox {
         self.kept.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Takes a message that goes into datagrams with room for a piece of so many bytes.
+    /// Takes a message and returns its number. A datagram has room for one piece of `piece_bytes_max` bytes.
     pub(crate) fn push(&mut self, outgoing: Outgoing, piece_bytes_max: usize) -> MessageNumber {
         let bytes = outgoing.bytes.len() + PIECE_HEAD_BYTES;
         let beside = self.last_datagram_bytes + bytes;
@@ -153,18 +154,18 @@ impl Outbox {
         self.next_number() - 1
     }
 
-    /// How large a piece may be to go along with the last message.
+    /// Returns the maximum size of a piece that shares a datagram with the last message.
     pub(crate) fn room_beside(&self, piece_bytes_max: usize) -> usize {
         piece_bytes_max.saturating_sub(self.last_datagram_bytes)
     }
 
-    /// Something here was not sent yet.
+    /// True if a message here was not sent yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.sent + 1 < self.next_number()
     }
 
-    /// The number of what goes into the next datagram, of `datagram_bytes`, may come with that of a later one: more is
-    /// to follow, and of what is under way enough asks for its number to keep the numbers coming.
+    /// True if the seqnos of the next datagram, of `datagram_bytes`, may be announced with those of a later one: more
+    /// is to follow, and enough of the datagrams under way have their seqnos announced at once to keep seqnos coming.
     pub(crate) fn may_wait(&self, datagram_bytes: usize) -> bool {
         let datagram = datagram_bytes as u64;
         self.again.is_empty()
@@ -173,22 +174,22 @@ impl Outbox {
             && self.has_beyond(2 * datagram)
     }
 
-    /// A datagram by BB went out, and asked for its number or can wait for it.
+    /// Notes that a datagram went out; `asks` if its seqnos are to be announced at once.
     pub(crate) fn note_datagram(&mut self, asks: bool) {
         self.unasked = if asks { 0 } else { self.unasked + 1 };
     }
 
-    /// What goes by BB may be multicast: that is heard, or tries whether it is.
+    /// True if messages by BB may be multicast: the multicasts are heard, or a trial is due.
     pub(crate) fn may_multicast(&self, now: Time) -> bool {
         self.multicasts.may_be_used(now)
     }
 
-    /// These went out in one multicast.
+    /// Notes that these messages went out in one multicast.
     pub(crate) fn note_multicast(&mut self, first: MessageNumber, last: MessageNumber) {
         self.multicasts.note_used(first, last);
     }
 
-    /// There is more to be sent than so many bytes.
+    /// True if more than `bytes` were not sent yet.
     fn has_beyond(&self, bytes: u64) -> bool {
         let mut left = bytes;
         (self.sent + 1..self.next_number()).any(|number| {
@@ -199,19 +200,19 @@ impl Outbox {
         })
     }
 
-    /// What was sent and has no number yet, framing included.
+    /// Returns the bytes that were sent and have no seqno yet, framing included.
     pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }
 
-    /// The first message that has no number yet, if there is one.
+    /// Returns the first message without a seqno.
     pub(crate) fn first_unnumbered(&self) -> Option<(MessageNumber, &Outgoing)> {
         let number = self.numbered + 1;
         self.get(number).map(|outgoing| (number, outgoing))
     }
 
-    /// The next message to put on the wire: one that was asked for again, or the next new one within the
-    /// congestion window and the `window` of messages that others keep for one sender.
+    /// Returns the next message to send: one that is queued to be resent, or else the next new one, within the
+    /// congestion window and the `window` of messages that other members keep for one sender.
     pub(crate) fn next_to_send(&self, window: u64) -> Option<(MessageNumber, &Outgoing)> {
         if let Some(&(from, _)) = self.again.front() {
             return self.get(from).map(|outgoing| (from, outgoing));
@@ -222,12 +223,12 @@ impl Outbox {
         (fits && number - self.numbered <= window).then_some((number, outgoing))
     }
 
-    /// How many bytes may be under way.
+    /// Returns the maximum number of bytes under way.
     fn room(&self) -> u64 {
         self.congestion_window.min(self.path.window())
     }
 
-    /// `number` (from [`Outbox::next_to_send`]) went onto the wire.
+    /// Notes that `number` (from [`Outbox::next_to_send`]) was sent.
     pub(crate) fn note_sent(&mut self, now: Time, number: MessageNumber) {
         match self.again.front_mut() {
             Some((from, to)) if *from == number => {
@@ -248,7 +249,7 @@ impl Outbox {
         self.waits_since.get_or_insert(now);
     }
 
-    /// Everything through `number` has a place in the order. Processes were late by `lateness`.
+    /// Notes that everything through `number` has a seqno. Processes were late by `lateness`.
     pub(crate) fn note_numbered(&mut self, now: Time, number: MessageNumber, lateness: Duration) {
         if number <= self.numbered {
             return;
@@ -273,7 +274,7 @@ impl Outbox {
             let is_full = self.has_unsent();
             self.path.note(took, self.bytes_numbered - timed.bytes_numbered, is_full, lateness);
         }
-        // Numbers come again: patience that loss has taught is forgotten.
+        // Seqnos come again: the longer intervals after losses are forgotten.
         self.resend_after =
             self.round_trip.most().map_or(RESEND_FIRST, |most| most.clamp(RESEND_MIN, RESEND_MAX));
         self.numbered = number;
@@ -287,7 +288,8 @@ impl Outbox {
         self.waits_since = (self.sent > number).then_some(now);
     }
 
-    /// The sequencer lacks these. What it was sent again less than a round trip ago it may not have seen yet.
+    /// Queues messages that the sequencer lacks to be resent, except those resent less than a round trip ago: the
+    /// sequencer may not have seen these yet.
     pub(crate) fn note_wanted(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         let (from, to) = (from.max(self.numbered + 1).max(self.first), to.min(self.sent));
         let round_trip = self.round_trip.mean().unwrap_or(RESEND_MIN);
@@ -304,7 +306,7 @@ impl Outbox {
         }
     }
 
-    /// Sends these again.
+    /// Queues messages to be resent.
     fn repeat(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         (self.timed, self.disturbed) = (None, self.sent);
         self.multicasts.note_lost(now, from, to);
@@ -327,13 +329,13 @@ impl Outbox {
         self.slow_start_below = self.congestion_window;
     }
 
-    /// Since when the sequencer owes a number, and gives none.
+    /// Returns since when the sequencer owes a seqno and assigns none.
     pub(crate) fn waits_since(&self) -> Option<Time> {
         self.waits_since
     }
 
-    /// Nothing came back of what was sent, and nothing has come back of what was sent since: perhaps only the multicast does
-    /// not come through, and the sequencer alone does for that.
+    /// True after a resend was due, until a seqno comes for a message that was sent only once. Perhaps only the
+    /// multicast fails, so messages go to the sequencer alone.
     pub(crate) fn is_overdue(&self) -> bool {
         self.again_span > AGAIN_SPAN_FIRST
     }
@@ -342,7 +344,7 @@ impl Outbox {
         self.resend_at
     }
 
-    /// Nothing came back in time: sends the oldest again. Returns whether there was any.
+    /// Resends the oldest messages if no seqno came in time. Returns true if there were any.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
         let Some(at) = self.resend_at else { return false };
         if at > now {
@@ -352,8 +354,8 @@ impl Outbox {
         if self.sent <= self.numbered {
             return false;
         }
-        // How much was lost nobody knows: a little goes again, and twice as much each time until a number comes for
-        // something that went but once.
+        // It is not known how much was lost. So a few messages are resent, and twice as many each time, until a seqno
+        // comes for a message that was sent only once.
         let oldest = self.numbered + 1;
         self.again.clear();
         self.multicasts.note_overdue(now, self.numbered);
@@ -365,7 +367,7 @@ impl Outbox {
         true
     }
 
-    /// Another sequencer: whatever has no number goes to it, from the beginning.
+    /// Another sequencer: everything without a seqno goes to it, from the beginning.
     pub(crate) fn restart(&mut self) {
         self.sent = self.numbered;
         self.again.clear();
@@ -379,15 +381,15 @@ impl Outbox {
         self.waits_since = None;
     }
 
-    /// The oldest message is resolved if its number is at most `through`: takes it out.
+    /// Takes out the oldest message if its number is at most `through`. Returns true if it did.
     pub(crate) fn resolve_through(&mut self, through: MessageNumber) -> bool {
         let resolved = self.first <= through && self.kept.pop_front().is_some();
         self.first += u64::from(resolved);
         resolved
     }
 
-    /// A new epoch: what is left here will never have a number. Returns the messages that fail by that, in order.
-    /// Their numbers are not used again: this epoch's first lies beyond them.
+    /// Begins a new epoch: messages left here will never get a seqno. Returns those that fail by that, in order. Their
+    /// numbers are not used again, because the new epoch's first one is higher.
     pub(crate) fn fail_rest(&mut self) -> Vec<MessageNumber> {
         let whole = (self.first..).zip(&self.kept).filter(|(_, outgoing)| !outgoing.more);
         let failed = whole.map(|(number, _)| number).collect();
@@ -401,7 +403,7 @@ impl Outbox {
     }
 }
 
-/// What a message costs on its way, framing included.
+/// Returns the bytes that a message counts for on its way, framing included.
 fn cost(bytes: &Bytes) -> u64 {
     bytes.len() as u64 + 32
 }
@@ -412,7 +414,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Ten messages on their way since the beginning, and one came back after 40 ms.
+    /// Messages 2 to 11 are under way since the beginning; message 1 came back after 40 ms.
     fn under_way() -> Outbox {
         let mut outbox = Outbox::new(4 << 20);
         for number in 1..=11 {
@@ -428,7 +430,7 @@ mod tests {
         outbox.push(Outgoing { more: false, resilience: 0, broadcast: true, again_at, bytes }, 1000);
     }
 
-    /// What goes out now, which is then on its way.
+    /// Sends what may be sent now, and returns its numbers.
     fn sends(outbox: &mut Outbox, now: Time) -> Vec<MessageNumber> {
         let mut numbers = Vec::new();
         while let Some((number, _)) = outbox.next_to_send(100) {
@@ -466,7 +468,7 @@ mod tests {
         assert_eq!(outbox.congestion_window, window * 7 / 10 * 7 / 10);
         let (window, bytes) = (outbox.congestion_window, outbox.bytes_in_flight());
         outbox.note_numbered(Time::ZERO + MS * 900, 11, Duration::ZERO);
-        assert_eq!(outbox.congestion_window, window + bytes / 16, "it opens by little after a loss");
+        assert_eq!(outbox.congestion_window, window + bytes / 16, "it grows slowly after a loss");
     }
 
     #[test]
@@ -487,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_ranges_wait_to_be_sent_again_and_no_more() {
+    fn a_bounded_number_of_ranges_waits_to_be_resent() {
         let (mut outbox, now) = (Outbox::new(4 << 20), Time::ZERO);
         for number in 1..=200 {
             push(&mut outbox);

@@ -1,17 +1,17 @@
-//! Large messages: cut into pieces when they are sent, put together when they are delivered.
+//! Large messages: cut into pieces when they are sent, reassembled when they are delivered.
 //!
-//! Each piece is numbered and ordered by itself, so a large message delays nobody's heartbeat and every bound of
-//! the protocol counts pieces. The message is delivered at the place of its last piece. A join is never numbered
-//! inside a message, and a reset event gives up what is unfinished, so all members put together the same.
+//! Each piece has its own message number and seqno, so a large message delays no heartbeat, and every bound of the
+//! protocol counts pieces. The message is delivered at the seqno of its last piece. A join is never numbered inside a
+//! message, and a reset event discards what is unfinished, so all members reassemble the same messages.
 
 use crate::identity::Uid;
 use crate::table::Table;
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
-/// Cuts `payload` into pieces of at most `piece_bytes_max`, none of them copied; an empty message is one empty
-/// piece. Each comes with whether more follow. The first may have to share a datagram in which there is `room`: it is
-/// cut to fill that, if there are no more pieces by it.
+/// Cuts `payload` into pieces of at most `piece_bytes_max`, without copying; an empty message is one empty piece.
+/// Yields each piece with whether more follow. If the first piece may share a datagram in which there is `room`, it is
+/// cut to fill that, unless that makes one piece more.
 pub(crate) fn cut(
     payload: Bytes,
     piece_bytes_max: usize,
@@ -38,8 +38,8 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Takes the next piece of `sender`; gives the message if that was its last. A message of more than `bytes_max`
-    /// bytes is given up (its sender broke the rule).
+    /// Takes the next piece of `sender`; returns the message if that was its last piece. A message of more than
+    /// `bytes_max` bytes is dropped, because its sender broke the rule.
     pub(crate) fn take(&mut self, sender: Uid, more: bool, bytes: Bytes, bytes_max: usize) -> Option<Bytes> {
         if !more && !self.parts.contains(sender) {
             return Some(bytes);
@@ -63,7 +63,7 @@ impl Assembly {
         Some(whole.freeze())
     }
 
-    /// A message of `sender` is unfinished.
+    /// True if a message of `sender` is unfinished.
     pub(crate) fn is_open(&self, sender: Uid) -> bool {
         self.parts.contains(sender)
     }

@@ -1,9 +1,9 @@
 //! The history: numbered entries, kept until every member holds them.
 //!
-//! It is the member's log, from `base` (where everything below has been held by all) to the highest place it has
-//! heard of. `received` is how far it goes without a gap, data included: what the papers' members acknowledge, and
-//! the length of the log that a vote names. Views, terms and the senders' last numbers are read off the log as
-//! `received` moves, and only there.
+//! It is this member's log, from `base` (all members have held everything through there) to the highest seqno that it
+//! knows of. `received` is the seqno through which the log has no gap, data included: the papers' members acknowledge
+//! it, and a vote names it as the length of the log. Views, terms and the senders' last numbers follow from the log as
+//! `received` moves, and change at no other time.
 
 use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Members in rank order, shared by all who look at the same place.
+/// Members in rank order, shared by all that use the view of the same seqno.
 pub(crate) type Members = Arc<Vec<Member>>;
 
 /// One numbered entry.
@@ -22,15 +22,15 @@ pub(crate) type Members = Arc<Vec<Member>>;
 pub(crate) enum Entry {
     Message(Message),
     Change(Box<Change>),
-    /// The reset event with which an epoch begins; its view is that of its place.
+    /// The reset event that begins an epoch; its view is the one at its seqno.
     Reset(Box<Reset>),
 }
 
-/// There are many of them.
+/// A history holds many entries, so each has to be small.
 const _: () = assert!(size_of::<Option<Entry>>() <= 32);
 
 impl Entry {
-    /// Whose message it is, if it is one.
+    /// Returns the sender, if the entry is a message.
     fn sender(&self) -> Option<Uid> {
         match self {
             Entry::Message(message) => Some(message.sender),
@@ -44,16 +44,16 @@ impl Entry {
 pub(crate) struct Message {
     pub(crate) sender: Uid,
     pub(crate) number: MessageNumber,
-    /// How many crashes it is to survive, if more than the group's resilience.
+    /// Number of crashes that it is to survive, if more than the group's resilience.
     pub(crate) resilience: u8,
-    /// It came by BB: its data went to everybody before it had a number.
+    /// True if it came by BB: its data went to all members before it had a seqno.
     pub(crate) broadcast: bool,
-    /// Where its data lies. Nothing as long as only its number is known.
+    /// Position of its data; `None` while only its seqno is known.
     pub(crate) data: Option<Part>,
 }
 
 impl Message {
-    /// The sender's next piece continues this message.
+    /// True if the sender's next piece continues this message.
     pub(crate) fn more(&self) -> bool {
         self.data.is_some_and(|data| data.more)
     }
@@ -71,23 +71,23 @@ pub(crate) struct Reset {
     pub(crate) degraded: bool,
 }
 
-/// What is known of a sender at some place.
+/// What is known of a sender at some seqno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderMark {
-    /// Its last numbered message.
+    /// Number of its last numbered message.
     pub(crate) number: MessageNumber,
-    /// That one is to be continued.
+    /// True if that message is to be continued.
     pub(crate) open: bool,
 }
 
-/// What became of an entry that was filed.
+/// Result of filing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filed {
-    /// It was not known.
+    /// The entry was not known.
     New,
-    /// It was known already.
+    /// The entry was known already.
     Known,
-    /// It lies too far ahead to be kept.
+    /// The entry lies too far ahead to be kept.
     TooFar,
 }
 
@@ -95,27 +95,27 @@ pub(crate) enum Filed {
 pub(crate) struct History {
     base: Seqno,
     slots: VecDeque<Option<Entry>>,
-    /// The data of messages, by their places.
+    /// Data of the messages, by seqno.
     blocks: Blocks,
     received: Seqno,
     /// Payload bytes held.
     bytes: u64,
-    /// Entries with a number whose data has not come.
+    /// Number of entries that have a seqno and no data.
     dataless: usize,
-    /// Views, each from a place on; the first is that of `base`.
+    /// Views, each with the seqno from which on it is in force; the first is that of `base`.
     views: Vec<(Seqno, Members)>,
-    /// Naming events and whom they name; the first is that of `base`.
+    /// Seqnos of naming events, each with the sequencer that it names; the first is that of `base`.
     terms: Vec<(Seqno, Uid)>,
-    /// Joins, leaves and resets beyond `base`, ascending.
+    /// Seqnos of joins, leaves and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
-    /// The place of the last join or leave ever, or of the epoch's beginning.
+    /// Seqno of the last join or leave ever, or of the epoch's beginning.
     last_change: Seqno,
     at_base: Table<SenderMark>,
     at_received: Table<SenderMark>,
 }
 
 impl History {
-    /// An empty log after `base`.
+    /// Returns an empty log after `base`.
     pub(crate) fn new(base: &LogBase) -> History {
         let mut marks = Table::default();
         for &(uid, number) in &base.last_numbers {
@@ -137,8 +137,8 @@ impl History {
         }
     }
 
-    /// What a joiner must be told in order to begin its log after `seqno`, which lies in this one. A message may be unfinished
-    /// there: none is where its JOIN is, from which on it delivers.
+    /// Returns what a joiner needs to begin its log after `seqno`, which lies in this one. A message may be unfinished
+    /// there, but none is at the joiner's JOIN, from which on it delivers.
     pub(crate) fn log_base(&self, seqno: Seqno) -> LogBase {
         let mut marks = self.at_base.clone();
         for place in self.base + 1..=seqno {
@@ -152,7 +152,8 @@ impl History {
         }
     }
 
-    /// What the entry at `seqno` says of its sender, or of those who are no members any more.
+    /// Applies the entry at `seqno` to the marks: its sender gets a new one, and processes that are no longer members
+    /// lose theirs.
     fn mark_entry(&self, marks: &mut Table<SenderMark>, seqno: Seqno) {
         match self.get(seqno) {
             Some(Entry::Message(message)) => {
@@ -172,12 +173,12 @@ impl History {
         self.base
     }
 
-    /// The highest place of which anything is known.
+    /// Returns the highest seqno of which anything is known.
     pub(crate) fn end(&self) -> Seqno {
         self.base + self.slots.len() as u64
     }
 
-    /// Everything through here is held, data included.
+    /// Returns the seqno through which everything is held, data included.
     pub(crate) fn received(&self) -> Seqno {
         self.received
     }
@@ -195,8 +196,8 @@ impl History {
         self.slots.get(index)?.as_ref()
     }
 
-    /// Bytes of a datagram that gives somebody this place, at the most; none if it is not held.
-    pub(crate) fn place_bytes(&self, seqno: Seqno) -> usize {
+    /// Returns the maximum size of a datagram with the entry at `seqno`; 0 if it is not held, or is a reset event.
+    pub(crate) fn entry_bytes(&self, seqno: Seqno) -> usize {
         let entry_bytes = match self.held(seqno) {
             Some(Entry::Message(message)) => message.data.map_or(0, Part::len),
             Some(Entry::Change(change)) => {
@@ -208,80 +209,80 @@ impl History {
         run_overhead() + entry_bytes
     }
 
-    /// The entry at a place that is held, data included.
+    /// Returns the entry at `seqno` if it is held, data included.
     pub(crate) fn held(&self, seqno: Seqno) -> Option<&Entry> {
         self.get(seqno).filter(|entry| !matches!(entry, Entry::Message(Message { data: None, .. })))
     }
 
-    /// The data of a message of this log; nothing as long as only its number is known.
+    /// Returns the data of a message of this log; `None` while only its seqno is known.
     pub(crate) fn data(&self, message: &Message) -> Option<Slice<'_>> {
         self.blocks.slice(message.data?)
     }
 
-    /// The view in force after the entry at `seqno`; that of the base for places before it.
+    /// Returns the view in force after the entry at `seqno`; that of the base for lower seqnos.
     pub(crate) fn view_at(&self, seqno: Seqno) -> &Members {
         let found = self.views.iter().rev().find(|(from, _)| *from <= seqno);
         &found.unwrap_or(&self.views[0]).1
     }
 
-    /// The view at the end of the log.
+    /// Returns the view at the end of the log.
     pub(crate) fn view(&self) -> &Members {
         &self.views[self.views.len() - 1].1
     }
 
-    /// The place of the first change of the view after `seqno`, if there is one.
+    /// Returns the seqno of the first change of the view after `seqno`, if there is one.
     pub(crate) fn next_change_after(&self, seqno: Seqno) -> Option<Seqno> {
         let changes = self.views.iter().rev().map(|(from, _)| *from);
         changes.take_while(|&from| from > seqno).last()
     }
 
-    /// The last naming event of the log, and whom it names.
+    /// Returns the seqno of the log's last naming event, and the sequencer that it names.
     pub(crate) fn term(&self) -> (Seqno, Uid) {
         self.terms[self.terms.len() - 1]
     }
 
-    /// The naming event in force after the entry at `seqno`, and whom it names.
+    /// Returns the seqno of the naming event in force after the entry at `seqno`, and the sequencer that it names.
     pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
         self.terms.iter().rev().find(|(from, _)| *from <= seqno).copied().unwrap_or(self.terms[0])
     }
 
-    /// The last join or leave ever, or the place with which the epoch began.
+    /// Returns the seqno of the last join or leave ever, or of the epoch's beginning.
     pub(crate) fn last_change(&self) -> Seqno {
         self.last_change
     }
 
-    /// The last join or leave that lies beyond `seqno` and in the log.
+    /// Returns the seqno of the log's last join, leave or reset, if it lies beyond `seqno`.
     pub(crate) fn change_beyond(&self, seqno: Seqno) -> Option<Seqno> {
-        self.changes.last().copied().filter(|&place| place > seqno)
+        self.changes.last().copied().filter(|&change| change > seqno)
     }
 
-    /// The view changed after `seqno`, at `through` or before.
+    /// True if the view changed after `seqno`, at `through` or before.
     pub(crate) fn view_changed_within(&self, seqno: Seqno, through: Seqno) -> bool {
         self.views.iter().any(|(from, _)| *from > seqno && *from <= through)
     }
 
-    /// The places after `seqno`, at `through` or before, at which the view changed, each with the view before it.
+    /// Returns the changes of the view after `seqno`, at `through` or before: for each the view before it, and its
+    /// seqno.
     pub(crate) fn view_changes(
         &self,
         seqno: Seqno,
         through: Seqno,
     ) -> impl Iterator<Item = (&Members, Seqno)> {
         let pairs = self.views.windows(2).map(|pair| (&pair[0].1, pair[1].0));
-        pairs.filter(move |(_, place)| *place > seqno && *place <= through)
+        pairs.filter(move |(_, at)| *at > seqno && *at <= through)
     }
 
-    /// The last numbered message of `sender`, as far as this log goes without a gap.
+    /// Returns the last numbered message of `sender`, up to `received`.
     pub(crate) fn sender_mark(&self, sender: Uid) -> SenderMark {
         self.at_received.get(sender).copied().unwrap_or_default()
     }
 
-    /// Some sender's message is to be continued at the end of the log.
+    /// True if the log ends inside a message of some sender.
     pub(crate) fn inside_a_message(&self) -> bool {
         self.at_received.iter().any(|(_, mark)| mark.open)
     }
 
-    /// Files an entry that was heard under its number, with its data if it is a message and that is here.
-    /// Nothing is kept beyond `limit`.
+    /// Files an entry under its seqno, with the data of a message if that is here. Nothing is kept beyond `limit`.
     pub(crate) fn file(
         &mut self,
         seqno: Seqno,
@@ -301,7 +302,7 @@ impl History {
         Filed::New
     }
 
-    /// The same of messages of one sender that came together, with consecutive numbers: `first` of them is at `seqno`.
+    /// Files messages of one sender that arrived together, with consecutive numbers; `first` is at `seqno`.
     pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
         let last = seqno + run.len() as u64 - 1;
         let mut filed = 0;
@@ -315,8 +316,8 @@ impl History {
         self.blocks.keep_run(last, run, filed);
     }
 
-    /// The slot of a place of which something new is told: more than its number, if it is a message with data of this
-    /// `sender`.
+    /// Returns the slot of `seqno` if there is news for it: the seqno was not known, or its message lacks the data,
+    /// which is here and of this `sender`.
     #[inline]
     fn find_slot(&mut self, seqno: Seqno, sender: Option<Uid>, limit: Seqno) -> Result<usize, Filed> {
         if seqno <= self.received {
@@ -349,12 +350,12 @@ impl History {
         *slot = Some(entry);
     }
 
-    /// Some message has its number and no data.
+    /// True if a message has its seqno and no data.
     pub(crate) fn lacks_data(&self) -> bool {
         self.dataless > 0
     }
 
-    /// Gives a message that has its number but no data its data. True if some entry took it.
+    /// Gives its data to a message that has a seqno and no data. Returns true if there was such a message.
     pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, data: &Slice<'_>) -> bool {
         if !self.lacks_data() {
             return false;
@@ -382,7 +383,7 @@ impl History {
                 Entry::Message(message) => {
                     let (sender, mut mark) = (message.sender, message.mark());
                     self.received += 1;
-                    // Mostly many of one sender follow each other.
+                    // Usually many messages of one sender follow each other.
                     while let Some(Entry::Message(next)) = self.held(self.received + 1)
                         && next.sender == sender
                     {
@@ -431,14 +432,14 @@ impl History {
         self.last_change = seqno;
     }
 
-    /// Appends a message under the next number: the sequencer's own act. The log must have no gap.
+    /// Appends a message under the next seqno; only the sequencer does this. The log must have no gap.
     pub(crate) fn append_message(&mut self, message: Message, data: Slice<'_>) -> Seqno {
         self.bytes += data.len() as u64;
         let data = Some(self.blocks.keep(self.received + 1, data));
         self.append(Entry::Message(Message { data, ..message }))
     }
 
-    /// The same of any other entry.
+    /// Appends any other entry in the same way.
     pub(crate) fn append(&mut self, entry: Entry) -> Seqno {
         debug_assert_eq!(self.received, self.end());
         self.slots.push_back(Some(entry));
@@ -446,7 +447,7 @@ impl History {
         self.received
     }
 
-    /// Forgets everything through `through`, which every member holds.
+    /// Frees everything through `through`, which every member holds.
     #[inline(never)]
     pub(crate) fn purge(&mut self, through: Seqno) {
         let through = through.min(self.received);
@@ -474,7 +475,7 @@ impl History {
                     }
                 }
                 Entry::Reset(_) => {
-                    let view = self.views.iter().find(|(place, _)| *place == self.base);
+                    let view = self.views.iter().find(|(seqno, _)| *seqno == self.base);
                     close_messages(&mut self.at_base, view.map(|(_, members)| &***members));
                 }
             }
@@ -486,12 +487,12 @@ impl History {
         while self.terms.len() > 1 && self.terms[1].0 <= self.base {
             self.terms.remove(0);
         }
-        while self.changes.first().is_some_and(|&place| place <= self.base) {
+        while self.changes.first().is_some_and(|&seqno| seqno <= self.base) {
             self.changes.remove(0);
         }
     }
 
-    /// Drops everything beyond `keep`, holes and all.
+    /// Drops everything beyond `keep`, also beyond a gap.
     pub(crate) fn cut(&mut self, keep: Seqno) {
         while self.end() > keep.max(self.base) {
             if let Some(Some(Entry::Message(message))) = self.slots.pop_back() {
@@ -506,18 +507,18 @@ impl History {
             return;
         }
         self.received = keep.max(self.base);
-        self.views.retain(|(place, _)| *place <= keep);
-        self.terms.retain(|(place, _)| *place <= keep);
-        self.changes.retain(|place| *place <= keep);
+        self.views.retain(|(seqno, _)| *seqno <= keep);
+        self.terms.retain(|(seqno, _)| *seqno <= keep);
+        self.changes.retain(|seqno| *seqno <= keep);
         self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
         let mut marks = self.at_base.clone();
-        for place in self.base + 1..=self.received {
-            self.mark_entry(&mut marks, place);
+        for seqno in self.base + 1..=self.received {
+            self.mark_entry(&mut marks, seqno);
         }
         self.at_received = marks;
     }
 
-    /// Ends the log with a reset event: a new epoch begins with these members, the first of whom orders.
+    /// Ends the log with a reset event: a new epoch begins with these members, the first of which is sequencer.
     pub(crate) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
         let sequencer = members.first().map_or(Uid(0), |member| member.uid);
         close_messages(&mut self.at_received, Some(&members));
@@ -529,7 +530,8 @@ impl History {
         seqno
     }
 
-    /// Places lacking through `target`: up to `limit` ranges, ascending.
+    /// Returns the seqnos that are lacking through the log's end or `target`, if that is higher: at most `limit`
+    /// ascending ranges.
     pub(crate) fn gaps(&self, target: Seqno, limit: usize) -> Vec<(Seqno, Seqno)> {
         let mut gaps: Vec<(Seqno, Seqno)> = Vec::new();
         let last = self.end().max(target);
@@ -548,7 +550,7 @@ impl History {
     }
 }
 
-/// At a reset event unfinished messages are given up, and only members have a mark.
+/// Applies a reset event: unfinished messages are discarded, and only members keep a mark.
 fn close_messages(marks: &mut Table<SenderMark>, members: Option<&[Member]>) {
     marks.retain(|uid, mark| {
         mark.open = false;

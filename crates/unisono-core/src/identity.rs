@@ -1,22 +1,22 @@
-//! Names for things: members, groups, epochs, places in the order.
+//! Names of members, groups, epochs, and positions in the order.
 //!
-//! Every name here is made once and never used again for something else. Most trouble in protocols of this family
-//! comes from names that are: a slot taken over by another member, a view number that two halves both count to, a
-//! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and places in the
-//! order are 64 bits wide.
+//! Every name here is made once and never used again for something else. Most trouble in protocols of this family comes
+//! from names that are reused: a slot taken over by another member, a view number that two halves both count to, a
+//! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and seqnos are 64 bits
+//! wide.
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-/// A place in the total order of a group, from 1. Zero is the place before the first.
+/// A sequence number: a position in the total order of a group, from 1. Zero is the position before the first.
 pub type Seqno = u64;
 
-/// The place of a message among those of its sender, from 1. Together with the sender's [`Uid`] it names a message
+/// A message number: counts the messages of one sender from 1. Together with the sender's [`Uid`] it names a message
 /// for ever.
 pub type MessageNumber = u64;
 
-/// One life of one member: 64 random bits, never used again, not by the same process either.
+/// Names one life of one member: 64 random bits, never used again, not even by the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(pub u64);
 
@@ -26,12 +26,12 @@ impl fmt::Display for Uid {
     }
 }
 
-/// A group or service address: 128 bits. Who knows it may try to join.
+/// The address of a group or service: 128 bits. A process that knows it may try to join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port(pub u128);
 
 impl Port {
-    /// The port that a group name stands for. Names protect nobody: anyone can hash them.
+    /// Returns the port that a group name stands for. A name protects no group: anyone can hash it.
     ///
     /// ```
     /// use unisono_core::Port;
@@ -39,7 +39,7 @@ impl Port {
     /// assert_ne!(Port::from_name("orders"), Port::from_name("order"));
     /// ```
     pub fn from_name(name: &str) -> Port {
-        // FNV-1a over 128 bits: spreads names, promises no secrecy.
+        // FNV-1a over 128 bits: it spreads names, and keeps nothing secret.
         let mut hash = 0x6c62272e07bb014262b821756295c58d_u128;
         for byte in name.bytes() {
             hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000000001000000000000000000013b);
@@ -47,7 +47,7 @@ impl Port {
         Port(hash)
     }
 
-    /// The short form that every datagram carries, to find the group it is for.
+    /// Returns the short form that every datagram carries, which shows the group that it is for.
     pub fn tag(self) -> GroupTag {
         GroupTag(mix(self.0 as u64 ^ mix((self.0 >> 64) as u64)))
     }
@@ -57,24 +57,24 @@ impl Port {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupTag(pub u64);
 
-/// One founding of a group: 128 random bits. Two groups of one port differ in it.
+/// Names one founding of a group: 128 random bits. Two groups of one port differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instance(pub u128);
 
-/// The time between two resets of a group (the papers' incarnation). Compared as a whole: two halves of a
-/// partitioned group may count to the same number, never to the same epoch.
+/// Names the time between two resets of a group (the papers' incarnation). Compared as a whole: two halves of a
+/// partitioned group may count to the same number, but their epochs still differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EpochId {
-    /// Resets since the group was founded.
+    /// Number of resets since the group was founded.
     pub counter: u64,
-    /// Who brought the epoch about: the coordinator of its reset, or the founder.
+    /// Coordinator of the reset that began the epoch, or the founder.
     pub coordinator: Uid,
-    /// Random, so that a coordinator that tries twice makes two epochs.
+    /// Random, so that two attempts of one coordinator make two epochs.
     pub nonce: u64,
 }
 
 impl EpochId {
-    /// The short form that every datagram of this epoch carries; never zero.
+    /// Returns the short form that every datagram of this epoch carries; never zero.
     pub fn tag(&self, instance: Instance) -> EpochTag {
         let mut hash = mix(instance.0 as u64) ^ mix((instance.0 >> 64) as u64 ^ 0x5bd1);
         for word in [self.counter, self.coordinator.0, self.nonce] {
@@ -95,36 +95,36 @@ impl fmt::Display for EpochId {
 pub struct EpochTag(pub u64);
 
 impl EpochTag {
-    /// What a datagram says that belongs to no epoch: locating, asking to join, looking from outside.
+    /// The tag of a datagram that belongs to no epoch: locating, asking to join, status queries.
     pub const OUTSIDE: EpochTag = EpochTag(0);
 }
 
-/// One attempt at a reset. Compared by round, then by coordinator.
+/// Names one attempt at a reset. Compared by round, then by coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
-    /// Counts up within an epoch, from 1.
+    /// Number of the attempt in its epoch, from 1.
     pub round: u32,
-    /// Who runs it.
+    /// The member that runs it.
     pub coordinator: Uid,
 }
 
-/// What a person calls a member: at most [`Name::BYTES_MAX`] bytes of text, without control characters.
+/// A member's name for people: at most [`Name::BYTES_MAX`] bytes of text, without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// The most bytes a name may have.
+    /// Maximum size of a name in bytes.
     pub const BYTES_MAX: usize = 64;
 
-    /// A name, or nothing if the text is empty, is longer than [`Name::BYTES_MAX`] bytes or has control characters: names
-    /// are shown to people, and are none that could move their cursors. (Whose name is not known has the default one,
-    /// which is empty.)
+    /// Returns a name; `None` if the text is empty, is longer than [`Name::BYTES_MAX`] bytes or has control characters,
+    /// which could move the cursor of a person who reads it. (The default name is empty: it stands for a member whose
+    /// name is not known.)
     pub fn new(text: &str) -> Option<Name> {
         let fits = (1..=Name::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
         fits.then(|| Name(text.into()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -139,15 +139,15 @@ impl fmt::Display for Name {
 /// A member as others know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// This life of it.
+    /// Names this life of the member.
     pub uid: Uid,
-    /// What people call it.
+    /// Its name for people.
     pub name: Name,
-    /// Where datagrams for it alone go.
+    /// Address for datagrams to it alone.
     pub address: SocketAddr,
 }
 
-/// An address as numbers, for hashes.
+/// Returns an address as numbers, for hashes.
 pub(crate) fn words_of(address: SocketAddr) -> [u64; 3] {
     let ip = match address.ip() {
         IpAddr::V4(ip) => u128::from(u32::from(ip)),
@@ -156,7 +156,7 @@ pub(crate) fn words_of(address: SocketAddr) -> [u64; 3] {
     [ip as u64, (ip >> 64) as u64, address.port().into()]
 }
 
-/// A cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).
+/// Returns a cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);

@@ -1,27 +1,27 @@
-//! unisono's protocols as pure state machines: no sockets, clocks, threads or chance of their own.
+//! unisono's protocols as pure state machines, without sockets, clocks, threads or randomness of their own.
 //!
-//! Programs that want a group use the crate `unisono`, which drives this one over UDP. This one is for whoever drives the
-//! protocols in another way: over another network, inside an event loop of their own, on a simulated clock.
+//! Programs that want a group use the crate `unisono`, which drives this one over UDP. This one is for programs that
+//! drive the protocols in another way: over another network, inside an event loop of their own, on a simulated clock.
 //!
-//! A [`Group`] is one member's side of one group. Nothing runs by itself and nothing calls back: it is told what time it is
-//! and what came, and asked what is to be done.
+//! A [`Group`] is one member's side of one group. It starts no threads and calls nothing back: the caller passes the
+//! time and what arrived, and then polls for what to do.
 //!
 //! ```text
 //!    handle_datagram(now, from, bytes) ┐          ┌ poll_transmit → datagrams, each with a destination
 //!    handle_timeout(now)               ├─▶ Group ─┤ poll_event    → the ordered stream of events
-//!    send, leave, reset, hand_over     ┘          │ poll_sent     → what became of messages of its own
-//!                                                 └ poll_timeout  → when to come back, and what for
+//!    send, leave, reset, hand_over     ┘          │ poll_sent     → outcomes of the member's own messages
+//!                                                 └ poll_timeout  → when to call again, and why
 //! ```
 //!
-//! 1. After each input drain [`poll_transmit`](Group::poll_transmit) and [`poll_sent`](Group::poll_sent), and take from
-//!    [`poll_event`](Group::poll_event) what the application wants; then come back when something arrives, or at
-//!    [`poll_timeout`](Group::poll_timeout).
-//! 2. Time is a number of nanoseconds from any origin that never goes back; chance is a seeded [`Random`]. The same seed
-//!    and the same inputs give the same outputs.
-//! 3. Events that are not taken press back on the senders. What comes from the network may be anything: what is bad is
-//!    counted and dropped.
+//! 1. After each input call [`poll_transmit`](Group::poll_transmit) and [`poll_sent`](Group::poll_sent) until they
+//!    return nothing, and take from [`poll_event`](Group::poll_event) the events that the application wants. Call again
+//!    when something arrives, or at [`poll_timeout`](Group::poll_timeout).
+//! 2. Time is a number of nanoseconds from any origin, and never goes back. Randomness comes from a seeded [`Random`].
+//!    The same seed and the same inputs give the same outputs.
+//! 3. Events that are not taken slow down the senders. A datagram may contain anything: a bad one is counted and
+//!    dropped.
 //!
-//! A member that is alone already orders what it sends:
+//! A member that is alone numbers its own messages:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -30,9 +30,9 @@
 //!
 //! let now = Time::from_nanos(1);
 //! let me = Member {
-//!     uid: Uid(7), // random in earnest: one for each life
+//!     uid: Uid(7), // in a real program random, and new for each life
 //!     name: Name::new("Ann").unwrap(),
-//!     address: "10.0.0.1:7195".parse().unwrap(), // what others are told
+//!     address: "10.0.0.1:7195".parse().unwrap(), // the address that others use
 //! };
 //! let entry = EntryMode::Found(GroupConfig::default());
 //! let (port, random) = (Port::from_name("kitchen"), Random::from_u64(1));
@@ -46,12 +46,12 @@
 //! # Ok::<(), unisono_core::ConfigError>(())
 //! ```
 //!
-//! Three members, a network between them, and the death of the one who orders: the example `by_hand`
-//! (`cargo run -p unisono-core --example by_hand`).
+//! The example `by_hand` shows three members, a network between them, and the crash of the sequencer:
+//! `cargo run -p unisono-core --example by_hand`.
 //!
 //! - [`rpc`]: calls, driven in the same way.
-//! - [`wire`]: the bytes. Who seals datagrams hands in a [`wire::Protection`] in place of the checksum.
-//! - [`look`]: what a member says of its group to those who ask from outside.
+//! - [`wire`]: the bytes. A caller that seals datagrams passes a [`wire::Protection`] instead of the checksum.
+//! - [`look`]: what a member reports about its group when a process outside asks.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -60,6 +60,7 @@ extern crate alloc;
 mod allowance;
 mod blocks;
 mod config;
+mod episode;
 mod epoch;
 mod error;
 mod event;
@@ -83,9 +84,11 @@ mod stability;
 mod table;
 mod time;
 mod unordered;
+mod versions;
 pub mod wire;
 
 pub use config::*;
+pub use episode::Episode;
 pub use error::*;
 pub use event::*;
 pub use group::*;

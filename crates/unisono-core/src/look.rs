@@ -1,4 +1,4 @@
-//! What a member tells whoever looks at the group from outside: `members`, `status`, `why`, `stats`, `links`.
+//! What a member reports about its group to a process outside: for `members`, `status`, `why`, `stats`, `links`.
 
 use crate::event::Suspicion;
 use crate::identity::{EpochId, Member, Seqno, Uid};
@@ -6,75 +6,76 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-/// A member's account of its group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A member's report on its group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The epoch.
     pub epoch: EpochId,
-    /// The reporting member takes part in the one line of views (it is not being reset, nor excluded).
+    /// True if the reporting member is in the one line of views: neither in a reset nor excluded.
     pub primary: bool,
-    /// Who reports.
+    /// The reporting member.
     pub reporter: Uid,
-    /// Who orders.
+    /// The sequencer.
     pub sequencer: Uid,
-    /// The place of the event that named the sequencer.
+    /// Seqno of the event that named the sequencer.
     pub term: Seqno,
-    /// The group's resilience, held to members − 1.
+    /// The group's resilience, at most members − 1.
     pub resilience: u8,
     /// The resilience that the group was founded with.
     pub resilience_founded: u8,
-    /// The highest number known.
+    /// Highest seqno known.
     pub end: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
-    /// Everything through here is held by every member, as far as the sequencer knows.
+    /// Every member holds everything through here, as far as the sequencer knows.
     pub stable: Seqno,
     /// The members in rank order.
     pub members: Vec<MemberReport>,
-    /// How many more members there are, the last in rank: an answer to somebody outside is no longer than the question,
-    /// which has room for about twenty.
+    /// Number of further members, the last in rank. A reply to a process outside is no longer than the query, which has
+    /// room for about twenty members.
     pub members_omitted: usize,
     /// What the reporter waits for.
     pub waiting: Vec<Waiting>,
-    /// How much more it waits for.
+    /// Number of further waits.
     pub waiting_omitted: usize,
-    /// Messages and changes in the reporter's history, kept for whoever lacks them.
+    /// Messages and changes in the reporter's history, kept for members that lack them.
     pub buffered: u32,
-    /// How many messages of its own a member may have under way.
+    /// Maximum number of a member's own messages under way.
     pub window: u32,
-    /// How many the reporter has.
+    /// Number of the reporter's messages under way.
     pub under_way: u32,
-    /// How long the reporter has been in this epoch.
+    /// Time that the reporter has been in this epoch.
     pub in_epoch: Duration,
-    /// The last reset that the reporter lived through.
+    /// The last reset that the reporter went through.
     pub last_reset: Option<LastReset>,
     /// What the reporter has counted.
     pub counters: Counters,
 }
 
-/// A reset that a member lived through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A reset that a member went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LastReset {
-    /// The place of its event.
+    /// Seqno of the reset event.
     pub seqno: Seqno,
-    /// How many members it excluded; so many or more, if it is 65,535.
+    /// Number of members that it excluded; 65,535 stands for that number or more.
     pub excluded: u16,
-    /// More than the resilience covers: messages may have been lost.
+    /// True if these are more than the resilience covers: messages may have been lost.
     pub degraded: bool,
-    /// What this member held against one of them. Nothing if it took the word of others.
+    /// Reason why this member suspected one of them; `None` if only others suspected them.
     pub reason: Option<Suspicion>,
 }
 
 impl fmt::Display for LastReset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let members = if self.excluded == 1 { "member" } else { "members" };
-        write!(f, "at place {}, without {} {members}", self.seqno, self.excluded)?;
+        write!(f, "at seqno {}, excluding {} {members}", self.seqno, self.excluded)?;
         f.write_str(match self.reason {
-            None => ": on the word of others",
+            None => ": suspected by others",
             Some(Suspicion::Silent) => ": silent",
             Some(Suspicion::Deaf) => ": deaf",
             Some(Suspicion::Replaced) => ": replaced by a new process",
-            Some(Suspicion::Crashed) => ": crashed",
             Some(Suspicion::Slow) => ": slow",
         })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
@@ -83,38 +84,62 @@ impl fmt::Display for LastReset {
 
 /// One member as the reporter sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemberReport {
-    /// Who and where.
+    /// Uid, name and address.
     pub member: Member,
-    /// Known to hold everything through here.
+    /// It is known to hold everything through here.
     pub received: Seqno,
-    /// Known to have delivered everything through here.
+    /// It is known to have delivered everything through here.
     pub delivered: Seqno,
-    /// Suspected at present.
+    /// True if it is suspected at present.
     pub suspected: bool,
-    /// Group datagrams reach it by multicast.
+    /// True if datagrams for the group reach it by multicast.
     pub multicast: bool,
-    /// Time since the reporter heard it.
+    /// Time since the reporter last received something from it.
     pub silent: Duration,
 }
 
-/// Somebody is waited for.
+impl MemberReport {
+    /// Returns a report on a member of which only identity and address are known.
+    pub fn new(member: Member) -> MemberReport {
+        MemberReport {
+            member,
+            received: 0,
+            delivered: 0,
+            suspected: false,
+            multicast: false,
+            silent: Duration::ZERO,
+        }
+    }
+}
+
+/// One thing that a member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiting {
-    /// Who waits.
+    /// The member that waits.
     pub who: Uid,
-    /// What for.
+    /// What it waits for.
     pub reason: WaitReason,
-    /// Whom it waits for, if that is known.
+    /// The member that it waits for, if that is known.
     pub member: Option<Uid>,
-    /// The place it waits at.
+    /// Seqno at which it waits.
     pub seqno: Seqno,
-    /// How long already.
+    /// Time that it has waited.
     pub since: Duration,
 }
 
-/// What is waited for.
+impl Waiting {
+    /// Returns a wait that begins now, at seqno 0, for no particular member.
+    pub fn new(who: Uid, reason: WaitReason) -> Waiting {
+        Waiting { who, reason, member: None, seqno: 0, since: Duration::ZERO }
+    }
+}
+
+/// What a member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitReason {
     /// An acknowledgement that acceptance needs.
     Ack,
@@ -122,43 +147,45 @@ pub enum WaitReason {
     Window,
     /// A successor that has not taken the role yet.
     Token,
-    /// Places that this member lacks.
+    /// Seqnos that this member lacks.
     Flush,
-    /// State for a joiner.
-    State,
     /// The end of a reset.
     Reset,
 }
 
 /// What a member has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
-    /// Datagrams sent: a multicast counts once, and otherwise each copy (a question to all seeds counts once).
+    /// Datagrams sent. A multicast counts once; otherwise each copy counts. (A query to all seeds counts once.)
     pub datagrams_sent: u64,
-    /// Datagrams taken.
+    /// Datagrams received and not dropped.
     pub datagrams_received: u64,
-    /// Datagrams dropped: not ours, not intact, or not decodable.
+    /// Datagrams dropped because they are not ours, damaged, or not decodable.
     pub malformed: u64,
-    /// Datagrams dropped: of a group of this name, but under another key. As long as nobody answers it, a joiner cannot
-    /// tell those of its own group from them.
+    /// Datagrams dropped because they are of a group of this name under another key. While no member answers a joiner,
+    /// it cannot tell its own group's datagrams from these.
     pub foreign: u64,
-    /// Datagrams dropped: seen before.
+    /// Datagrams of this group's name dropped because of another version of the wire format. In a report that travels
+    /// they count as malformed: version 1 of the wire format has no field for them.
+    pub other_version: u64,
+    /// Datagrams dropped because they were seen before.
     pub replayed: u64,
-    /// Datagrams dropped: of another epoch or another founding, or from a stranger.
+    /// Datagrams dropped because they are of another epoch or founding, or from a stranger.
     pub stale: u64,
-    /// Messages of this member that were ordered.
+    /// Messages of this member that are in the order.
     pub messages_sent: u64,
     /// Messages delivered here.
     pub messages_delivered: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
-    /// Places sent again because somebody asked.
+    /// Seqnos sent again because a member requested them.
     pub repairs_sent: u64,
-    /// Own messages sent again because no place came back.
+    /// Times that own messages were resent because no seqno came back.
     pub resends: u64,
-    /// Resets lived through.
+    /// Resets that the member went through.
     pub resets: u64,
-    /// Suspicions raised here.
+    /// Suspicions that this member raised.
     pub suspicions: u64,
 }
 
@@ -170,11 +197,11 @@ mod tests {
     #[test]
     fn a_last_reset_says_how_many_are_missing_and_why() {
         let one = LastReset { seqno: 9, excluded: 1, degraded: false, reason: Some(Suspicion::Silent) };
-        assert_eq!(one.to_string(), "at place 9, without 1 member: silent");
+        assert_eq!(one.to_string(), "at seqno 9, excluding 1 member: silent");
         let two = LastReset { excluded: 2, degraded: true, reason: None, ..one };
         assert_eq!(
             two.to_string(),
-            "at place 9, without 2 members: on the word of others; messages may have been lost"
+            "at seqno 9, excluding 2 members: suspected by others; messages may have been lost"
         );
     }
 }

@@ -1,32 +1,32 @@
-//! Whether this member's own multicasts are heard, as the numbers of what it sent by them show.
+//! Whether other members hear this member's own multicasts, judged by the seqnos of the messages sent by them.
 //!
-//! It may hear everybody's and be heard by nobody, for good: a wrong interface or a filter does that. Then each use costs the
-//! time until something goes again. So after such a time a single datagram tries it, with others behind it that show the
-//! sequencer what is lacking; and while trials fail they come ever more rarely.
+//! A member may hear all others and never be heard by any: a wrong interface or a filter does that. Each multicast then
+//! costs the time until a resend. So after a resend was due, a single datagram tries the multicast, and the messages
+//! behind it, which go by PB, show the sequencer what it lacks. While trials fail, the pause between them doubles.
 
 use crate::identity::MessageNumber;
 use crate::time::Time;
 use core::time::Duration;
 
-/// After the first trial that failed the next one waits for so long, then for twice as long each time...
+/// Pause after the first trial that failed; each further failure doubles it.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// ... up to this.
+/// Maximum pause between two trials.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// What is known of this member's multicasts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnMulticasts {
     state: State,
-    /// The last message that was multicast.
+    /// Number of the last message that was multicast.
     last: MessageNumber,
-    /// For how long none is used when the next trial fails.
+    /// Time without multicasts if the next trial fails.
     pause: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Heard,
-    /// None is used before that time. The next one is a trial.
+    /// No multicast is used before that time. The next one is a trial.
     Unheard {
         until: Time,
     },
@@ -38,12 +38,12 @@ enum State {
 }
 
 impl OwnMulticasts {
-    /// Nothing speaks against them.
+    /// Returns the state at the beginning: nothing speaks against multicasts.
     pub(crate) fn new() -> OwnMulticasts {
         OwnMulticasts { state: State::Heard, last: 0, pause: PAUSE_FIRST }
     }
 
-    /// The next datagram may be multicast.
+    /// True if the next datagram may be multicast.
     pub(crate) fn may_be_used(&self, now: Time) -> bool {
         match self.state {
             State::Heard => true,
@@ -52,12 +52,12 @@ impl OwnMulticasts {
         }
     }
 
-    /// They are known to be heard, as far as that can be known.
+    /// True if the multicasts are heard, as far as that can be known.
     pub(crate) fn are_heard(&self) -> bool {
         matches!(self.state, State::Heard)
     }
 
-    /// These went out in one, for the first time or again.
+    /// Notes that these messages went out in one multicast, for the first time or again.
     pub(crate) fn note_used(&mut self, first: MessageNumber, last: MessageNumber) {
         self.last = self.last.max(last);
         if let State::Unheard { .. } = self.state {
@@ -65,7 +65,7 @@ impl OwnMulticasts {
         }
     }
 
-    /// Everything through here has a number.
+    /// Notes that everything through `number` has a seqno.
     pub(crate) fn note_numbered(&mut self, number: MessageNumber) {
         if let State::Trial { last, .. } = self.state
             && last <= number
@@ -74,14 +74,14 @@ impl OwnMulticasts {
         }
     }
 
-    /// Nothing came back in time of what was sent beyond `numbered`.
+    /// Notes that no seqno came in time for what was sent beyond `numbered`.
     pub(crate) fn note_overdue(&mut self, now: Time, numbered: MessageNumber) {
         if self.are_heard() && self.last > numbered {
             self.state = State::Unheard { until: now };
         }
     }
 
-    /// These go again, since they were lost.
+    /// Notes that these messages were lost and are resent.
     pub(crate) fn note_lost(&mut self, now: Time, from: MessageNumber, to: MessageNumber) {
         if let State::Trial { first, last } = self.state
             && from <= last
@@ -92,7 +92,7 @@ impl OwnMulticasts {
         }
     }
 
-    /// Everything without a number goes out anew, which no trial tells of.
+    /// Notes that everything without a seqno is sent anew, so that a trial under way shows nothing.
     pub(crate) fn restart(&mut self) {
         if let State::Trial { .. } = self.state {
             self.state = State::Unheard { until: Time::ZERO };

@@ -1,36 +1,36 @@
-//! What the way to the sequencer and back carries, as the numbers of own messages show it.
+//! The path window: how many bytes the path to the sequencer and back carries, as the seqnos of own messages show.
 //!
-//! More under way than a path carries in one round trip only waits in some queue before its slowest part, until that
-//! overflows. So what may be under way is bounded by what was seen to come back in a time, over the shortest round trip
-//! seen and a little: the queue stays short, and whoever else uses it has some of it too. Nor does more wait than a socket
-//! has room for: on a fast path that is the queue. The rate counts, and not how long something took: a process that gets no
-//! processor looks like a full queue, but where much comes back at once much may be under way.
+//! If more is under way than a path carries in one round trip, the rest only waits in a queue before its slowest part,
+//! until that overflows. So the bytes under way are limited to what was seen to come back in a time, over the shortest
+//! round trip seen and 40 ms. The queue stays short, and leaves room to others that use it. Nor may more wait than a
+//! socket holds: on a fast path the socket is the queue. The rate counts, not the delay: a process that gets no
+//! processor looks like a full queue by its delay, but many bytes then come back at once.
 
 use core::time::Duration;
 
-/// So much is always allowed, whatever was measured: a first impression may be wrong, and a few datagrams harm nobody.
+/// Minimum window in bytes: the first measurement may be wrong, and a few datagrams harm no path.
 pub(crate) const PATH_WINDOW_MIN: u64 = 32 << 10;
-/// For how long what is under way may wait on the path beyond the shortest round trip. Well below the tenth of a second
-/// that queues of slow links hold, and well above what a busy processor lets a process wait for.
+/// Time that bytes under way may wait on the path beyond the shortest round trip: well below the 100 ms that queues of
+/// slow links hold, and well above the time that a process waits for a busy processor.
 const QUEUE_TIME_MAX: Duration = Duration::from_millis(40);
-/// By such a part a rate that is not reached any more is forgotten with each round trip.
+/// Divisor of a rate that is not reached any more: this part of it is forgotten with each round trip.
 const RATE_MEMORY: u64 = 16;
 
-/// See the module.
+/// What was measured of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
-    /// So much may wait in queues.
+    /// Maximum number of bytes that may wait in queues.
     queued_bytes_max: u64,
-    /// The most bytes a second that came back lately.
+    /// Highest rate, in bytes per second, at which bytes came back lately.
     rate: u64,
-    /// The shortest round trip.
+    /// Shortest round trip.
     shortest: Option<Duration>,
-    /// What may be under way; nothing before a round trip was measured.
+    /// Maximum number of bytes under way; `None` before a round trip was measured.
     window: Option<u64>,
 }
 
 impl Path {
-    /// Nothing is known of it yet. At most so many bytes are to wait in queues.
+    /// Returns a path of which nothing is known. At most `queued_bytes_max` bytes are to wait in queues.
     pub(crate) fn new(queued_bytes_max: u64) -> Path {
         Path {
             queued_bytes_max: queued_bytes_max.max(PATH_WINDOW_MIN),
@@ -40,19 +40,19 @@ impl Path {
         }
     }
 
-    /// The same, forgetting what was seen.
+    /// Returns the same path without its measurements.
     pub(crate) fn afresh(&self) -> Path {
         Path::new(self.queued_bytes_max)
     }
 
-    /// What may be under way.
+    /// Returns the maximum number of bytes under way.
     pub(crate) fn window(&self) -> u64 {
         self.window.unwrap_or(u64::MAX)
     }
 
-    /// Something took `round_trip` to come back, during which so many bytes did. `is_full`: there was more to send than
-    /// the window let out; otherwise little came back because little was sent. Processes were late by `lateness`,
-    /// for which up to as much again may be under way.
+    /// Notes that a message took `round_trip` to come back, and that `bytes` came back in that time. `is_full`: there
+    /// was more to send than the window let out; otherwise few bytes came back because few were sent. `lateness`: how
+    /// late processes were; the time for queues grows by it, at most to twice its length.
     pub(crate) fn note(&mut self, round_trip: Duration, bytes: u64, is_full: bool, lateness: Duration) {
         let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX).max(1);
         let rate = bytes.saturating_mul(1_000_000_000) / nanos;
@@ -64,7 +64,8 @@ impl Path {
         if carried >= PATH_WINDOW_MIN {
             (self.shortest, self.window) = (Some(shortest), Some(carried));
         } else {
-            // The least is under way, and takes so long: the path is long, and no queue of ours.
+            // The minimum is under way and takes this long: the path is long, and the time is not spent in a queue of
+            // ours.
             (self.shortest, self.window) = (Some(round_trip), Some(PATH_WINDOW_MIN));
         }
     }
@@ -81,12 +82,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One whose ends have large buffers.
+    /// A path between large buffers.
     fn path() -> Path {
         Path::new(4 << 20)
     }
 
-    /// A path with so much room a second and this round trip, on which always as much is under way as may be.
+    /// A path with this rate and this round trip, on which always as much is under way as may be.
     fn filled(bytes_per_s: u64, empty: Duration, mut path: Path, rounds: u32) -> (Path, Duration) {
         let mut took = empty;
         for _ in 0..rounds {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_little_learns_nothing_bad() {
+    fn sending_little_does_not_shrink_the_window() {
         let mut path = path();
         path.note(MS, 100_000, true, Duration::ZERO);
         let window = path.window();

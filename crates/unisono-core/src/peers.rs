@@ -1,7 +1,7 @@
-//! Everybody this member talks with, and the one table of what each is known to hold.
+//! The peers of this member, and the one table of what each is known to hold.
 //!
-//! "Known to hold" feeds acceptance, purging, flow control and the choice of whom to ask for repairs. Facts in it
-//! never become false within an epoch: a watermark only rises.
+//! Acceptance, purging, flow control and the choice of a peer for a retransmission request rely on that table. Facts in
+//! it never become false within an epoch: a watermark only rises.
 
 use crate::allowance::Allowance;
 use crate::event::Suspicion;
@@ -20,61 +20,62 @@ use core::time::Duration;
 /// Why this member deals with a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// In the view.
+    /// It is in the view.
     Member,
-    /// It listens, since it was welcomed first, and will be numbered in.
+    /// An observer: it listens since it was first welcomed, and will be numbered in.
     Observer { hello: Bytes, since: Time },
-    /// Its leave, at this place, is in the log since then; it is served until it may go.
+    /// Its leave, at this seqno, is in the log since then. It is served until it may go.
     Leaver { seqno: Seqno, since: Time },
 }
 
-/// One peer.
+/// What is known of one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) member: Member,
     pub(crate) standing: Standing,
-    /// Holds everything through here, data included.
+    /// It holds everything through here, data included.
     pub(crate) received: Seqno,
-    /// Knows everything through here to be accepted.
+    /// It knows everything through here to be accepted.
     pub(crate) accepted: Seqno,
     /// Its application has everything through here.
     pub(crate) delivered: Seqno,
-    /// In the present epoch it has shown that it entered it.
+    /// True if it has shown that it entered the present epoch.
     pub(crate) entered: bool,
     pub(crate) hears_multicast: bool,
     pub(crate) last_heard: Time,
-    /// When it last showed that it hears what this member sends it.
+    /// Time when it last showed that it receives our datagrams.
     pub(crate) heard_us: Option<Time>,
     pub(crate) probing: Option<Probing>,
     pub(crate) suspected: Option<Suspicion>,
     pub(crate) replay: Option<ReplayWindow>,
     pub(crate) parcels: Assembler,
-    /// How far the numbers go is repeated to it.
+    /// Limits heartbeats to it alone, which show it the seqnos that it missed.
     pub(crate) repeated: Pace,
-    /// It is asked for messages that are lacking here.
+    /// Limits requests for its messages that are lacking here.
     pub(crate) asked: Pace,
-    /// The highest of its messages that it was asked for because it is lacking here, and since when all through there.
+    /// Highest of its messages that was requested because it is lacking here, and the time of the request for all
+    /// through there.
     pub(crate) wanted: (MessageNumber, Time),
-    /// It is let in again, as an observer.
+    /// Limits repeated welcomes of it as an observer.
     pub(crate) welcomed: Pace,
-    /// It is told that it may go.
+    /// Limits farewells to it.
     pub(crate) dismissed: Pace,
-    /// It is asked what became of the epoch,
+    /// Limits inquiries to it about what became of the epoch.
     pub(crate) inquired: Pace,
-    /// and what it may be asked for showing another one.
+    /// Bytes of inquiries that it may be sent when it shows another epoch.
     pub(crate) inquiring: Allowance,
 }
 
-/// Probes are out.
+/// Probes that the peer has not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probing {
     pub(crate) since: Time,
     pub(crate) last: Time,
     pub(crate) nonce: u64,
-    /// The term in which they began.
+    /// Term in which they began.
     pub(crate) term: Seqno,
     pub(crate) sent: u32,
-    /// How often it was given all its time again.
+    /// Number of times that all its time to answer began anew, because this process had been asleep.
     pub(crate) fresh_starts: u32,
 }
 
@@ -83,7 +84,7 @@ impl Probing {
         Probing { since: now, last: Time::ZERO, nonce, term, sent: 0, fresh_starts: 0 }
     }
 
-    /// They were given up: the role went elsewhere, and whoever did not answer then may answer now.
+    /// True if they were given up because the role moved. A peer that did not answer then may answer now.
     fn are_of_old(&self, now: Time, term: Seqno, patience: Duration) -> bool {
         self.term != term && now.since(self.last) > patience
     }
@@ -115,20 +116,20 @@ impl Peer {
         }
     }
 
-    /// Probes that were given up when the role went elsewhere count no more.
+    /// Forgets probes that were given up when the role moved.
     pub(crate) fn forget_old_probes(&mut self, now: Time, term: Seqno, patience: Duration) {
         if self.probing.is_some_and(|probing| probing.are_of_old(now, term, patience)) {
             self.probing = None;
         }
     }
 
-    /// It listens and waits to be numbered in.
+    /// True if it is an observer: it listens and waits to be numbered in.
     pub(crate) fn is_observer(&self) -> bool {
         matches!(self.standing, Standing::Observer { .. })
     }
 }
 
-/// All peers; never this member itself. Each in a place of its own: a large group's table moves with each join.
+/// All peers, without this member. Each is boxed, because the table of a large group moves with each join.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peers {
     table: Table<Box<Peer>>,
@@ -167,8 +168,8 @@ impl Peers {
         self.get(uid).map(|peer| peer.member.address)
     }
 
-    /// The highest place through `mine` that at least `holders` of `view` are known to hold through, `me` included with
-    /// `mine`.
+    /// Returns the highest seqno, at most `mine`, through which at least `holders` of `view` are known to hold
+    /// everything. `me` counts with `mine`.
     pub(crate) fn held_by(&self, view: &Members, holders: usize, me: Uid, mine: Seqno) -> Seqno {
         if holders > view.len() {
             return 0;
@@ -178,11 +179,11 @@ impl Peers {
         let mut others = others.map(|member| self.get(member.uid).map_or(0, |peer| peer.received));
         match holders {
             0 => mine,
-            // At r = 0 nobody else is asked.
+            // At r = 0 no other member is needed.
             1 if own == mine => mine,
             2 => {
                 let (mut highest, mut second) = (own, 0);
-                // Mostly the first one asked, the sequencer, holds all there is.
+                // Usually the first peer, the sequencer, holds everything.
                 while second < mine
                     && let Some(mark) = others.next()
                 {
@@ -206,10 +207,10 @@ impl Peers {
     }
 }
 
-/// So many of the highest marks are found without sorting them all.
+/// Up to this number of holders, the highest marks are found without sorting all.
 const FEW: usize = 8;
 
-/// Lets a mark sink to its place among the highest, which descend; the lowest falls out.
+/// Inserts a mark among the highest, which descend; the lowest drops out.
 fn sink(highest: &mut [Seqno], mark: Seqno) {
     let mut mark = mark;
     for known in highest {
@@ -226,7 +227,7 @@ mod tests {
     use alloc::sync::Arc;
     use core::net::Ipv4Addr;
 
-    /// Peers 1, 2, ... that hold through these places, and the view of them and of 0.
+    /// Peers 1, 2, … that hold through these marks, and the view of them and of member 0.
     fn group(marks: &[Seqno]) -> (Peers, Members) {
         let member = |uid| Member {
             uid: Uid(uid),
@@ -241,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn so_many_hold_through_there_and_no_more() {
+    fn held_by_returns_the_highest_seqno_with_enough_holders() {
         for marks in [&[5, 9, 7, 9][..], &[3; 12], &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 10]] {
             let (peers, view) = group(marks);
             let mine = 6;
             for holders in 1..=view.len() {
                 let through = peers.held_by(&view, holders, Uid(0), mine);
-                let hold = |place| marks.iter().chain([&mine]).filter(|&&mark| mark >= place).count();
+                let hold = |seqno| marks.iter().chain([&mine]).filter(|&&mark| mark >= seqno).count();
                 let is_most = through == mine || hold(through + 1) < holders;
                 assert!(through <= mine && hold(through) >= holders && is_most, "{holders} of {marks:?}");
             }

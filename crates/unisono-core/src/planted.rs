@@ -1,8 +1,8 @@
-//! Planted bugs and probes: how the simulator proves that it is awake.
+//! Planted bugs and probes: with them the simulator proves that its checkers work.
 //!
-//! A planted bug breaks one rule where that rule is written; a checker must notice within a stated number of seeds.
-//! A probe marks a rare state; a long run must have met them all. Without the feature `planted` no bug can be
-//! switched on and no state is noted: the core of a real member has neither.
+//! A planted bug breaks one rule where that rule is written; a checker must notice it within a stated number of seeds.
+//! A probe marks a rare state; a long run must reach all of them. Without the feature `planted` no bug can be switched
+//! on and no state is recorded: the core of a real member has neither.
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $variant:ident,)* }) => {
@@ -13,7 +13,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
         }
     };
@@ -22,33 +22,33 @@ macro_rules! named {
 named! {
     /// A rule that is broken on purpose.
     Planted {
-        /// A message is accepted when one member less than its resilience asks for holds it.
+        /// A message is accepted when one member less than its resilience requires holds it.
         AcceptWithOneAckLess,
-        /// The sender of a message counts as a holder, whether it said so or not.
+        /// The sender of a message counts as a holder, even if it has not acknowledged it.
         SenderCountsAsHolder,
-        /// A member acknowledges what it has heard of, holes and all.
+        /// A member acknowledges everything that it knows of, gaps included.
         AckBeforeHolding,
-        /// A member delivers what it holds, accepted or not.
+        /// A member delivers everything that it holds, accepted or not.
         DeliverTentative,
-        /// The sequencer numbers a message that has its number already.
+        /// The sequencer numbers a message that has a seqno already.
         DuplicateNumbered,
-        /// The sequencer numbers what it has of a sender, whether earlier messages are there or not.
+        /// The sequencer numbers a message whether or not it has the earlier ones of its sender.
         SenderOrderForgotten,
-        /// Datagrams of another epoch are taken as of this one.
+        /// A member takes datagrams of another epoch for datagrams of this one.
         OldEpochTaken,
-        /// What was held without a number in the old epoch is numbered in the new one.
-        HoldKept,
-        /// Every send under way is reported failed at a reset, in the log or not.
+        /// Data without a seqno in the old epoch is numbered in the new one.
+        UnorderedKept,
+        /// A reset reports every message under way as failed, even if it is in the log.
         KeptReportedFailed,
-        /// Who handed the role over goes on numbering.
+        /// A sequencer that handed the role over goes on numbering.
         OldSequencerGoesOn,
         /// Joins and leaves are accepted like messages at r = 0.
         ChangeAcceptedAlone,
-        /// The next join or leave is numbered before the last is accepted.
+        /// The next join or leave is numbered before the last one is accepted.
         NextChangeEarly,
-        /// A leaver is gone as soon as its leave is in its log.
+        /// A leaver stops as soon as its leave is accepted.
         LeaverGoesAtOnce,
-        /// A leave is numbered though no quorum of those who stay is there.
+        /// A leave is numbered although the members that stay are no quorum.
         LeaveWithoutQuorum,
         /// A member that promised a ballot goes on storing and acknowledging.
         StoreAfterPromise,
@@ -56,113 +56,113 @@ named! {
         AcceptAfterPromise,
         /// A sequencer that promised a ballot goes on numbering.
         NumberAfterPromise,
-        /// A member votes in any ballot, whatever it promised.
+        /// A member votes in any ballot, whatever it has promised.
         PromiseForgotten,
-        /// A proposal that was prepared before is not taken over.
+        /// A coordinator does not adopt a proposal that was prepared before.
         PreparedIgnored,
-        /// The next epoch begins after the last accepted entry: tentative ones are dropped.
+        /// The next epoch begins after the last accepted entry: tentative entries are dropped.
         TentativeDropped,
-        /// The coordinator takes its own log, though a voter's is longer.
+        /// The coordinator takes its own log although a voter's is longer.
         OwnLogNotLongest,
         /// A member prepares without holding what the next epoch keeps.
         PrepareWithoutHolding,
-        /// A coordinator goes on with whoever votes.
+        /// A coordinator goes on with any voters, quorum or not.
         NextViewWithoutQuorum,
-        /// A proposal is taken for decided as soon as its coordinator prepared it.
+        /// A proposal counts as decided as soon as its coordinator has prepared it.
         DecidedAtOnce,
-        /// A member purges by its own watermark.
+        /// A member purges by its own watermark alone.
         PurgeByOwnWatermark,
         /// A joiner does not deliver the first message after its join.
         JoinerStartsLate,
-        /// The reset event never says that messages may be lost.
+        /// The reset event never reports that messages may be lost.
         DegradedUnsaid,
-        /// Lost places are not asked for.
+        /// A member does not request lost seqnos.
         NoNack,
-        /// The sequencer is silent after its last message.
+        /// The sequencer sends no heartbeat after its last message.
         NoHeartbeat,
-        /// Messages of an excluded sender that are unfinished are kept over the reset.
+        /// A reset keeps unfinished messages of an excluded sender.
         UnfinishedKept,
-        /// A leave needs only the leaver's word: the sequencer is not told to wait until its messages are numbered.
+        /// A leaver requests its leave before all its messages have a seqno.
         LeaveOvertakesMessages,
         /// The history is not bounded.
         HistoryUnbounded,
-        /// The role moves though the last join or leave is not accepted.
+        /// The role moves although the last join or leave is not accepted.
         RoleMovesOverChange,
-        /// The role goes to whoever sent last, however lately it moved.
+        /// The role moves to the member that sent last, however recently it moved.
         RoleFlaps,
         /// Only a founder that is alone looks for other groups, and only for a while.
         OthersUnsought,
-        /// Whoever meets another group keeps it to itself.
+        /// A member that meets another group does not report it.
         ConflictUntold,
-        /// A member takes the word of another group of the port that it is out.
+        /// A member believes another group of the port that it was excluded.
         AnyGroupExcludes,
-        /// A request that comes again is taken for a new one.
+        /// A repeated request is taken for a new one.
         RepeatRunsAgain,
-        /// So is one that a later one in its slot has superseded.
+        /// A request that a later one in its slot has superseded is executed.
         LowerAttemptRuns,
         /// Any cookie, or none, opens a session.
         CookieUnchecked,
-        /// Sessions are forgotten, and cookies from before still open new ones.
+        /// Sessions are forgotten, and cookies from before that still open new ones.
         HorizonForgotten,
-        /// A client goes elsewhere when a server falls silent, whether the service recognises repeats or not.
+        /// A client goes to another server when a server falls silent, even if the service does not recognise repeats.
         ElsewhereOnSilence,
-        /// Another life at a server's address shows that the call was not executed, however young it is.
+        /// Another life at a server's address shows that the call was not executed, however young that life is.
         OtherLifeBelieved,
-        /// A server that pushed a request back takes a copy of it later.
+        /// A server that pushed a request back executes a copy of it later.
         BusyForgotten,
-        /// A server that passed a request on takes a copy of it later.
+        /// A server that passed a request on executes a copy of it later.
         PassedOnForgotten,
-        /// Calls are passed on without end.
+        /// Calls are passed on without limit.
         ForwardsWithoutEnd,
         /// A client does not count how often its call was passed on.
         HopsUncounted,
-        /// What a server says of an attempt is taken for the call that has the slot now.
+        /// A server's answer to any attempt is taken for an answer to the call that has the slot now.
         AnswerToAnyAttempt,
-        /// Deadlines pass unnoticed at a client.
+        /// A client does not notice deadlines.
         DeadlineForgotten,
-        /// Requests are handed out though nobody waits for them any longer.
+        /// A server hands out requests for which no client waits any longer.
         ExpiredHandedOut,
-        /// Nothing comes of a cancellation.
+        /// A cancellation has no effect.
         CancelIgnored,
-        /// Whoever says that it serves a port is believed.
+        /// A process that claims to serve a port is believed without proof.
         ProofUnchecked,
-        /// A call whose time is over has failed, wherever it was sent.
+        /// A call whose time is over is reported as failed, wherever it was sent.
         LateIsFailed,
-        /// A port that was withdrawn is served on.
+        /// A server goes on serving a port that was withdrawn.
         WithdrawalForgotten,
-        /// A queue takes whatever comes.
+        /// A queue has no bound.
         QueueUnbounded,
     }
 }
 
 named! {
-    /// A rare state worth reaching.
+    /// A rare state that a long run should reach.
     Probe {
         /// Acceptance waited for an acknowledgement and got it.
         AcceptedByAck,
-        /// A member told by itself that enough hold a message.
+        /// A member inferred by itself that enough members hold a message.
         AcceptedByOwnTable,
-        /// A number came before its data.
+        /// A seqno arrived before its data.
         NumberBeforeData,
-        /// Data came by BB before its number.
+        /// Data arrived by BB before its seqno.
         DataBeforeNumber,
-        /// A NACK was answered by somebody who does not order.
+        /// A NACK was answered by a member that is not sequencer.
         RepairedByMember,
         /// A NACK was repeated.
         NackRepeated,
-        /// Nobody keeps the place any more.
+        /// A NACK asked for a seqno that every member had held and that was freed.
         AskedForGone,
         /// Only a heartbeat revealed the last message.
         TailRevealed,
-        /// A message was sent again for want of a number.
+        /// A message was resent because no seqno came.
         Resent,
-        /// A message came again that has its number.
+        /// A message arrived again that has a seqno already.
         DuplicateRefused,
-        /// The sequencer asked a sender for a missing message.
+        /// The sequencer requested a missing message from its sender.
         SenderAsked,
         /// The history was full.
         HistoryFull,
-        /// As much was under way as the buffers of sockets hold.
+        /// As many bytes were under way as the sockets hold.
         BuffersFull,
         /// The slowest application shut the window.
         WindowShut,
@@ -170,7 +170,7 @@ named! {
         SendRefused,
         /// A message of several pieces was delivered.
         PiecesDelivered,
-        /// A reset fell into a message of several pieces.
+        /// A reset discarded an unfinished message of several pieces.
         PiecesGivenUp,
         /// A join waited for the end of a message of several pieces.
         JoinWaitedForPieces,
@@ -178,19 +178,19 @@ named! {
         RoleTaken,
         /// The role moved to a member that sent nearly everything.
         RoleMigrated,
-        /// A successor learned of its role from somebody else than its predecessor.
+        /// A successor learned of its role from a member other than its predecessor.
         RoleToldByWitness,
         /// A joiner became a member.
         JoinerEntered,
         /// A join was requested twice.
         JoinRepeated,
-        /// A join met a reset.
+        /// A reset interrupted a join.
         JoinMetReset,
         /// A joiner voted.
         JoinerVoted,
         /// Two founders met, and one gave way.
         FounderGaveWay,
-        /// Two groups met of which neither could.
+        /// Two groups met, and neither could give way.
         ConflictTold,
         /// A member left.
         LeaverGone,
@@ -198,13 +198,13 @@ named! {
         SequencerLeft,
         /// A leaver voted.
         LeaverVoted,
-        /// A leave met a reset.
+        /// A reset interrupted a leave.
         LeaveMetReset,
         /// Probes went out after silence and were answered.
         ProbeAnswered,
         /// A member was suspected of being deaf.
         SuspectedDeaf,
-        /// A member was suspected for its slowness.
+        /// A member was suspected of being slow.
         SuspectedSlow,
         /// This member noticed that it had been asleep.
         WasAsleep,
@@ -212,19 +212,19 @@ named! {
         TwoCoordinators,
         /// A coordinator was outbid.
         Outbid,
-        /// An invitation was ignored: its sender shows no sign of hearing us.
+        /// An invitation was ignored, because its sender shows no sign of receiving our datagrams.
         InvitationUnheard,
         /// A coordinator lacked entries that a voter has.
         CoordinatorPulled,
-        /// Somebody lacked entries that the next epoch keeps.
+        /// A member lacked entries that the next epoch keeps.
         MemberPulled,
-        /// A vote carried a prepared proposal, which was taken over.
+        /// A vote carried a prepared proposal, which the coordinator adopted.
         PreparedAdopted,
-        /// The view of a reset had an unaccepted change at its end: both sides were asked.
+        /// The view of a reset had an unaccepted change at its end, so members of both sides were asked.
         BothSidesAsked,
         /// A tentative message survived a reset.
         TentativeKept,
-        /// A tentative entry was cut off.
+        /// A tentative entry was dropped.
         TentativeCut,
         /// A message under way failed.
         SendFailed,
@@ -232,59 +232,59 @@ named! {
         Degraded,
         /// A coordinator died or fell silent, and another took over.
         CoordinatorReplaced,
-        /// Somebody who missed the decision was told.
+        /// A member that missed the decision received it later.
         DecisionTold,
-        /// Nobody of its epoch answered a member, which asked everybody where the group is.
+        /// No member of its epoch answered a member, which then asked all known addresses where the group is.
         LeftBehind,
         /// A member learned that it was excluded.
         Excluded,
         /// A reset had no quorum and waited.
         NoQuorum,
-        /// A reset brought everybody back.
-        NobodyMissing,
-        /// A datagram came twice.
+        /// A reset brought all members back.
+        NoneMissing,
+        /// A datagram arrived twice.
         ReplayRefused,
-        /// A datagram of an older epoch came.
+        /// A datagram of another epoch arrived.
         StaleRefused,
         /// A frame travelled in parcels.
         ParcelUsed,
-        /// A client asked again for want of an answer.
+        /// A client repeated a request because no answer came.
         RequestRepeated,
-        /// A request came again that was answered.
+        /// A request arrived again that had been answered.
         ReplyRepeated,
-        /// A request came that a later one in its slot had superseded.
+        /// A request arrived that a later one in its slot had superseded.
         LowerAttemptDropped,
         /// A session was forgotten.
         SessionForgotten,
-        /// Somebody had to show a cookie.
+        /// A client had to show a cookie.
         CookieAsked,
-        /// Somebody showed a cookie from before a session was forgotten.
+        /// A client showed a cookie from before a session was forgotten.
         OldCookieShown,
-        /// A request came to another life than it was meant for.
+        /// A request reached another life than the one it was meant for.
         MeantForAnotherLife,
         /// A server's life was over before the request was sent.
         DeadBefore,
-        /// A call went elsewhere since its server fell silent.
+        /// A call went to another server because its server fell silent.
         RepeatedElsewhere,
         /// A server was given up.
         ServerGivenUp,
         /// A server pushed a call back.
         PushedBack,
-        /// A call was passed on to somebody who had to be asked first.
+        /// A call was passed on to a server that had to prove first that it serves the port.
         ForwardFollowed,
-        /// Nobody was where a call was passed on to, or it did not serve the port.
+        /// A call was passed on to an address without a server, or to one that did not serve the port.
         ForwardAstray,
-        /// A call was passed on as often as any.
+        /// A call was passed on the maximum number of times.
         ForwardRefused,
         /// A request's time was over when its turn came.
         RequestExpired,
         /// A request was cancelled before its turn came.
         RequestCancelled,
-        /// A large request came together.
+        /// A large request was reassembled.
         RequestPutTogether,
-        /// A large reply came together.
+        /// A large reply was reassembled.
         ReplyPutTogether,
-        /// Somebody said that it serves a port, and could not prove it.
+        /// A process claimed to serve a port and could not prove it.
         ImpostorRefused,
         /// A request waited when its port was withdrawn.
         WithdrawnWaiting,
@@ -292,14 +292,14 @@ named! {
 }
 
 impl Planted {
-    /// Breaks a rule of calls, not one of groups.
+    /// True if it breaks a rule of calls, not one of groups.
     pub fn is_of_calls(self) -> bool {
         self >= Planted::RepeatRunsAgain
     }
 }
 
 impl Probe {
-    /// A state of calls, not one of groups.
+    /// True if it is a state of calls, not one of groups.
     pub fn is_of_calls(self) -> bool {
         self >= Probe::RequestRepeated
     }

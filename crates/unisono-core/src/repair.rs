@@ -1,8 +1,8 @@
-//! Repair: asking for what was lost, and giving it to whoever asks.
+//! Repair: requesting what was lost, and serving such requests.
 //!
-//! A gap is a place this member knows to exist and does not hold. It asks for it after a little while with jitter
-//! (the datagram may only be late), then ever more patiently: first the sequencer, then anyone known to hold it.
-//! Anyone who holds a place answers, whatever state it is in.
+//! A gap is a seqno that this member knows to exist and does not hold. It requests that seqno after a short random time
+//! (the datagram may only be late), then at intervals that double: first from the sequencer, then from any member known
+//! to hold it. Every process that holds a seqno answers, whatever state it is in.
 
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
@@ -15,23 +15,25 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Before the first NACK: half of it at least, the rest is jitter.
+/// Maximum time before the first NACK for a gap. At least half of it passes; the rest is jitter.
 const ASK_AFTER: Duration = Duration::from_millis(1);
+/// Interval until the second NACK for the same gap. It doubles with each further one, up to `ASK_AGAIN_MAX`.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
 const ASK_AGAIN_MAX: Duration = Duration::from_millis(200);
-/// So many NACKs in vain, and whoever is asked is asked what became of the epoch as well.
+/// Number of NACKs in vain after which the member that gets the next one also gets an inquiry about what became of the
+/// epoch.
 const REPAIR_ASKS_PER_INQUIRY: u32 = 8;
-/// The most places that one NACK gets answered.
+/// Maximum number of seqnos served for one NACK.
 const SERVE_PLACES_MAX: u64 = 512;
-/// The most answers that wait to be sent.
+/// Maximum number of answers that wait to be sent.
 const SERVES_MAX: usize = 64;
 
-/// What this member lacks, and when it asks for it.
+/// What this member lacks, and when it requests it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repair {
-    /// The highest place known to exist.
+    /// Highest seqno known to exist.
     target: Seqno,
-    /// Who said so last.
+    /// The member that last announced it.
     told_by: Uid,
     ask_at: Option<Time>,
     ask_again: Duration,
@@ -43,14 +45,14 @@ impl Repair {
         self.ask_at
     }
 
-    /// Somebody says that the order goes through `end`.
+    /// Notes that `by` announced seqnos through `end`.
     pub(crate) fn note_end(&mut self, end: Seqno, by: Uid) {
         if end >= self.target {
             (self.target, self.told_by) = (end, by);
         }
     }
 
-    /// The log got longer: what is asked for next is asked for freshly.
+    /// Notes that the log has grown: the intervals between NACKs begin anew.
     pub(crate) fn note_progress(&mut self, received: Seqno) {
         self.asked = 0;
         self.ask_again = ASK_AGAIN_FIRST;
@@ -65,12 +67,12 @@ impl Repair {
 }
 
 impl Group {
-    /// Something is known to exist that this member does not hold.
+    /// True if this member knows of something that it does not hold.
     pub(crate) fn lacks(&self) -> bool {
         self.history.received() < self.history.end().max(self.repair.target)
     }
 
-    /// Nothing is heard from the sequencer: asks everybody for the next place, whether or not it exists.
+    /// Lets this member request the next seqno, whether or not it exists: nothing is received from the sequencer.
     pub(crate) fn ask_around(&mut self) {
         let next = self.history.received() + 1;
         self.repair.target = self.repair.target.max(next);
@@ -97,17 +99,17 @@ impl Group {
             return;
         }
         let ranges = self.history.gaps(self.repair.target, NACK_RANGES_MAX);
-        if let Some(whom) = self.whom_to_ask()
+        if let Some(peer) = self.peer_to_ask()
             && !ranges.is_empty()
         {
             if self.repair.asked > 0 {
                 self.probe(Probe::NackRepeated);
             }
             self.counters.nacks_sent += 1;
-            self.post(whom, Frame::Nack { ranges });
+            self.post(peer, Frame::Nack { ranges });
             if self.repair.asked % REPAIR_ASKS_PER_INQUIRY == REPAIR_ASKS_PER_INQUIRY - 1 {
-                // The epoch may be long over for all of them.
-                self.post(whom, Frame::Inquiry);
+                // The epoch may be long over for all members.
+                self.post(peer, Frame::Inquiry);
             }
         }
         self.repair.asked += 1;
@@ -116,9 +118,9 @@ impl Group {
         self.repair.ask_again = (self.repair.ask_again * 2).min(ASK_AGAIN_MAX);
     }
 
-    /// First the sequencer; when that does not help, who told of the places, then anyone known to hold them, then
-    /// anyone.
-    fn whom_to_ask(&mut self) -> Option<Uid> {
+    /// Returns the peer to send a NACK to: at first the sequencer; then the member that announced the seqnos; then by
+    /// turns any peer and one known to hold them.
+    fn peer_to_ask(&mut self) -> Option<Uid> {
         let sequencer = self.named();
         if self.repair.asked < 2 && self.peers.get(sequencer).is_some() {
             return Some(sequencer);
@@ -134,7 +136,7 @@ impl Group {
         choice.get(self.random.below(choice.len() as u64) as usize).copied()
     }
 
-    /// Somebody lacks these places.
+    /// Serves a NACK for these seqnos.
     pub(crate) fn handle_nack(&mut self, from: Uid, ranges: &[(Seqno, Seqno)]) {
         let Some(address) = self.peers.address(from) else { return };
         let base = self.history.base();
@@ -160,7 +162,7 @@ impl Group {
         }
     }
 
-    /// Queues places to be sent to one address.
+    /// Queues entries to be sent to one address.
     pub(crate) fn serve(
         &mut self,
         to: SocketAddr,
@@ -177,13 +179,13 @@ impl Group {
         }
     }
 
-    /// A place we asked for is gone: everybody held it, so we were not one of everybody.
+    /// Handles the answer that a seqno was freed: all members held it, so this process was not counted among them.
     pub(crate) fn handle_gone(&mut self, now: Time, from: Uid, through: Seqno) {
         if through <= self.history.received() {
             return;
         }
         if self.phase == Phase::Joining && !self.is_member() {
-            // Overtaken. In another life: this one may yet be numbered in.
+            // Overtaken. The joiner begins again with a new uid, because this one may yet be numbered in.
             self.join_failed(JoinFailure::TimedOut);
         } else {
             self.inquire(now, from, INQUIRY_BYTES);

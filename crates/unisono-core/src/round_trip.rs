@@ -1,13 +1,13 @@
-//! How long an answer takes: Jacobson's estimate, by mean and deviation.
+//! Round trip times: Jacobson's estimate, with mean and deviation.
 
 use core::time::Duration;
 
-/// The mean and the deviation of what was measured, if anything was.
+/// Mean and deviation of what was measured; `None` before the first measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip(Option<(Duration, Duration)>);
 
 impl RoundTrip {
-    /// Something that was sent once was answered after so long.
+    /// Notes that a datagram that was sent once was answered after `sample`.
     pub(crate) fn note(&mut self, sample: Duration) {
         self.0 = Some(match self.0 {
             None => (sample, sample / 2),
@@ -19,7 +19,7 @@ impl RoundTrip {
         self.0.map(|(mean, _)| mean)
     }
 
-    /// Hardly any answer takes longer.
+    /// Returns a time that hardly any answer exceeds.
     pub(crate) fn most(&self) -> Option<Duration> {
         self.0.map(|(mean, deviation)| mean + deviation * 4)
     }

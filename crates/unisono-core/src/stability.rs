@@ -1,9 +1,9 @@
-//! Who holds what: acceptance, acknowledgement, purging.
+//! Stability: which members hold what. Acceptance, acknowledgement and purging follow from it.
 //!
-//! A message is accepted when as many members of the view below it as its resilience asks for hold it and all
-//! below; a join or leave when a quorum of those before it and one of those after it does, and the joiner. Anybody
-//! who can tell may take it for accepted: a member that holds a message knows two holders, itself and the sequencer,
-//! so at r ≤ 1 it waits for nobody. The others learn it from the sequencer's heartbeat.
+//! A message is accepted when as many members of the view below it as its resilience requires hold it and everything
+//! below. A join or leave is accepted when a quorum of the view before it and one of the view after it hold it, and the
+//! joiner too. Any member that can infer acceptance does so: a member that holds a message knows two holders, itself
+//! and the sequencer, so at r ≤ 1 it waits for no other. The others learn it from the sequencer's heartbeat.
 //!
 //! An acknowledgement is cumulative: "I hold everything through s, data included".
 
@@ -16,54 +16,54 @@ use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
 
-/// What this member owes the sequencer, and what it told it last.
+/// What this member has to report to the sequencer, and what it reported last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Acknowledging {
-    /// An acknowledgement is to go out now.
+    /// True if an acknowledgement is to go out now.
     pub(crate) due: bool,
     told: Watermarks,
     told_to: Uid,
     told_at: Time,
-    /// Bytes received since then.
+    /// Bytes received since the last report.
     untold_bytes: u64,
-    /// The stamp of the last heartbeat of the sequencer.
+    /// Stamp of the sequencer's last heartbeat.
     pub(crate) stamp: u32,
-    /// When a multicast of the group was last heard.
+    /// Time when a multicast of the group was last received.
     pub(crate) multicast_at: Option<Time>,
-    /// When a heartbeat of the sequencer was last heard, or missed.
+    /// Time when a heartbeat of the sequencer was last received, or found missing.
     pub(crate) beat_at: Time,
-    /// Looked at for acknowledgements through here.
+    /// Everything through here was examined for what has to be acknowledged.
     seen: Seqno,
-    /// What the sequencer said is accepted, and what it said all hold.
+    /// Seqnos through which others have reported everything as accepted, and as stable.
     accepted_hint: Seqno,
     pub(crate) stable_hint: Seqno,
 }
 
 impl Acknowledging {
-    /// What was acknowledged in this epoch.
+    /// Returns the seqno through which this member has acknowledged in this epoch.
     pub(crate) fn acknowledged(&self) -> Seqno {
         self.told.received
     }
 
-    /// Perhaps only the multicast does not come through any more: copies will.
+    /// Asks to be sent copies: perhaps only the multicast fails.
     pub(crate) fn ask_for_copies(&mut self) {
         (self.multicast_at, self.due) = (None, true);
     }
 }
 
-/// A member that was silent for so long shows life with its next answer to a heartbeat.
+/// A member that has reported nothing for this time shows that it is alive: it answers the next heartbeat.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
-/// A member says how far it is after such a part of what may be under way to it.
+/// Divisor of the bytes that may be under way to a member: it reports its watermarks after each such part.
 const REPORT_PART: u64 = 4;
 
 impl Group {
-    /// How many members of a view of `members` must hold a message before it is accepted.
+    /// Returns the number of members of a view of `members` that must hold a message before it is accepted.
     fn holders_needed(&self, members: usize, resilience: u8) -> usize {
         let needed = (self.config.resilience.max(resilience) as usize + 1).min(members);
         if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
     }
 
-    /// Takes for accepted whatever can be (docs/protocol/sequencer.md: ACCEPT).
+    /// Accepts everything that can be accepted (docs/protocol/sequencer.md: ACCEPT).
     pub(crate) fn accept(&mut self, now: Time) {
         if self.accepted < self.history.received()
             && (!self.recovery.has_promised() || self.broken(Planted::AcceptAfterPromise))
@@ -81,7 +81,8 @@ impl Group {
             let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
             let (through, is_to_be_told) = self.acceptable_within(last, hint);
             self.accepted = through;
-            // Whoever holds a message knows two holders, itself and the sequencer: only more must be told.
+            // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
+            // if a message needs more.
             if is_to_be_told && self.order.is_acting() {
                 self.order.heartbeat_due = true;
             }
@@ -101,8 +102,8 @@ impl Group {
         }
     }
 
-    /// How far entries through `last`, all numbered in one view (only `last` itself may change it), can be accepted,
-    /// and whether somebody must be told of one of them.
+    /// Returns how far entries through `last` can be accepted, and whether one of them has to be announced to other
+    /// members. All of them were numbered in one view; only `last` itself may change it.
     #[inline(never)]
     fn acceptable_within(&self, last: Seqno, hint: Seqno) -> (Seqno, bool) {
         let mine = self.history.received();
@@ -142,16 +143,17 @@ impl Group {
         (accepted, is_to_be_told)
     }
 
-    /// What a message of more resilience than the group's rests on is held as firmly. Where quorums need not meet, who lacks a
-    /// join counts whom it misses by the view before, and would not know the joiner among those who hold the message.
+    /// True if the changes of the view below a message that asks for more than the group's resilience have as many
+    /// holders as the message needs. With `AtLeast`, quorums need not intersect: a member that lacks a join counts the
+    /// missing members by the view before it, and would not know the joiner as a holder of the message.
     fn changes_are_held_below(&self, seqno: Seqno, resilience: u8) -> bool {
         if resilience <= self.config.resilience || !matches!(self.config.quorum, Quorum::AtLeast(_)) {
             return true;
         }
         let mine = self.history.received();
-        self.history.view_changes(self.epoch_start, seqno).all(|(before, place)| {
+        self.history.view_changes(self.epoch_start, seqno).all(|(before, change)| {
             let needed = self.holders_needed(before.len(), resilience);
-            self.peers.held_by(before, needed, self.me.uid, mine) >= place
+            self.peers.held_by(before, needed, self.me.uid, mine) >= change
         })
     }
 
@@ -159,7 +161,7 @@ impl Group {
         view.iter().filter(|member| Some(member.uid) == also || self.holds(member.uid, seqno)).count()
     }
 
-    /// `uid` is known to hold everything through `seqno`.
+    /// True if `uid` is known to hold everything through `seqno`.
     pub(crate) fn holds(&self, uid: Uid, seqno: Seqno) -> bool {
         if uid == self.me.uid {
             self.history.received() >= seqno
@@ -168,9 +170,11 @@ impl Group {
         }
     }
 
-    /// A change of the role is held like a message, and by the successor. A join or leave is held, with all below it, by
-    /// quorums of both sides, and by the joiner. Where quorums need not meet, by as many as a message would be too: who
-    /// goes on without the others, fewer of them missing than the resilience covers, is to know whom it goes on without.
+    /// True if enough members hold a change and everything below it. For a role event these are the holders of a
+    /// message, and the successor; for a join or leave a quorum of the view before it, one of the view after it, and
+    /// the joiner. With `AtLeast`, quorums need not intersect, so a join or leave needs the holders of a message too:
+    /// members that go on without others, fewer of them missing than the resilience covers, must know which ones are
+    /// missing.
     #[cold]
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
         if let Change::Role { sequencer } = change {
@@ -197,8 +201,8 @@ impl Group {
             && (after.is_empty() || self.is_quorum(after, held))
     }
 
-    /// Looks at what newly arrived in the log: what must be acknowledged at once, and own messages that have their
-    /// number now.
+    /// Examines what is new in the log: entries that must be acknowledged at once, and own messages that have their
+    /// seqno now.
     pub(crate) fn note_received(&mut self, now: Time) {
         let received = self.history.received();
         let from = self.acknowledging.seen.max(self.history.base());
@@ -211,10 +215,10 @@ impl Group {
     fn look_at_received(&mut self, now: Time, from: Seqno, received: Seqno) {
         self.acknowledging.seen = received;
         self.repair.note_progress(received);
-        // Whoever listens is let in as soon as it is seen to keep up.
+        // A joiner is admitted as soon as it is seen to keep up.
         let mut due = self.joining.is_some();
         let mut own = 0;
-        // Mostly many of one sender follow each other, of one resilience.
+        // Usually many messages of one sender and one resilience follow each other.
         let (mut last, mut asked) = (None, None);
         for seqno in from + 1..=received {
             match self.history.get(seqno) {
@@ -238,7 +242,7 @@ impl Group {
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
                     if own_leave && !self.recovery.has_promised() {
-                        // Nothing past it is stored, though it may have come before.
+                        // Nothing beyond the own leave is stored, although it may have arrived before.
                         self.history.cut(seqno);
                         self.acknowledging.seen = seqno;
                         break;
@@ -255,7 +259,7 @@ impl Group {
             let lateness = self.detector.lateness(now);
             self.outbox.note_numbered(now, own, lateness);
         }
-        // A sequencer holds everything through what it numbers.
+        // A sequencer holds everything through each seqno that it assigns.
         let (_, numberer) = self.history.term_at(received - 1);
         if let Some(peer) = self.peers.get_mut(numberer) {
             peer.received = peer.received.max(received);
@@ -263,19 +267,20 @@ impl Group {
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
-        // A sequencer owes nobody.
+        // A sequencer acknowledges to no member.
         if (due || is_much) && !self.order.is_acting() {
             self.acknowledging.due = true;
         }
     }
 
-    /// A message gets a number only while the history has room: what lies that far below it all members hold.
+    /// A message gets a seqno only while the history has room. So its seqno shows that all members hold everything a
+    /// history below it.
     pub(crate) fn note_room_below(&mut self, seqno: Seqno) {
         self.note_shown_stable(seqno.saturating_sub(u64::from(self.config.history_messages)));
     }
 
-    /// A change may get one beyond that, but not beyond the slots that stand beside the history for it. If it is the
-    /// next place it was numbered in the view that is known here.
+    /// A change may get a seqno beyond that, within the slots beside the history. The number of these slots is known
+    /// here only if the change is the next entry: then it was numbered in the view known here.
     pub(crate) fn note_room_beside(&mut self, seqno: Seqno) {
         if seqno == self.history.received() + 1 {
             let members = self.history.view().len() as u64;
@@ -291,14 +296,14 @@ impl Group {
         }
     }
 
-    /// This member is one of so many that acknowledge at once: the first in rank order, the sequencer aside.
+    /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
     fn acknowledges_first(&self, holders: usize) -> bool {
         let sequencer = self.history.term().1;
         let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != sequencer);
         others.take(holders).any(|uid| uid == self.me.uid)
     }
 
-    /// After how many entries a member says by itself how far it is.
+    /// Returns the number of entries after which a member reports its watermarks unasked.
     fn report_every(&self) -> u64 {
         u64::from(self.config.history_messages / 8).max(1)
     }
@@ -310,18 +315,19 @@ impl Group {
         if self.joining.is_some() {
             self.enter_if_joined(now);
         }
+        self.note_changes_accepted(before);
         if self.own_leave_is_logged() && self.accepted >= self.history.last_change() {
             self.note_own_leave_accepted(now);
         }
     }
 
-    /// A member says how far it is.
+    /// Handles the watermarks that a member reports.
     pub(crate) fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
         let end = self.history.end();
         let stamp = self.order.stamp;
         self.detector.note_late(now, marks.late_ms);
         let Some(peer) = self.peers.get_mut(from) else { return };
-        // Nobody holds what nobody numbered.
+        // No member holds a seqno that was not assigned.
         peer.received = peer.received.max(marks.received.min(end));
         peer.accepted = peer.accepted.max(marks.accepted.min(end));
         peer.delivered = peer.delivered.max(marks.delivered.min(end));
@@ -329,8 +335,8 @@ impl Group {
             peer.hears_multicast = marks.hears_multicast;
             self.audience_is_stale = true;
         }
-        // What anybody knows to be accepted is so, though who orders now may not be able to count it: a leaver tells those
-        // whom its log names, and no later ones.
+        // Entries that any member knows to be accepted are accepted, although the present sequencer may be unable to
+        // count their holders: a leaver reports to the sequencer that its log names, not to later ones.
         self.note_accept_hint(marks.accepted, 0);
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
         if !self.order.is_acting() {
@@ -341,7 +347,7 @@ impl Group {
         self.say_farewells(now);
     }
 
-    /// The sequencer said so.
+    /// Notes seqnos through which another member reports everything as accepted and as stable.
     pub(crate) fn note_accept_hint(&mut self, accepted: Seqno, stable: Seqno) {
         let known = &mut self.acknowledging;
         known.accepted_hint = known.accepted_hint.max(accepted);
@@ -355,12 +361,12 @@ impl Group {
         }
     }
 
-    /// This member saw it itself.
+    /// Notes a stable seqno that this member found itself.
     pub(crate) fn note_stable(&mut self, stable: Seqno) {
         self.acknowledging.stable_hint = self.acknowledging.stable_hint.max(stable);
     }
 
-    /// A new epoch or a new life: nothing was said yet.
+    /// Begins a new epoch or a new life, in which nothing was reported yet.
     pub(crate) fn forget_acknowledgements(&mut self, through: Seqno) {
         let old = core::mem::take(&mut self.acknowledging);
         self.acknowledging.multicast_at = old.multicast_at;
@@ -368,7 +374,7 @@ impl Group {
         self.acknowledging.accepted_hint = through;
     }
 
-    /// What this member can say of itself.
+    /// Returns what this member can report of itself.
     pub(crate) fn watermarks(&self, now: Time) -> Watermarks {
         let received =
             if self.broken(Planted::AckBeforeHolding) { self.history.end() } else { self.history.received() };
@@ -382,7 +388,7 @@ impl Group {
         }
     }
 
-    /// Whom acknowledgements go to, if there is somebody.
+    /// Returns the member that acknowledgements go to, if there is one.
     pub(crate) fn acknowledge_to(&self) -> Option<Uid> {
         let promised = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
         if promised || !matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
@@ -392,7 +398,7 @@ impl Group {
         (named != self.me.uid && self.peers.get(named).is_some()).then_some(named)
     }
 
-    /// Watermarks went out to `to`.
+    /// Notes that watermarks went out to `to`.
     pub(crate) fn note_told(&mut self, now: Time, to: Uid, told: Watermarks) {
         self.moved = true;
         let known = &mut self.acknowledging;
@@ -400,8 +406,8 @@ impl Group {
         known.untold_bytes = 0;
     }
 
-    /// A heartbeat of the sequencer is to be answered. One that only rides along with entries is not, unless the
-    /// sequencer has not heard from this member for a while.
+    /// True if this member has to answer a heartbeat of the sequencer. A heartbeat that rides with entries is answered
+    /// only if the sequencer has received no report from this member for a while.
     pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, alone: bool) -> bool {
         let known = &self.acknowledging;
         let (said, is) = (&known.told, self.watermarks(now));
@@ -415,7 +421,7 @@ impl Group {
             || now.since(known.told_at) >= SHOW_LIFE_AFTER
     }
 
-    /// The application took events: tells the sequencer before its window shuts.
+    /// Notes that the application took events. The sequencer has to learn that before its window shuts.
     pub(crate) fn note_delivered(&mut self) {
         let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
         if untold >= self.report_every() && !self.order.is_acting() {
@@ -423,12 +429,12 @@ impl Group {
         }
     }
 
-    /// What every member holds: as the sequencer counts it, or as it said.
+    /// Returns the seqno through which every member holds everything, as the sequencer counts it or has announced it.
     pub(crate) fn stable(&self) -> Seqno {
         self.stable_beyond(0)
     }
 
-    /// What every member of the view holds, those who only listen aside.
+    /// Returns the seqno through which every member of the view holds everything; observers do not count.
     pub(crate) fn held_by_members(&self) -> Seqno {
         if !self.order.is_acting() {
             return self.stable();
@@ -437,7 +443,7 @@ impl Group {
         self.peers.held_by(view, view.len(), self.me.uid, self.history.received())
     }
 
-    /// What [`Group::stable`] says if it lies beyond `floor`; otherwise any place that does not.
+    /// Returns [`Group::stable`] if that lies beyond `floor`; otherwise any seqno that does not.
     #[inline]
     fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {
@@ -472,8 +478,9 @@ impl Group {
         stable
     }
 
-    /// What an observer lacks is kept for it, or a busy group would never let it in; but never more than half of what
-    /// the history may hold, so that nobody waits long for somebody who is no member.
+    /// True if entries that an observer lacks are kept for it, because otherwise a busy group would never admit it.
+    /// They take at most half of what the history may hold, so that members do not wait long for a process that is no
+    /// member.
     pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
         let lacks = self.history.received().saturating_sub(observer.received);
         lacks <= u64::from(self.config.history_messages) / 2
@@ -481,14 +488,14 @@ impl Group {
             && observer.received >= self.history.base()
     }
 
-    /// Frees what every member holds, and this one has accepted and delivered.
+    /// Frees everything that every member holds and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
         let mut through = self.accepted.min(self.delivered);
         if self.order.is_acting() {
-            // Observers are to hear of it too.
+            // Observers are to receive it too.
             through = through.min(self.order.announced);
         }
-        // What is stable is asked last: a sequencer has to look at everybody.
+        // `stable` comes last: a sequencer has to look at all members for it.
         if through > self.history.base() {
             through = through.min(self.stable_beyond(self.history.base()));
             if through > self.history.base() {

@@ -1,10 +1,10 @@
-//! A small table, keyed by uid for the most part: sorted, in one piece of memory, iterated in the same order everywhere.
+//! A small sorted table in contiguous memory, keyed mostly by uid. It is iterated in the same order on every machine.
 
 use crate::identity::Uid;
 use alloc::vec::Vec;
 
-/// Keys and what belongs to them, ascending by key. The keys lie apart from what belongs to them, so that looking for
-/// one touches no more memory than it must.
+/// Keys and their values, ascending by key. The keys lie apart from the values, so that a search touches as little
+/// memory as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table<T, K = Uid> {
     keys: Vec<K>,
@@ -20,7 +20,7 @@ impl<T, K> Default for Table<T, K> {
 impl<T, K: Copy + Ord> Table<T, K> {
     #[inline]
     fn find(&self, key: K) -> Result<usize, usize> {
-        // Groups are small: a scan of a few words beats a search.
+        // Groups are small: a scan of a few words is faster than a search.
         if self.keys.len() <= 8 {
             for (index, &known) in self.keys.iter().enumerate() {
                 if known >= key {
@@ -105,7 +105,7 @@ impl<T, K: Copy + Ord> Table<T, K> {
         self.keys.iter().copied().zip(&self.values)
     }
 
-    /// All entries once, from the one that follows this key on.
+    /// Returns all entries once, from the one that follows this key on.
     pub(crate) fn after(&self, key: K) -> impl Iterator<Item = (K, &T)> {
         let next = self.keys.partition_point(|known| *known <= key);
         (next..self.keys.len()).chain(0..next).map(|index| (self.keys[index], &self.values[index]))

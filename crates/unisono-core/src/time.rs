@@ -1,7 +1,7 @@
-//! Time, as the core sees it: a number that its caller hands in.
+//! Time, as the core sees it: a number that the caller passes.
 //!
-//! The core never reads a clock. Whoever drives it says what time it is with every input, from any origin, as long
-//! as that never goes back. So a simulated hour takes milliseconds, and a run can be repeated to the last bit.
+//! The core never reads a clock. The caller passes the time with every input, from any origin, and it never goes back.
+//! So a simulated hour takes milliseconds, and a run can be repeated to the last bit.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
@@ -23,38 +23,38 @@ impl Time {
     /// Later than anything that happens.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the origin.
+    /// Returns the moment `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long ago `earlier` was; nothing if it lies ahead.
+    /// Returns the time since `earlier`; zero if that lies ahead.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Something that is done at most once in a while.
+/// Limits how often something is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace(Option<Time>);
 
 impl Pace {
-    /// It was not done within `every`.
+    /// True if it was not done within `every`.
     pub(crate) fn is_due(self, now: Time, every: Duration) -> bool {
         self.0.is_none_or(|last| now.since(last) >= every)
     }
 
-    /// It is done now.
+    /// Notes that it is done now.
     pub(crate) fn note(&mut self, now: Time) {
         self.0 = Some(now);
     }
 
-    /// Whether it is due; if so it counts as done.
+    /// Returns true if it is due, and then notes that it is done.
     pub(crate) fn take(&mut self, now: Time, every: Duration) -> bool {
         let due = self.is_due(now, every);
         if due {
@@ -64,7 +64,7 @@ impl Pace {
     }
 }
 
-/// The earlier of two deadlines, of which either may not be set.
+/// Returns the earlier of two deadlines, either of which may not be set.
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

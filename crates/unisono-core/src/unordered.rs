@@ -1,8 +1,8 @@
-//! UnorderedBuffer: data that has no number yet.
+//! The unordered buffer: data that has no seqno yet (the 1989 paper's *hold*).
 //!
-//! The sequencer takes from here what it numbers; a member keeps here what came by BB until the accept says where it
-//! belongs. For each sender a window of messages after its last numbered one is kept, no more, so a member that
-//! floods presses on nobody but itself.
+//! The sequencer takes messages from here to number them. Other members keep data here that came by BB until they
+//! receive its seqno. For each sender, only a window of messages after its last numbered one is kept, so a member that
+//! floods the group slows down only itself.
 
 use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{MessageNumber, Uid};
@@ -12,16 +12,16 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// How a message asks for its number.
+/// What a message asks for together with its seqno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub(crate) resilience: u8,
     pub(crate) broadcast: bool,
-    /// Its sender can wait for its number.
+    /// True if the announcement of its seqno may wait.
     pub(crate) patient: bool,
 }
 
-/// A message without a number.
+/// A message without a seqno.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     manner: Manner,
@@ -30,18 +30,18 @@ struct Held {
 
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    /// The message number of the first slot.
+    /// Message number of the first slot.
     first: MessageNumber,
     slots: VecDeque<Option<Held>>,
-    /// What is in the slots, by message number.
+    /// Data of the slots, by message number.
     blocks: Blocks,
-    /// The sender's first number of this epoch: nobody waits for one below it.
+    /// The sender's first message number of this epoch: lower ones are not waited for.
     base: MessageNumber,
 }
 
 impl Queue {
-    /// Nothing is numbered any more that is not beyond the sender's message `last`, or below its first one of this
-    /// epoch. Returns what comes next.
+    /// Drops messages that need no seqno any more: through the sender's message `last`, or below its first one of this
+    /// epoch. Returns the next message number.
     fn begin_after(&mut self, last: MessageNumber, base: MessageNumber) -> MessageNumber {
         self.base = self.base.max(base);
         let next = (last + 1).max(self.base);
@@ -60,7 +60,7 @@ impl Queue {
     }
 }
 
-/// The slot of a message that is not here and among those that are `kept`.
+/// Returns the slot of a message that is not here and whose number is in `kept`.
 #[inline]
 fn find_slot(
     slots: &mut VecDeque<Option<Held>>,
@@ -78,15 +78,15 @@ fn find_slot(
     slots.get_mut(index).filter(|slot| slot.is_none())
 }
 
-/// Unnumbered data of all senders.
+/// Data without a seqno, of all senders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnorderedBuffer {
     queues: Table<Queue>,
 }
 
 impl UnorderedBuffer {
-    /// Keeps a message, unless it is already numbered (`last` is the sender's last numbered one), known, or beyond
-    /// the sender's window. True if it was kept.
+    /// Keeps a message, unless it has a seqno already (`last` is the sender's last numbered one), is known, or lies
+    /// beyond the sender's window. Returns true if it was kept.
     pub(crate) fn keep(
         &mut self,
         (sender, number): (Uid, MessageNumber),
@@ -105,7 +105,7 @@ impl UnorderedBuffer {
         true
     }
 
-    /// The same of messages that came together, from `number` on. True if any of them was kept.
+    /// Keeps messages that came together, from `number` on, in the same way. Returns true if any of them was kept.
     pub(crate) fn keep_run(
         &mut self,
         (sender, number): (Uid, MessageNumber),
@@ -130,8 +130,8 @@ impl UnorderedBuffer {
         kept > 0
     }
 
-    /// The next message of `sender` that may be numbered after its message `last`, if it is here, and whether it is to
-    /// be continued.
+    /// Returns the next message of `sender` that may be numbered after its message `last`, if it is here, and whether
+    /// it is to be continued.
     pub(crate) fn next(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, bool)> {
         let queue = self.queues.get(sender)?;
         let number = (last + 1).max(queue.base);
@@ -151,15 +151,15 @@ impl UnorderedBuffer {
         Some((manner, queue.blocks.take(data)?))
     }
 
-    /// Drops what `sender` had numbered through `last`.
+    /// Drops the messages of `sender` through `last`, which have a seqno.
     pub(crate) fn forget_through(&mut self, sender: Uid, last: MessageNumber) {
         if let Some(queue) = self.queues.get_mut(sender) {
             queue.forget_below(last + 1);
         }
     }
 
-    /// The numbers that are lacking before something of `sender` that is here, if the one after its message `last` is
-    /// among them: at most `limit` ranges, ascending.
+    /// Returns the numbers that are lacking before messages of `sender` that are here, if the number after `last` is
+    /// one of them: at most `limit` ascending ranges.
     pub(crate) fn gaps(
         &self,
         sender: Uid,
@@ -185,7 +185,7 @@ impl UnorderedBuffer {
         gaps
     }
 
-    /// Who has something here.
+    /// Returns the senders of messages that are here.
     pub(crate) fn senders(&self) -> impl Iterator<Item = Uid> {
         self.queues.iter().filter(|(_, queue)| !queue.slots.is_empty()).map(|(uid, _)| uid)
     }

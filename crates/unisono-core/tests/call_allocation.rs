@@ -1,9 +1,9 @@
-//! In the steady state a call costs the core no allocation, from `call` to its outcome; and a client that a server knows
+//! In the steady state the core allocates nothing for a call, from `call` to its outcome. A client that a server knows
 //! costs it little memory.
 //!
-//! Counted is everything that client and server do for it: requests and replies written and read, slots, sessions, the
-//! application's part. Payloads are handed in as `Bytes`, and each datagram in a buffer of its own, which is part of a
-//! larger one as with the real driver; making these is not counted. Nor is what time alone brings about.
+//! Counted is everything that client and server do for a call: writing and reading requests and replies, slots,
+//! sessions, the application's part. Payloads are passed as `Bytes`, and each datagram in a buffer that is part of a
+//! larger one, as in the real driver. Making these is not counted. Nor is the work of timers.
 //!
 //! This is a program of its own because it counts every allocation that its thread makes.
 
@@ -50,7 +50,7 @@ static COUNTING: Counting = Counting;
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 5_000;
 
-/// A part of a larger buffer, which nobody counts.
+/// Returns a part of a larger buffer. This allocation is not counted.
 fn received(bytes: &[u8]) -> BytesMut {
     let counts = COUNTS.replace(false);
     let mut buffer = BytesMut::with_capacity(2 * bytes.len());
@@ -78,7 +78,7 @@ fn a_call_costs_no_allocation_and_calls_under_way_together_share_datagrams() {
         }
         assert_eq!(calls.answered - answered, (at_once * ROUNDS) as u64);
         assert_eq!(ALLOCATIONS.get(), 0, "{at_once} at once, in {ROUNDS} rounds");
-        // Acknowledgements of their own are a few hundred.
+        // Besides these, a few hundred datagrams carry acknowledgements alone.
         let expected = if at_once == 1 { 2 * ROUNDS } else { 5 * ROUNDS } as u64;
         let sent = calls.datagrams - datagrams;
         assert!((expected..expected + expected / 20).contains(&sent), "{sent} datagrams, {at_once} at once");

@@ -1,4 +1,4 @@
-//! Forming a group: one group or none, whatever the network and the participants do meanwhile.
+//! Forming a group: the outcome is one group or none, whatever the network and the participants do meanwhile.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn form(participants: usize, at_least: usize, within: u64) -> EntryMode {
     EntryMode::Form(formation(participants, at_least, within), GroupConfig::default())
 }
 
-/// The view that a life entered with.
+/// Returns the view with which a life entered.
 fn entered(net: &Net, life: usize) -> Option<&View> {
     match net.events[life].first() {
         Some(Event::Entered { seqno: 0, view }) => Some(view),
@@ -31,7 +31,7 @@ fn entered(net: &Net, life: usize) -> Option<&View> {
     }
 }
 
-/// When a life was told that the group was not formed here.
+/// Returns the time at which a life learnt that the group was not formed here.
 fn told_not_formed(net: &Net, life: usize) -> Option<u64> {
     let not_formed = Event::JoinFailed { reason: JoinFailure::NotFormed };
     (net.events[life] == [not_formed]).then(|| net.times[life][0])
@@ -61,7 +61,7 @@ fn all_participants_enter_with_one_view_and_work() {
             assert_eq!(net.texts(life).len(), participants);
             assert_eq!(net.texts(life), net.texts(0));
         }
-        // It is a group like any other: one may join, and the first may go.
+        // The group is like any other: a process may join, and the first member may crash.
         let joiner = net.add(EntryMode::Join);
         net.run(500 * MS);
         assert!(matches!(net.events[joiner].first(), Some(Event::Entered { seqno: 1.., .. })));
@@ -85,7 +85,7 @@ fn enough_of_the_participants_form_without_the_rest() {
     let view = entered(&net, 0).unwrap().clone();
     assert_eq!(view.members.iter().map(|m| m.name.clone()).collect::<Vec<_>>(), [1, 2, 4].map(name));
     assert!((1..3).all(|life| entered(&net, life) == Some(&view)));
-    // Who comes later is told at once, and joins.
+    // A participant that starts later learns at once that it is too late, and joins.
     let late = net.start(0, form(5, 3, 2000 * MS));
     net.run(100 * MS);
     assert!(told_not_formed(&net, late).is_some());
@@ -114,7 +114,7 @@ fn participants_with_other_lists_or_another_least_number_do_not_mix() {
     net.add(form(4, 3, 500 * MS));
     net.run(1000 * MS);
     assert!((0..3).all(|life| told_not_formed(&net, life).is_some()));
-    // The order of the names is of no interest.
+    // The order of the names does not matter.
     let mut net = Net::new();
     let mut turned = formation(3, 3, 500 * MS);
     turned.participants.rotate_left(1);
@@ -127,7 +127,7 @@ fn participants_with_other_lists_or_another_least_number_do_not_mix() {
 
 #[test]
 fn seeds_do_where_there_is_no_multicast() {
-    // Everybody knows the first only, and it knows nobody.
+    // All participants know the address of the first only, and the first knows no address.
     let mut net = Net::with_weather(1, Weather { loss: 0.1, ..FAIR });
     net.seeds = Some(vec![vec![], vec![0], vec![0], vec![0]]);
     for _ in 0..4 {
@@ -148,13 +148,13 @@ fn a_participant_that_is_deaf_does_not_keep_the_others_from_forming() {
         }
         net.run(8000 * MS);
         let others: Vec<usize> = (0..5).filter(|&life| life != deaf).collect();
-        let view = entered(&net, others[0]).unwrap_or_else(|| panic!("seed {seed}: nobody entered"));
+        let view = entered(&net, others[0]).unwrap_or_else(|| panic!("seed {seed}: no participant entered"));
         assert!(others.iter().all(|&life| entered(&net, life) == Some(view)), "seed {seed}");
         assert!(told_not_formed(&net, deaf).is_some());
     }
 }
 
-/// One participant alone, "m0" of five of which three are wanted, and the others played by the test.
+/// The participant "m0" alone, out of five of which three are needed. The test plays the others.
 struct Stage {
     now: u64,
     group: Group,
@@ -172,7 +172,8 @@ impl Stage {
         Stage { now: 1, group, packets: 0 }
     }
 
-    /// What it says, by whom it is for: its address, or nothing for everybody; and how many bytes that is.
+    /// Returns the frames that it sends. Each comes with its destination (`None` for all participants) and the size of
+    /// its datagram in bytes.
     fn said(&mut self) -> Vec<(Option<SocketAddr>, Frame, usize)> {
         let (mut said, mut bytes) = (Vec::new(), Vec::new());
         while let Some(destination) = self.group.poll_transmit(Time::from_nanos(self.now), &mut bytes) {
@@ -186,7 +187,7 @@ impl Stage {
         said
     }
 
-    /// Lets time pass.
+    /// Lets time pass, and returns the frames sent meanwhile.
     fn wait(&mut self, nanos: u64) -> Vec<(Option<SocketAddr>, Frame, usize)> {
         let (end, mut said) = (self.now + nanos, self.said());
         while let Some((at, _)) = self.group.poll_timeout().filter(|(at, _)| at.as_nanos() <= end) {
@@ -198,7 +199,7 @@ impl Stage {
         said
     }
 
-    /// Hears this of the life at a place, and answers.
+    /// Receives a frame from a life at a host, and returns the answers.
     fn hear(&mut self, place: usize, uid: Uid, frame: &Frame) -> Vec<(Option<SocketAddr>, Frame, usize)> {
         self.packets += 1;
         let header = Header {
@@ -216,7 +217,7 @@ impl Stage {
         self.said()
     }
 
-    /// The formation and the ballot of its own first question.
+    /// Returns the formation and the ballot of the participant's own first question.
     fn question(&mut self) -> (u64, Ballot) {
         let said = self.wait(10 * MS);
         let Some((None, Frame::Form { formation, ballot, .. }, _)) = said.first() else { panic!("{said:?}") };
@@ -224,7 +225,7 @@ impl Stage {
     }
 }
 
-/// A founding of the participants at these places, in the life of their place's number.
+/// Returns a founding of the participants at these hosts, each in the life with its host's number.
 fn founding(places: &[usize], nonce: u64) -> Founding {
     let member =
         |&place: &usize| Member { uid: Uid(100 + place as u64), name: name(place), address: address(place) };
@@ -257,12 +258,12 @@ fn a_promise_is_kept() {
 
     let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
     assert_eq!(said[0].1, promise(ballot(5, 1), None));
-    // Below the promise nothing is promised and nothing prepared.
+    // Below the promise the participant promises and prepares nothing.
     let outbid = Frame::FormOutbid { formation, promised: ballot(5, 1) };
     assert_eq!(stage.hear(2, Uid(102), &form(ballot(4, 2)))[0].1, outbid);
     let former = founding(&[0, 2, 3], 2);
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former.clone()))[0].1, outbid);
-    // A ballot is its coordinator's alone, and so is another formation nobody's here.
+    // Ignored: a ballot from another sender than its coordinator, and a frame of another formation.
     assert_eq!(stage.hear(3, Uid(103), &prepare(ballot(6, 2), former.clone())), []);
     let other = Frame::FormPrepare {
         formation: formation ^ 1,
@@ -274,7 +275,8 @@ fn a_promise_is_kept() {
     let first = founding(&[0, 1, 2], 1);
     let said = stage.hear(1, Uid(101), &prepare(ballot(5, 1), first.clone()));
     assert_eq!(said[0].1, Frame::FormPrepared { formation, ballot: ballot(5, 1) });
-    // What is prepared is told to whoever asks next, and stands until something is prepared under a higher ballot.
+    // The participant reports what it has prepared to the next coordinator. That stands until it prepares something
+    // under a higher ballot.
     let before = Some((ballot(5, 1), first));
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former))[0].1, outbid);
     let said = stage.hear(2, Uid(102), &form(ballot(7, 2)));
@@ -282,7 +284,7 @@ fn a_promise_is_kept() {
 }
 
 #[test]
-fn foundings_that_nobody_can_have_proposed_are_not_prepared() {
+fn foundings_that_no_coordinator_can_propose_are_not_prepared() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let good = founding(&[0, 1, 2], 1);
@@ -333,13 +335,14 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
     }
 }
 
-/// This participant promises, and has prepared nothing.
+/// Returns the promise of a participant that has prepared nothing.
 fn promise(formation: u64, ballot: Ballot, place: usize) -> Frame {
     let (name, address) = (name(place), address(place));
     Frame::FormPromise(FormPromise { formation, ballot, name, address, prepared: None }.into())
 }
 
-// Else who sends on what it heard is where the members look for the one who said it.
+// Otherwise a process that forwards a promise would be taken for the participant that made it, and members would send
+// to the wrong address.
 #[test]
 fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
     let mut stage = Stage::new();
@@ -368,7 +371,8 @@ fn two_lives_under_one_name_do_not_count() {
     assert!(!prepares(&stage.wait(400 * MS)));
     stage.hear(3, Uid(103), &promise(formation, own, 3));
     assert!(prepares(&stage.wait(310 * MS)));
-    // The former life prepares in vain, and so does one that promised nothing.
+    // Two lives do not count although they have prepared: the former one of a restarted participant, and one that has
+    // promised nothing.
     for (place, uid) in [(2, 102), (2, 202), (4, 104), (1, 101)] {
         stage.hear(place, Uid(uid), &Frame::FormPrepared { formation, ballot: own });
         assert_eq!(stage.group.phase(), Phase::Locating);
@@ -386,14 +390,14 @@ fn a_recorded_decision_of_other_lives_is_no_answer() {
     let decided = |ballot| Frame::Formed { formation, ballot, founding: founding(&[1, 2, 3], 1).into() };
     stage.hear(1, Uid(101), &decided(ballot(9, 1)));
     assert_eq!(stage.group.phase(), Phase::Locating);
-    // As the answer to a question of this life it is.
+    // The same frame is believed as the answer to a question of this life.
     stage.hear(1, Uid(101), &decided(own));
     assert_eq!(stage.group.poll_event(), Some(Event::JoinFailed { reason: JoinFailure::NotFormed }));
 }
 
-/// Whoever forges an address has nothing from it: what goes there is never more than what came from there.
+/// A process that forges its address gains nothing: no more bytes go to that address than came from it.
 #[test]
-fn nobody_is_sent_more_than_came_from_its_address() {
+fn no_address_is_sent_more_than_came_from_it() {
     let victim = 9;
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
@@ -414,7 +418,7 @@ fn nobody_is_sent_more_than_came_from_its_address() {
         (prepare(ballot(4, victim)), 300),
         (prepare(ballot(1, victim)), 300),
         (Frame::FormPrepared { formation, ballot: own }, 23),
-        // Something is prepared now: the promise is long.
+        // The participant has prepared a founding by now, so its promise is long.
         (form(ballot(5, victim), least), 512),
         (form(ballot(6, victim), 1400), 1400),
         (formed, 300),
@@ -466,7 +470,7 @@ fn formations_that_cannot_be_are_refused() {
         refused(&|_, config, _| config.quorum = Quorum::MajorityOf(twice.clone())),
         Some("quorum names")
     );
-    // A proposal has to fit a datagram.
+    // A proposal must fit a datagram.
     let many = |formation: &mut Formation| {
         formation.participants = names(30);
         formation.at_least = 30;
@@ -480,7 +484,7 @@ fn formations_that_cannot_be_are_refused() {
     assert_eq!(refused(&|formation, _, settings| small(formation, settings)), Some("participants"));
 }
 
-/// What is worth meeting in random runs.
+/// Names the frames that the random runs must produce.
 fn notable(frame: &Frame) -> Option<&'static str> {
     match frame {
         Frame::FormPromise(promise) if promise.prepared.is_some() => Some("promise after preparing"),
@@ -493,12 +497,12 @@ fn notable(frame: &Frame) -> Option<&'static str> {
     }
 }
 
-/// The network is as it should be from here on.
+/// From this time on the network has no faults.
 const HEALED: u64 = 1500 * MS;
-/// So long each participant tries.
+/// Time limit of each participant.
 const WITHIN: u64 = 6000 * MS;
 
-/// What happens at one place of a random run.
+/// What happens at one host of a random run.
 struct Plan {
     start_at: Option<u64>,
     crash_at: Option<u64>,
@@ -510,8 +514,8 @@ fn pick_kind(random: &mut Random) -> FrameKind {
     [FormPromise, FormPrepare, FormPrepared, Formed][random.below(4) as usize]
 }
 
-/// A random run: participants start, crash and restart at random points; the network loses, doubles, delays and
-/// splits; then it heals.
+/// A random run. Participants start, crash and restart at random times. The network loses, duplicates and delays
+/// datagrams and cuts links, until it heals.
 struct Run {
     seed: u64,
     random: Random,
@@ -519,9 +523,9 @@ struct Run {
     count: usize,
     at_least: usize,
     plans: Vec<Plan>,
-    /// How often links are cut anew, if at all.
+    /// Mean interval between two changes of the cut links, if links are cut.
     gusts: Option<u64>,
-    /// Nobody who is there can be missed by the others.
+    /// The conditions are so mild that no participant that is alive may be left out.
     calm: bool,
     deadlines: Vec<u64>,
 }
@@ -542,7 +546,7 @@ impl Run {
         let mut net = Net::with_weather(seed, rough);
         net.notable = notable;
         if random.chance(0.3) {
-            // One datagram for each, instead of multicast.
+            // One datagram to each address, instead of multicast.
             let others = |me| (0..count).filter(|&place| place != me).collect();
             net.seeds = Some((0..count).map(others).collect());
         }
@@ -550,7 +554,7 @@ impl Run {
         let spread = pick(&mut random, &[20 * MS, 300 * MS]);
         let absences = pick(&mut random, &[0, 3]) as f64 / 10.0;
         let crashes = pick(&mut random, &[0, 2, 5]) as f64 / 10.0;
-        // So many names may restart, as the documentation says.
+        // At most 2m - n - 1 participants may restart (`docs/protocol/membership.md`, forming a group).
         let mut restarts = 2 * at_least - count - 1;
         let mut plans = Vec::new();
         for place in 0..count {
@@ -565,7 +569,7 @@ impl Run {
             let restart_at = restarts_here.then(|| 100 * MS + random.below(1200 * MS));
             plans.push(Plan { start_at, crash_at, restart_at });
         }
-        // Who decides dies as it tells the others, as long as enough are left.
+        // The coordinator crashes while it sends the decision, as long as enough participants are left.
         if crashes > 0.0 && random.chance(0.5) {
             let leaves = random.fraction() / 2.0;
             let fuse = |place| Fuse { place, kind: FrameKind::Formed, times: 1, leaves };
@@ -577,7 +581,7 @@ impl Run {
         Run { seed, random, net, count, at_least, plans, gusts, calm, deadlines: Vec::new() }
     }
 
-    /// Goes on until everybody has entered or was told that there is nothing to enter.
+    /// Runs until all participants have entered or have learnt that the group was not formed here.
     fn go(&mut self) {
         const STEP: u64 = MS / 4;
         let mut gust_at = 0;
@@ -611,7 +615,7 @@ impl Run {
         }
     }
 
-    /// No link is cut, or those between two halves, or any, each in one direction.
+    /// Cuts no link, or the links between two random halves, or random links, each in one direction.
     fn cut_anew(&mut self) {
         let half: Vec<bool> = (0..self.count).map(|_| self.random.chance(0.5)).collect();
         let share = self.random.fraction();
@@ -625,10 +629,10 @@ impl Run {
         };
     }
 
-    /// Checks all that must hold in the end, and says what the end is.
+    /// Checks everything that must hold in the end, and returns the name of the outcome.
     fn judge(&self) -> &'static str {
         let Run { seed, net, at_least, .. } = self;
-        // Those who entered and crashed count like the others.
+        // Lives that entered and crashed later count like the others.
         let first = (0..net.members.len()).find(|&life| net.entries[life].is_some());
         let view = first.and_then(|life| entered(net, life));
         for life in (0..net.members.len()).filter(|&life| net.entries[life].is_some()) {
@@ -649,18 +653,16 @@ impl Run {
         let is_named =
             |life: usize| view.is_some_and(|view| view.members.iter().any(|member| member.uid == uid(life)));
         let alive: Vec<usize> = (0..net.members.len()).filter(|&life| net.members[life].is_some()).collect();
-        let somebody_is_in = alive.iter().any(|&life| entered(net, life).is_some());
+        let any_is_in = alive.iter().any(|&life| entered(net, life).is_some());
         for &life in &alive {
             let (is_in, told) = (entered(net, life).is_some(), told_not_formed(net, life));
             assert!(is_in != told.is_some(), "seed {seed}: {life}: {:?}", net.events[life]);
-            assert!(
-                told.is_none_or(|at| at <= self.deadlines[life]),
-                "seed {seed}: {life} was told too late"
-            );
-            // With a healed network the decision reaches whoever it concerns.
-            assert_eq!(is_in, is_named(life) && somebody_is_in, "seed {seed}: {life}");
+            assert!(told.is_none_or(|at| at <= self.deadlines[life]), "seed {seed}: {life} learnt too late");
+            // On a healed network the decision reaches all participants that it concerns.
+            assert_eq!(is_in, is_named(life) && any_is_in, "seed {seed}: {life}");
         }
-        // With enough of them alive and a healed network there is a group, and with too few there never was one.
+        // If enough participants are alive on a healed network there is a group. If too few ever started, there is
+        // none.
         assert!(
             view.is_some() || alive.len() < *at_least,
             "seed {seed}: {} alive, and no group",
@@ -671,11 +673,11 @@ impl Run {
         started.dedup();
         assert!(view.is_none() || started.len() >= *at_least, "seed {seed}: a group of too few");
         let all_are_in = view.is_some() && alive.iter().all(|&life| is_named(life));
-        assert!(all_are_in || view.is_none() || !self.calm, "seed {seed}: somebody was missed");
+        assert!(all_are_in || view.is_none() || !self.calm, "seed {seed}: a live participant was left out");
         match view {
             None => "not formed",
             Some(_) if all_are_in => "formed by all alive",
-            Some(_) => "formed without somebody alive",
+            Some(_) => "formed without a live participant",
         }
     }
 }
@@ -698,8 +700,8 @@ fn one_group_or_none() {
         "told",
         "not formed",
         "formed by all alive",
-        "formed without somebody alive",
+        "formed without a live participant",
     ] {
-        assert!(met.get(what).is_some_and(|&count| count > 5), "{what} is not met: {met:?}");
+        assert!(met.get(what).is_some_and(|&count| count > 5), "{what} does not occur: {met:?}");
     }
 }

@@ -1,10 +1,9 @@
-//! A few members on a perfect network: the plainest way to drive the core.
+//! A few members on a network without faults: the simplest way to drive the core.
 
 mod common;
 
 use bytes::Bytes;
 use common::{MS, Net, uid};
-use unisono_core::look::LastReset;
 use unisono_core::wire::Frame;
 use unisono_core::*;
 
@@ -42,7 +41,8 @@ fn members_agree_on_one_order() {
     }
 }
 
-// Each is answered by everybody: so a second has no more answers however many there are.
+// All members answer each heartbeat. Above 32 members heartbeats grow rarer in proportion, so the number of answers per
+// second does not grow.
 #[test]
 fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
     for (members, beats) in [(32, 100), (33, 50)] {
@@ -51,7 +51,7 @@ fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
         net.run(1_000 * MS);
         net.counts.clear();
         net.run(10_000 * MS);
-        // Some more go by multicast, to see who hears it.
+        // A few more go by multicast, to find out which members hear it.
         let counted = net.counts["heartbeat"];
         assert!(
             (beats..=beats + beats / 5).contains(&counted),
@@ -60,7 +60,8 @@ fn in_groups_of_more_than_32_members_heartbeats_are_rarer() {
     }
 }
 
-// Nobody waits for an account of what the sequencer took, and what may leave its history does so with the next input.
+// No member waits for a report on the events that the sequencer's own application has taken. What may leave the history
+// leaves it with the next input.
 #[test]
 fn the_events_that_a_sequencer_takes_are_no_reason_to_drain_it_again() {
     let mut net = group_of(1, 0);
@@ -82,7 +83,7 @@ fn a_busy_group_lets_a_joiner_in() {
         let joiner = net.add(EntryMode::Join);
         let began = net.now;
         while net.group(joiner).info().phase != Phase::Member {
-            assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: still out");
+            assert!(net.now - began < 500 * MS, "of {members}, one message every {pause} ns: not admitted");
             net.send(0, "on and on");
             net.run(pause);
         }
@@ -117,14 +118,13 @@ fn the_group_goes_on_without_its_sequencer() {
             unreachable!("counted above")
         };
         let reset = report.last_reset.unwrap();
-        let expected = LastReset { seqno: *seqno, excluded: 1, degraded: false, reason: reset.reason };
-        assert_eq!(reset, expected, "member {index}");
+        assert_eq!((reset.seqno, reset.excluded, reset.degraded), (*seqno, 1, false), "member {index}");
         reasons.push(reset.reason);
         let since = net.now - killed;
         assert!((1..u128::from(since)).contains(&report.in_epoch.as_nanos()), "{:?}", report.in_epoch);
         assert_eq!(net.group(index).info().last_reset, report.last_reset);
     }
-    // Who began it knows why; the others took its word.
+    // The member that began the reset knows the reason; the others followed its suspicion.
     assert!(reasons.contains(&Some(Suspicion::Silent)), "{reasons:?}");
     assert!(reasons.iter().flatten().all(|reason| *reason == Suspicion::Silent), "{reasons:?}");
 }
@@ -162,7 +162,7 @@ fn members_leave_the_sequencer_too() {
     assert_eq!(net.texts(2), ["alone"]);
 }
 
-/// The views that a life's events lead to, by their places.
+/// Returns the views that a life's events lead to, with their seqnos.
 fn followed(events: &[Event]) -> Vec<(Seqno, View)> {
     let Some(Event::Entered { view, .. }) = events.first() else { panic!("not entered: {events:?}") };
     let mut view = view.clone();
@@ -176,7 +176,7 @@ fn followed(events: &[Event]) -> Vec<(Seqno, View)> {
 }
 
 #[test]
-fn whoever_follows_the_events_has_the_view_and_who_orders() {
+fn the_events_lead_to_the_view_and_the_sequencer() {
     let mut net = group_of(5, 2);
     let agree = |net: &mut Net| {
         net.run(500 * MS);
@@ -200,7 +200,7 @@ fn whoever_follows_the_events_has_the_view_and_who_orders() {
     net.group(0).hand_over(now, uid(2)).unwrap();
     net.drain(0);
     agree(&mut net);
-    // The sequencer leaves, in the middle of the ranks; then one that does not order.
+    // First the sequencer leaves, which is in the middle of the ranks; then a member that is not the sequencer.
     for leaver in [2, 1] {
         let now = net.time();
         net.group(leaver).leave(now, Bytes::new()).unwrap();

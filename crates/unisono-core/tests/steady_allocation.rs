@@ -1,9 +1,9 @@
-//! In the steady state a message costs the core no allocation, from `send` to its delivery at all members.
+//! In the steady state the core allocates nothing for a message, from `send` to its delivery at all members.
 //!
-//! Counted is everything that three members do for a message: its datagrams written and read, its number, its place
-//! in the histories and its leaving them, acknowledgements, events, outcomes. The payload is handed in as `Bytes`, and
-//! each datagram in a buffer of its own, which is part of a larger one as with the real driver; making these is not
-//! counted. Nor is what time alone brings about: the calls of `handle_timeout` and what follows from them.
+//! Counted is everything that three members do for a message: writing and reading datagrams, numbering, filing the
+//! message in the histories and removing it, acknowledgements, events, outcomes. The payload is passed as `Bytes`, and
+//! each datagram in a buffer that is part of a larger one, as in the real driver. Making these is not counted. Nor is
+//! the work of timers: the calls of `handle_timeout` and what follows from them.
 //!
 //! This is a program of its own because it counts every allocation that its thread makes.
 
@@ -40,11 +40,11 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 const PAYLOAD: Bytes = Bytes::from_static(&[7; 64]);
-/// Fills the histories, and whatever else grows to its size.
+/// Number of rounds before counting: enough to fill the histories and everything that grows with them.
 const WARM_UP: usize = 20_000;
 const ROUNDS: usize = 5_000;
 
-/// A part of a larger buffer, which nobody counts.
+/// Returns a part of a larger buffer. This allocation is not counted.
 fn received(bytes: &[u8]) -> BytesMut {
     let counts = COUNTS.replace(false);
     let mut buffer = BytesMut::with_capacity(2 * bytes.len());

@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations, and bytes allocated, while this runs.
+/// Returns the result of `run`, and the number of its allocations and of the bytes that it allocated.
 fn counted<T>(run: impl FnOnce() -> T) -> (T, usize, usize) {
     let (allocations, bytes) = (ALLOCATIONS.get(), BYTES.get());
     let result = run();
@@ -66,7 +66,7 @@ fn a_message_costs_no_allocation() {
     let (written, allocations, _) = counted(|| write(&mut out));
     assert_eq!((written, allocations), (77, 0));
 
-    // As a driver hands it in: a part of a larger buffer that other datagrams share.
+    // As in a real driver: a part of a larger buffer that other datagrams share.
     let mut buffer = BytesMut::with_capacity(1 << 16);
     buffer.extend_from_slice(&out);
     let datagram = buffer.split();
@@ -83,8 +83,8 @@ fn a_message_costs_no_allocation() {
     assert_eq!((read, allocations), (77, 0));
 }
 
-/// The frames with lists are the only ones that allocate. Their counts are the only thing that could make a reader
-/// allocate more than it was given, so each is set to the most, with nothing behind it.
+/// Only frames with lists allocate. Their counts are the only values that could make a reader allocate more than its
+/// input has. So each count is set to its maximum, with nothing behind it.
 #[test]
 fn no_count_makes_a_reader_allocate_beyond_its_input() {
     let counts: &[(FrameKind, usize)] = &[
@@ -105,7 +105,7 @@ fn no_count_makes_a_reader_allocate_beyond_its_input() {
                 frame.extend_from_slice(&(body.len() as u16).to_be_bytes());
                 frame.append(&mut body);
                 let payload = Bytes::from(frame);
-                // A Bytes made of a Vec allocates a counter when it is first shared.
+                // A Bytes made from a Vec allocates a reference counter when it is first shared.
                 let shared = payload.clone();
                 let (_, _, bytes) = counted(|| Decoder::new(payload).for_each(drop));
                 assert!(bytes <= 8 * shared.len(), "{kind} with {count}: {bytes} bytes");

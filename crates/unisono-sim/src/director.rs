@@ -16,7 +16,7 @@ use crate::injector::FaultInjector;
 use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::process::Resident;
-use crate::properties::{self, Checkers, Terms, Violation};
+use crate::properties::{self, Checkers, GroupTerms, Violation};
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
@@ -84,7 +84,7 @@ impl Director {
         plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
-        let checkers = Checkers::new(properties::all(&Terms { config: plan.config.clone() }));
+        let checkers = Checkers::new(properties::all(&GroupTerms { config: plan.config.clone() }));
         let mut recorder = Recorder::new(checkers, trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
@@ -281,7 +281,7 @@ impl Director {
             .map(|resident| resident.life)
             .collect();
         let now = self.world.now;
-        self.world.recorder.note(now, 0, Life::NOBODY, What::Healed { core });
+        self.world.recorder.note(now, 0, Life::WORLD, What::Healed { core });
     }
 
     /// True if the members that did not crash are a quorum of every view that matters: each view that a member holds,
@@ -345,6 +345,7 @@ impl Director {
             // A reset is decided only when all members of the next view have prepared. A member that crashes in between
             // blocks the others.
             Quorum::AtLeast(_) => living == view.len(),
+            other => unreachable!("the director does not know {other:?}"),
         }
     }
 

@@ -72,6 +72,7 @@ impl EventLog {
             Event::JoinFailed { reason } => format!("join failed {reason:?}"),
             Event::Conflict { gives_way: true, .. } => "conflict, this group gives way".to_string(),
             Event::Conflict { gives_way: false, .. } => "conflict, the other group gives way".to_string(),
+            other => unreachable!("scenarios have no words for {other:?}"),
         };
         self.add(process, line);
     }

@@ -7,7 +7,7 @@
 use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Conditions, Network, Traffic};
 use crate::plan::name;
-use crate::properties::{self, Checkers, Terms, Violation};
+use crate::properties::{self, Checkers, GroupTerms, Violation};
 use crate::recorder::Recorder;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Notice, Trigger, World};
 use serde::Serialize;
@@ -160,7 +160,8 @@ impl Stage<'_> {
         let settings = Settings { transport, ..Settings::default() };
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
-        let recorder = Recorder::new(Checkers::new(properties::all(&Terms { config: config.clone() })), None);
+        let recorder =
+            Recorder::new(Checkers::new(properties::all(&GroupTerms { config: config.clone() })), None);
         let network = Network::new(members.into(), Conditions::quiet(), fork());
         let common = GroupCommon::new(config.history_messages);
         let world = World::new(members.into(), common, network, recorder, fork());

@@ -362,7 +362,7 @@ impl FaultInjector {
 
     fn note_fault<S: Side>(&mut self, world: &mut World<S>, fault: &'static str, begins: bool) {
         let what = if begins { What::FaultBegin { fault } } else { What::FaultEnd { fault } };
-        world.recorder.note(world.now, 0, Life::NOBODY, what);
+        world.recorder.note(world.now, 0, Life::WORLD, what);
     }
 
     /// Removes all cuts, clogs, frame faults and scheduled crashes, gives each process the full reach that its limit

@@ -140,18 +140,18 @@ impl Recorder {
             What::Reset(reset) => self.count_reset(reset),
             _ => {}
         }
-        if self.checkers.pile_up(record) {
-            self.check_pile();
+        if self.checkers.push(record) {
+            self.check_batch();
         }
     }
 
     /// Traces the latest record, if there is a trace, and runs the checkers on all records not checked yet.
     #[inline(never)]
-    fn check_pile(&mut self) {
+    fn check_batch(&mut self) {
         if let Some(trace) = &mut self.trace
             && let Some(record) = self.checkers.last()
         {
-            let is_world = record.life == Life::NOBODY;
+            let is_world = record.life == Life::WORLD;
             let who =
                 if is_world { "world".to_string() } else { format!("m{}/{}", record.process, record.life.0) };
             write_line(trace, record.at.as_nanos(), &who, format_args!("{:?}", record.what));

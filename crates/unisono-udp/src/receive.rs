@@ -12,46 +12,48 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-/// Most coalesced datagrams that one call brings, each from one sender.
+/// Maximum number of messages that one call receives. Each is one datagram, or coalesced datagrams of one sender.
 const SLOTS: usize = 16;
-/// After so many datagrams that came by themselves a call offers two slots, to see whether they still do.
-const ALONE_MAX: u32 = 16;
-/// The most bytes that a coalesced datagram can have.
-const ROOM_BYTES: usize = 1 << 16;
-/// So much or less is copied into memory of its own: who keeps it keeps nothing that came beside it.
+/// Number of consecutive lone datagrams after which one call offers two slots, to see whether they still come alone.
+const PROBE_EVERY: u32 = 16;
+/// Size of a slot: the maximum length of a message, in bytes.
+const SLOT_BYTES: usize = 1 << 16;
+/// Up to this length a datagram is copied into memory of its own, so that keeping it does not keep others.
 const COPIED_BYTES_MAX: usize = 4096;
-/// So much or less is copied into a block, beside others of its kind: who keeps it keeps a block at most.
+/// Up to this length a datagram is copied into a block with others of its kind, so that keeping it keeps at most one
+/// block.
 const SMALL_BYTES_MAX: usize = 256;
-/// What is allocated for small datagrams at a time.
+/// Bytes allocated for small datagrams at a time.
 const BLOCK_BYTES: usize = 2048;
-/// What is allocated for calls at a time. Only what is used of it becomes memory of ours.
+/// Bytes allocated for received messages at a time. Only the part that is used takes physical memory.
 const CHUNK_BYTES: usize = 1 << 18;
-/// Chunks that wait for their datagrams to be dropped, to be used again.
+/// Maximum number of chunks that are kept until their datagrams are dropped, to be used again.
 const RETIRED_MAX: usize = 16;
 
-/// Buffers for received datagrams, and as many calls' worth of them as it takes.
+/// Buffers for received datagrams. They grow with the number of datagrams that are kept.
 ///
-/// What comes in bulk are slices of chunks that many share; who keeps one keeps its chunk. A chunk none of whose
-/// datagrams is kept any more is used again. What comes by itself is copied: else a few bytes that are kept for long
-/// would keep a chunk that others, anybody, filled. Small ones share a block, so that they cost no allocation each.
+/// Bulk datagrams are slices of a chunk that many share, and keeping one keeps its chunk. A chunk is used again when
+/// none of its datagrams is kept any more. A message of up to 4 KiB is copied, as most lone datagrams are. Otherwise a
+/// few bytes that are kept for long would keep a whole chunk that any other senders filled. Small datagrams share a
+/// block, so that they cost no allocation each.
 #[derive(Debug)]
 pub struct Receiver {
     slots: [BytesMut; SLOTS],
     meta: [RecvMeta; SLOTS],
-    /// Where the kernel tells how a datagram that was received by itself was coalesced.
+    /// Space for the kernel's note of how a singly received message was coalesced.
     control: Vec<u8>,
-    /// How many slots the next call offers: with one more than what comes, it says that there is no more. Where all
-    /// come by themselves, one, which is cheapest, and says nothing of the kind.
+    /// Number of slots that the next call offers. With one more than there are messages, the call also shows that there
+    /// are no more. If all datagrams come alone it is one, which is cheapest and does not show that.
     offered: usize,
-    /// So many datagrams in a row came by themselves.
+    /// Number of consecutive lone datagrams.
     alone: u32,
     retired: VecDeque<BytesMut>,
-    /// The room that is left in the block for small datagrams.
+    /// The free rest of the block for small datagrams.
     block: BytesMut,
 }
 
 impl Receiver {
-    /// Without any memory for datagrams yet.
+    /// Makes a receiver without memory for datagrams yet.
     pub fn new() -> Receiver {
         Receiver {
             slots: Default::default(),
@@ -64,15 +66,15 @@ impl Receiver {
         }
     }
 
-    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns whether to
-    /// call again at once; if not, there may be more all the same, for which the next wait will not have to sleep.
+    /// Takes what has arrived at `socket` in one system call and gives each datagram to `take`. Returns whether to call
+    /// again at once. If not, there may still be more; then the next wait returns at once.
     pub fn receive(
         &mut self,
         socket: &Socket,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<bool> {
         let offered = self.offered;
-        self.make_room(offered);
+        self.prepare_slots(offered);
         let received = match offered {
             1 => self.receive_one(socket, MsgFlags::MSG_DONTWAIT),
             _ => self.receive_many(socket),
@@ -88,44 +90,44 @@ impl Receiver {
         self.offered = match self.alone {
             0 if more => (offered * 2).min(SLOTS),
             0 => count + 1,
-            alone if alone.is_multiple_of(ALONE_MAX) => 2,
+            alone if alone.is_multiple_of(PROBE_EVERY) => 2,
             _ => 1,
         };
         Ok(more)
     }
 
-    /// Sleeps until something has arrived at `socket`, which is one that [waits](Socket::set_waiting), and gives it to
-    /// `take`, in one system call: no other way of waiting wakes a thread as fast. Returns how many datagrams that
-    /// were; none if nothing has come for [`Socket::WAIT_MAX`], or without a reason.
+    /// Sleeps until something has arrived at `socket`, which must be [blocking](Socket::set_blocking), and gives it to
+    /// `take`, in one system call: this wakes a thread faster than any other wait. Returns the number of datagrams; 0
+    /// after [`Socket::WAIT_MAX`] without any, or without a reason.
     pub fn wait_and_receive(
         &mut self,
         socket: &Socket,
         take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        if socket.gets_apart() {
-            self.receive_apart(socket, take)
+        if socket.is_uncoalesced() {
+            self.receive_uncoalesced(socket, take)
         } else {
-            self.receive_lone(socket, MsgFlags::empty(), take)
+            self.receive_packet(socket, MsgFlags::empty(), take)
         }
     }
 
-    /// Takes one datagram that has arrived, or a few that came as one packet, without waiting, whether `socket`
-    /// [waits](Socket::set_waiting) or not. Returns how many.
+    /// Takes one message that has arrived, which is one datagram or a few coalesced ones. Does not wait, even if
+    /// `socket` is [blocking](Socket::set_blocking). Returns the number of datagrams.
     pub fn receive_next(
         &mut self,
         socket: &Socket,
         take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.receive_lone(socket, MsgFlags::MSG_DONTWAIT, take)
+        self.receive_packet(socket, MsgFlags::MSG_DONTWAIT, take)
     }
 
-    fn receive_lone(
+    fn receive_packet(
         &mut self,
         socket: &Socket,
         flags: MsgFlags,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.make_room(1);
+        self.prepare_slots(1);
         let mut datagrams = 0;
         let mut count = |from, datagram| {
             datagrams += 1;
@@ -139,13 +141,14 @@ impl Receiver {
         Ok(datagrams)
     }
 
-    /// The same where the kernel has nothing to tell about a datagram but its sender, which costs less. Waits.
-    fn receive_apart(
+    /// Like `receive_packet`, for a socket that does not coalesce: the kernel only has to report the sender, which
+    /// costs less. Waits.
+    fn receive_uncoalesced(
         &mut self,
         socket: &Socket,
         mut take: impl FnMut(SocketAddr, BytesMut),
     ) -> io::Result<usize> {
-        self.make_room(1);
+        self.prepare_slots(1);
         let slot = &mut self.slots[0];
         let (bytes, from) = match recvfrom(socket, &mut slot[..], RecvFlags::empty()) {
             Ok((bytes, _, from)) => (bytes, from.and_then(|from| from.try_into().ok())),
@@ -157,20 +160,20 @@ impl Receiver {
         Ok(1)
     }
 
-    /// Sees to it that so many slots have room for whatever comes.
-    fn make_room(&mut self, offered: usize) {
+    /// Gives the first `offered` slots space for a message of any length.
+    fn prepare_slots(&mut self, offered: usize) {
         for slot in &mut self.slots[..offered] {
-            if slot.len() < ROOM_BYTES {
-                if slot.capacity() < ROOM_BYTES {
+            if slot.len() < SLOT_BYTES {
+                if slot.capacity() < SLOT_BYTES {
                     let spent = std::mem::replace(slot, chunk(&mut self.retired));
                     retire(&mut self.retired, spent);
                 }
-                slot.resize(ROOM_BYTES, 0);
+                slot.resize(SLOT_BYTES, 0);
             }
         }
     }
 
-    /// Gives what so many slots have received to `take`. Returns whether any of it was coalesced.
+    /// Gives what the first `count` slots have received to `take`. Returns whether any of it was coalesced.
     fn hand_out(&mut self, count: usize, take: &mut impl FnMut(SocketAddr, BytesMut)) -> bool {
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
             let mut rest = take_out(slot, meta.len.min(slot.len()), &mut self.block);
@@ -214,7 +217,7 @@ fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| of.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
 }
 
-/// So many bytes that a slot has received.
+/// Takes the first `bytes` bytes out of a slot.
 fn take_out(slot: &mut BytesMut, bytes: usize, block: &mut BytesMut) -> BytesMut {
     if bytes <= SMALL_BYTES_MAX {
         copy(block, &slot[..bytes])
@@ -225,7 +228,7 @@ fn take_out(slot: &mut BytesMut, bytes: usize, block: &mut BytesMut) -> BytesMut
     }
 }
 
-/// A small datagram, in what room is left in the block or in a new one.
+/// Copies a small datagram into the free rest of the block, or into a new block.
 fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
     if block.capacity() < datagram.len() {
         *block = BytesMut::with_capacity(BLOCK_BYTES);
@@ -234,8 +237,8 @@ fn copy(block: &mut BytesMut, datagram: &[u8]) -> BytesMut {
     block.split()
 }
 
-/// A chunk to receive into: of those that nobody needs any more the one that processors' caches have not forgotten yet,
-/// to be cleared as it is used, or a new one, which is clear.
+/// Returns a chunk to receive into. It prefers the most recently used of the free chunks, which is probably still in
+/// the processor's caches and is cleared as it is used; a new chunk is clear.
 fn chunk(retired: &mut VecDeque<BytesMut>) -> BytesMut {
     let free = retired.iter_mut().rposition(|chunk| chunk.try_reclaim(CHUNK_BYTES));
     free.and_then(|index| retired.remove(index)).unwrap_or_else(|| BytesMut::zeroed(CHUNK_BYTES))
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_nothing_that_nobody_asked_for() {
+    fn the_kernel_adds_no_unneeded_ancillary_data() {
         for here in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let Ok(socket) = Socket::bind((here, 0).into()) else { continue };
             socket.send(b"x", 1, &[socket.address()]);
@@ -318,7 +321,7 @@ mod tests {
                     .unwrap();
             }
             assert_eq!(taken, 46);
-            // As a history does: what is old is dropped, from the front.
+            // As a history does: the oldest is dropped, from the front.
             if kept.len() > 10 {
                 let oldest = kept.remove(0);
                 assert_eq!(usize::from(oldest[0]), usize::from(round) - 10);
@@ -326,7 +329,7 @@ mod tests {
             }
         }
         assert!(receiver.retired.len() <= RETIRED_MAX);
-        // 60 rounds fill about 20 chunks; a few of them served again and again.
+        // 60 rounds fill about 20 chunks; a few chunks were used again and again.
         let reused = receiver.retired.iter_mut().any(|chunk| chunk.try_reclaim(CHUNK_BYTES));
         drop(kept);
         assert!(reused || receiver.retired.iter_mut().all(|chunk| chunk.try_reclaim(CHUNK_BYTES)));
@@ -355,7 +358,7 @@ mod tests {
                 blocks.push(datagram.as_ptr() as usize);
             }
         }
-        // 4,950 bytes.
+        // 100 datagrams, 4,950 bytes together.
         assert!((3..=4).contains(&blocks.len()), "{} blocks", blocks.len());
     }
 
@@ -378,7 +381,7 @@ mod tests {
                 assert_eq!(taken.pop(), Some((sender.address(), n)));
             }
             assert_eq!(receiver.offered, 1);
-            // One packet where the kernel can, three otherwise; the same to whoever receives it.
+            // One packet where the kernel can segment, three otherwise. The receiver sees no difference.
             sender.send(&[7; 250], 100, &[socket.address()]);
             while taken.len() < 3 {
                 take(&mut receiver, &mut taken);
@@ -401,12 +404,12 @@ mod tests {
 
     #[test]
     fn a_busy_socket_is_offered_more_slots() {
-        // Rarely, the kernel is late with some of them, and a call finds less than was sent.
+        // Rarely the kernel is late with some datagrams, and a call finds fewer than were sent.
         let calls = (0..10).map(|_| calls_for_forty()).min();
         assert!(calls <= Some(6), "{calls:?} calls");
     }
 
-    /// How many calls it takes a fresh receiver to take forty datagrams.
+    /// Returns how many calls a fresh receiver needs for forty datagrams.
     fn calls_for_forty() -> usize {
         let (sender, socket) = pair();
         for n in 0..40u8 {

@@ -10,26 +10,26 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Most datagrams that one call carries.
+/// Maximum number of datagrams in one call.
 const CALL_DATAGRAMS_MAX: usize = 64;
-/// Most bytes of a run that crosses the stack as one packet.
+/// Maximum length in bytes of a run that crosses the stack as one packet.
 const SEGMENTED_BYTES_MAX: usize = 65_000;
-/// How long [`Socket::send`] waits for room in a full send buffer before what it sends counts as lost.
-const ROOM_WAIT: Duration = Duration::from_millis(5);
+/// Time for which [`Socket::send`] waits for space in a full send buffer before it counts a part as lost.
+const WRITABLE_WAIT: Duration = Duration::from_millis(5);
 
-/// How far a run has been sent, to go on from there.
+/// How far a run has been sent, so that sending can continue there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes that went to every destination.
     bytes: usize,
-    /// Destinations to which the part after these went too.
+    /// Number of destinations to which the part after these bytes went too.
     destinations: usize,
     refused: usize,
 }
 
 impl Progress {
-    /// Datagrams, counted for each destination, that the system refused so far: to the protocol above these are losses
-    /// like any other.
+    /// Returns how many datagrams the system refused so far, counted for each destination. For the protocol above they
+    /// are losses like any other.
     pub fn refused(self) -> usize {
         self.refused
     }
@@ -39,9 +39,10 @@ impl Progress {
 struct Full;
 
 impl Socket {
-    /// Sends the datagrams in `bytes`, each of `segment_bytes` but for the last, which may be shorter, to
-    /// each of `destinations`, from `progress` on. False if the send buffer was full before the end: when there is
-    /// room ([`Watch::await_room`](crate::Watch::await_room)), call it again with the same. Never waits.
+    /// Sends the datagrams in `bytes`, each of `segment_bytes` except the last, which may be shorter, to each of
+    /// `destinations`, from `progress` on. Never waits. Returns false if the send buffer was full before the end: when
+    /// there is space again ([`Watch::await_writable`](crate::Watch::await_writable)), call it again with the same
+    /// arguments.
     pub fn send_on(
         &self,
         bytes: &[u8],
@@ -65,8 +66,8 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::send_on`], for those who can wait: a little, for room in the send buffer. Returns how many
-    /// datagrams, counted for each destination, were lost.
+    /// Like [`Socket::send_on`], but waits up to 5 ms for space in the send buffer, once for each part and destination.
+    /// Returns how many datagrams, counted for each destination, were lost.
     pub fn send(&self, bytes: &[u8], segment_bytes: usize, destinations: &[SocketAddr]) -> usize {
         let mut progress = Progress::default();
         let mut waited_at = None;
@@ -76,19 +77,19 @@ impl Socket {
                 progress.refused += self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
             } else {
                 waited_at = Some(progress);
-                self.has_room(ROOM_WAIT);
+                self.wait_writable(WRITABLE_WAIT);
             }
         }
         progress.refused
     }
 
-    /// Waits so long for room to send; says whether there is.
-    fn has_room(&self, wait: Duration) -> bool {
+    /// Waits up to `wait` for space in the send buffer. Returns whether there is.
+    fn wait_writable(&self, wait: Duration) -> bool {
         let ready = poll(&mut [PollFd::new(&self.inner, PollFlags::OUT)], Some(&timespec(wait)));
         matches!(ready, Ok(1..))
     }
 
-    /// What goes next in one call.
+    /// Returns what goes next in one call.
     fn part<'a>(&self, bytes: &'a [u8], segment_bytes: usize, progress: Progress) -> &'a [u8] {
         if segment_bytes == 0 {
             return &[];
@@ -101,7 +102,7 @@ impl Socket {
         &rest[..rest.len().min(datagrams * segment_bytes)]
     }
 
-    /// Returns how many datagrams the system refused.
+    /// Sends one part to one destination. Returns how many datagrams the system refused.
     fn send_part(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
         if part.len() <= segment_bytes {
             return self.send_one(part, destination).map(usize::from);
@@ -111,18 +112,18 @@ impl Socket {
         match self.transmit(part, Some(segment_bytes), destination) {
             Ok(()) => Ok(0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),
-            // The system does not do that here.
+            // The system cannot segment here.
             Err(_) => self.send_each(part, segment_bytes, destination),
         }
     }
 
-    /// Each datagram by itself; if the buffer is full in the middle, the beginning goes again later.
+    /// Sends each datagram in a call of its own. If the buffer gets full in the middle, all of them go again later.
     fn send_each(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
         part.chunks(segment_bytes)
             .try_fold(0, |refused, datagram| Ok(refused + usize::from(self.send_one(datagram, destination)?)))
     }
 
-    /// Returns whether the system refused it.
+    /// Sends one datagram. Returns whether the system refused it.
     fn send_one(&self, datagram: &[u8], destination: SocketAddr) -> Result<bool, Full> {
         let sent = match self.source {
             Some(_) => self.transmit(datagram, None, destination),
@@ -137,8 +138,8 @@ impl Socket {
     }
 
     fn transmit(&self, bytes: &[u8], segment_size: Option<usize>, destination: SocketAddr) -> io::Result<()> {
-        // There is no way to ask for not waiting here.
-        if self.waiting.load(Ordering::Relaxed) && !self.has_room(Duration::ZERO) {
+        // This call has no flag against waiting.
+        if self.blocking.load(Ordering::Relaxed) && !self.wait_writable(Duration::ZERO) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let transmit =
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn what_cannot_be_sent_is_counted_and_the_rest_goes_on() {
         let (sender, listener) = (bind(), bind());
-        // Port 0 is nobody's.
+        // No socket can have port 0.
         let nowhere: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         assert_eq!(sender.send(b"x", 1, &[nowhere, listener.address(), nowhere]), 2);
         assert_eq!(take(&listener, 1), [b"x"]);

@@ -1,4 +1,4 @@
-//! Making sockets.
+//! Sockets: how they are made and configured, and how a thread is woken that waits in one.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{UdpSockRef, UdpSocketState};
@@ -10,153 +10,151 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What is asked of the kernel for each direction. It grants what its limits allow.
+/// Size in bytes that is requested for each buffer. The kernel grants what its limits allow.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The kernel makes the least of it that it can.
+/// Write timeout of a blocking socket. The kernel rounds it up to its minimum.
 const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 
-/// A UDP socket, with all that makes it fast switched on as far as the kernel allows. It never blocks, unless it was
-/// told to ([`Socket::set_waiting`]).
+/// A UDP socket, with everything that makes it fast switched on as far as the kernel allows. It never blocks, unless
+/// that was requested ([`Socket::set_blocking`]).
 #[derive(Debug)]
 pub struct Socket {
     pub(crate) inner: socket2::Socket,
     pub(crate) state: UdpSocketState,
     address: SocketAddr,
-    /// It was told to wait.
-    pub(crate) waiting: AtomicBool,
-    /// Nothing that lies there is coalesced.
-    apart: AtomicBool,
-    /// Runs that it sent as one packet.
+    /// Receives block.
+    pub(crate) blocking: AtomicBool,
+    /// Nothing in its receive buffer is coalesced.
+    uncoalesced: AtomicBool,
+    /// Number of runs sent as one packet.
     pub(crate) runs: AtomicU32,
-    /// Set if it is not the kernel's choice, for each destination anew, where a datagram comes from.
+    /// The address to send from, if the kernel must not choose it for each destination.
     pub(crate) source: Option<IpAddr>,
 }
 
 impl Socket {
-    /// A socket to send from and to be reached at. Port 0 takes any free one.
+    /// Opens a socket to send from and be reached at. Port 0 takes any free port.
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         inner.bind(&address.into())?;
-        Socket::equip(inner)
+        Socket::configure(inner)
     }
 
-    /// The longest that a socket which waits does so in one call.
+    /// Maximum time for which a receive from a blocking socket waits.
     pub const WAIT_MAX: Duration = Duration::from_millis(20);
 
-    /// A socket that hears what is sent to the multicast address `group` on the interface that has the address
-    /// `interface`, except what `deaf_to` sends, and empty datagrams, unless they are [wakeup datagrams](SocketWaker) from this port.
-    /// Any number of processes can listen to one group.
+    /// Opens a socket that receives what is sent to the multicast address `group` on the interface with the address
+    /// `interface`. It ignores what `except` sends, and empty datagrams, unless they are [wakeup
+    /// datagrams](SocketWaker) from `waker_port`. Any number of processes can listen to one group.
     pub fn listen(
         group: SocketAddrV4,
         interface: Ipv4Addr,
-        deaf_to: Option<SocketAddrV4>,
+        except: Option<SocketAddrV4>,
         waker_port: Option<u16>,
     ) -> io::Result<Socket> {
         let inner = socket2::Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         inner.set_reuse_address(true)?;
-        // Linux would also hand over what other sockets of this machine have joined.
+        // Otherwise Linux also delivers groups that other sockets of this machine have joined.
         inner.set_multicast_all_v4(false)?;
-        inner.attach_filter(&wanted(deaf_to, waker_port))?;
+        inner.attach_filter(&listener_filter(except, waker_port))?;
         inner.bind(&SockAddr::from(group))?;
         inner.join_multicast_v4(group.ip(), &interface)?;
-        Socket::equip(inner)
+        Socket::configure(inner)
     }
 
-    fn equip(inner: socket2::Socket) -> io::Result<Socket> {
-        // Refused beyond the system's limit, which then applies.
+    fn configure(inner: socket2::Socket) -> io::Result<Socket> {
+        // Refused beyond the system's limit, which applies then.
         let _ = inner.set_recv_buffer_size(BUFFER_BYTES);
         let _ = inner.set_send_buffer_size(BUFFER_BYTES);
-        // For the times when it waits; in sending only for what looked as if it had room.
+        // Both apply while the socket is blocking. The second is for a send that looked as if it would not wait.
         inner.set_read_timeout(Some(Socket::WAIT_MAX))?;
         inner.set_write_timeout(Some(SHORTEST_WAIT))?;
         let state = UdpSocketState::new(UdpSockRef::from(&inner))?;
-        untold(&inner);
+        disable_ancillary_data(&inner);
         let address = inner
             .local_addr()?
             .as_socket()
             .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))?;
         if address.is_ipv4() {
-            // A path narrower than it looked is to be slow (fragments), not a black hole.
+            // Fragment on a path that is narrower than it looked, rather than lose all large datagrams.
             let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
         }
-        let (waiting, apart) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Socket { inner, state, address, waiting, apart, runs: AtomicU32::new(0), source: None })
+        let (blocking, uncoalesced) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Socket { inner, state, address, blocking, uncoalesced, runs: AtomicU32::new(0), source: None })
     }
 
-    /// From now on multicasts sent from here leave by the interface that has the address `interface`, live
-    /// for `hops` routers (1: none), and are heard by listeners on this machine too.
+    /// From now on multicasts from this socket leave by the interface with the address `interface`, pass fewer than
+    /// `hops` routers, and reach listeners on this machine too.
     pub fn send_multicast_by(&self, interface: Ipv4Addr, hops: u32) -> io::Result<()> {
         self.inner.set_multicast_if_v4(&interface)?;
         self.inner.set_multicast_ttl_v4(hops)?;
         self.inner.set_multicast_loop_v4(true)
     }
 
-    /// From now on whatever is sent from here comes from `source`, one of this machine's addresses. For a socket
-    /// that is bound to all of them: otherwise each receiver sees the one that is nearest to it.
+    /// From now on datagrams from this socket have the source address `source`, one of this machine's addresses. For a
+    /// socket that is bound to all of them: otherwise each receiver sees the address that is nearest to it.
     pub fn send_as(&mut self, source: IpAddr) {
         self.source = Some(source);
         self.address.set_ip(source);
     }
 
-    /// From now on [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something to
-    /// receive, or does not, and [`Receiver::receive`](crate::Receiver::receive) is not to be called, or is. Sending does
-    /// not wait for room either way.
-    pub fn set_waiting(&self, waiting: bool) -> io::Result<()> {
-        self.inner.set_nonblocking(!waiting)?;
-        self.waiting.store(waiting, Ordering::Relaxed);
+    /// Sets whether [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something
+    /// to receive. If so, [`Receiver::receive`](crate::Receiver::receive) must not be called. Sending never blocks.
+    pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        self.inner.set_nonblocking(!blocking)?;
+        self.blocking.store(blocking, Ordering::Relaxed);
         Ok(())
     }
 
-    /// From now on the kernel puts no datagrams together, so that a wait for one that comes alone costs less, and splits
-    /// runs up on their way here, which costs their sender; or puts together again where it can. While something lies there
-    /// that may have been put together it remains as it was.
-    pub fn set_apart(&self, apart: bool) {
-        self.coalesce(!apart);
-        let refused = apart && self.wait(Some(Duration::ZERO));
+    /// Switches coalescing off or on. Without it a wait for a lone datagram costs less, but the kernel splits runs up
+    /// on their way here, at the cost of their sender. Coalescing stays on while the receive buffer holds something
+    /// that may have been coalesced.
+    pub fn set_uncoalesced(&self, uncoalesced: bool) {
+        self.coalesce(!uncoalesced);
+        let refused = uncoalesced && self.wait(Some(Duration::ZERO));
         if refused {
             self.coalesce(true);
         }
-        self.apart.store(apart && !refused, Ordering::Relaxed);
+        self.uncoalesced.store(uncoalesced && !refused, Ordering::Relaxed);
     }
 
-    /// Whether every datagram comes by itself.
-    pub fn gets_apart(&self) -> bool {
-        self.apart.load(Ordering::Relaxed)
+    /// True if every datagram is received separately.
+    pub fn is_uncoalesced(&self) -> bool {
+        self.uncoalesced.load(Ordering::Relaxed)
     }
 
-    /// The kernel decides before it puts anything where it is received. So a run that is on its way between the two when
-    /// it is told to coalesce no more, for a moment, is received as one datagram afterwards. That is as good as lost: no
-    /// checksum and no seal fits it.
+    /// The kernel decides on coalescing before it queues a packet at the socket. So a run that is between the two when
+    /// coalescing is switched off is received as one datagram. It is as good as lost: no checksum and no seal fits it.
     fn coalesce(&self, coalesced: bool) {
-        // Fails on a kernel that never does.
+        // Fails on a kernel that never coalesces.
         let _ = setsockopt(&self.inner, sockopt::UdpGroSegment, &coalesced);
     }
 
-    /// Where the socket is bound; with the address from which it sends, if that was chosen.
+    /// Returns the address to which the socket is bound, with the source address if one was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The bytes that the kernel holds for a reader who is late. A datagram of Ethernet size is charged about
-    /// 2,300.
+    /// Returns the size of the receive buffer, as the kernel counts: it charges about 2,300 bytes for a datagram of
+    /// Ethernet size.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.inner.recv_buffer_size().unwrap_or(0)
     }
 
-    /// How many runs of datagrams were sent as one packet each; begins again at 0 some time.
+    /// Returns how many runs of datagrams were sent as one packet each. The count wraps around.
     pub fn runs_sent(&self) -> u32 {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Whether runs of datagrams are sent as one packet at present.
+    /// True if runs of datagrams are sent as one packet at present.
     pub fn segments(&self) -> bool {
         self.state.max_gso_segments() > 1
     }
 }
 
-/// Switches off what the kernel would tell with each datagram and nobody here needs: its type of service, when it came
-/// and to which address. Where that fails it costs a little time.
-fn untold(socket: &socket2::Socket) {
+/// Switches off what the kernel reports with each datagram and no caller needs: its type of service, the time of its
+/// arrival and its destination address. Where that fails it costs a little time.
+fn disable_ancillary_data(socket: &socket2::Socket) {
     let _ = socket.set_recv_tos_v4(false);
     let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &false);
     let _ = setsockopt(socket, sockopt::Ipv4PacketInfo, &false);
@@ -178,7 +176,7 @@ pub struct SocketWaker {
 }
 
 impl SocketWaker {
-    /// For sockets bound to addresses of the same family as `like`, and listeners on this interface.
+    /// Makes one for sockets bound to addresses of the same family as `like`, and for listeners on this interface.
     pub fn new(like: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<SocketWaker> {
         let any: IpAddr = match like {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -188,9 +186,9 @@ impl SocketWaker {
         socket.bind(&SocketAddr::new(any, 0).into())?;
         socket.set_nonblocking(true)?;
         if let Some(interface) = interface.filter(|_| like.is_ipv4()) {
-            // Where this fails nobody can listen either.
+            // If this fails, no socket can listen either.
             let _ = socket.set_multicast_if_v4(&interface);
-            // A multicast that may not live for a single router stays on its machine.
+            // With a time to live of 0, a multicast stays on its machine.
             socket.set_multicast_ttl_v4(0)?;
             socket.set_multicast_loop_v4(true)?;
         }
@@ -198,25 +196,25 @@ impl SocketWaker {
         Ok(SocketWaker { socket, port })
     }
 
-    /// Where its wakeup datagrams come from.
+    /// Returns the port from which its wakeup datagrams come.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Wakes whoever waits in `socket`, now or when it next does. It may get lost, as any datagram.
+    /// Wakes a thread that waits in `socket`, now or at its next wait. Like any datagram, it may be lost.
     pub fn wake(&self, socket: &Socket) {
         let _ = self.socket.send_to(&[], &socket.address().into());
     }
 }
 
-/// A filter in the kernel's packet language that drops, before it wakes anybody, what a listener does not want.
-fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFilter> {
+/// Returns a filter in the kernel's packet language that drops what a listener does not want before it wakes a thread.
+fn listener_filter(except: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    // Offsets are from the UDP header: source port, destination port, length. The IP header lies at a magic offset, with
-    // the source address 12 bytes into it.
+    // Offsets count from the UDP header: source port, destination port, length. The IP header is at a special offset,
+    // with the source address 12 bytes into it.
     const PORT: u32 = 0;
     const LENGTH: u32 = 4;
     const HEADER_BYTES: u32 = 8;
@@ -235,8 +233,8 @@ fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFil
         TAKE,
         DROP,
     ]);
-    if let Some(sender) = deaf_to {
-        // The port first: what lies before the UDP header takes longer to load.
+    if let Some(sender) = except {
+        // The port first: what precedes the UDP header takes longer to load.
         filter.extend([load(LOAD_HALF, 0, 0, PORT), unless_equal(sender.port().into(), 3)]);
         filter.extend([load(LOAD_WORD, 0, 0, IP_SOURCE), unless_equal(u32::from(*sender.ip()), 1), DROP]);
     }
@@ -244,7 +242,7 @@ fn wanted(deaf_to: Option<SocketAddrV4>, waker_port: Option<u16>) -> Vec<SockFil
     filter
 }
 
-/// The address of this machine from which `destination` is reached; nothing is sent. Fails without a route.
+/// Returns the address of this machine from which `destination` is reached. Sends nothing. Fails without a route.
 pub fn address_toward(destination: SocketAddr) -> io::Result<IpAddr> {
     let any = match destination {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -272,7 +270,7 @@ mod tests {
         Socket::bind((LOOPBACK, 0).into()).unwrap()
     }
 
-    /// A group nobody else uses: tests take the port of a socket of their own.
+    /// A multicast group that no other test uses: its port is that of the test's own socket.
     fn group(of: &Socket) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 1), of.address().port())
     }
@@ -284,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Receives until `count` datagrams are there or nothing more comes.
+    /// Receives until `count` datagrams are there or no more come.
     fn take(socket: &Socket, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut receiver = Receiver::new();
         let mut taken = Vec::new();
@@ -294,10 +292,10 @@ mod tests {
         taken
     }
 
-    /// Listeners on a fresh group; says so and gives nothing where multicast is not permitted.
+    /// Opens listeners to a fresh group. Where multicast is not permitted, reports that and returns nothing.
     fn listeners(sender: &Socket, deaf: &[Option<SocketAddrV4>]) -> Option<Vec<Socket>> {
         let made: io::Result<Vec<Socket>> = sender.send_multicast_by(LOOPBACK, 1).and_then(|()| {
-            deaf.iter().map(|deaf_to| Socket::listen(group(sender), LOOPBACK, *deaf_to, None)).collect()
+            deaf.iter().map(|except| Socket::listen(group(sender), LOOPBACK, *except, None)).collect()
         });
         match made {
             Ok(listeners) => Some(listeners),
@@ -325,7 +323,7 @@ mod tests {
     fn a_listener_is_deaf_to_its_own_sender_only() {
         let (own, other) = (bind(), bind());
         let Some(listeners) = listeners(&own, &[Some(v4(&own))]) else { return };
-        // At another address, a port is somebody else's.
+        // With another address, the same port belongs to another sender.
         let namesake = (Ipv4Addr::new(127, 0, 0, 2), own.address().port());
         let others = [other, Socket::bind(namesake.into()).unwrap()];
         let to = [group(&own).into()];
@@ -335,27 +333,27 @@ mod tests {
             other.send_multicast_by(LOOPBACK, 1).unwrap();
             other.send(b"yours", 5, &to);
         }
-        // Had it heard its own, that would be first.
+        // If it had received its own datagrams, they would be first.
         let heard = others.each_ref().map(|other| (other.address(), b"yours".to_vec()));
         assert_eq!(take(&listeners[0], 2), heard);
     }
 
     #[test]
-    fn a_wakeup_datagram_wakes_who_waits_in_a_receive_and_nobody_else() {
+    fn a_wakeup_datagram_wakes_only_the_socket_it_is_sent_to() {
         let sender = bind();
         let socket_waker = SocketWaker::new(sender.address(), Some(LOOPBACK)).unwrap();
         let Some(other) = listeners(&sender, &[None]) else { return };
         let woken = Socket::listen(group(&sender), LOOPBACK, None, Some(socket_waker.port())).unwrap();
         for (socket, apart) in [(&woken, false), (&woken, true), (&sender, false), (&sender, true)] {
-            socket.set_waiting(true).unwrap();
-            socket.set_apart(apart);
+            socket.set_blocking(true).unwrap();
+            socket.set_uncoalesced(apart);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let (mut receiver, begin) = (Receiver::new(), Instant::now());
                     let mut wait = || {
                         receiver.wait_and_receive(socket, |_, datagram| assert!(datagram.is_empty())).unwrap()
                     };
-                    // The machine may keep the one who wakeup datagrams waiting for longer than a wait lasts.
+                    // The machine may delay the waking thread for longer than a wait lasts.
                     while wait() == 0 {
                         assert!(begin.elapsed() < PATIENCE, "it is not woken");
                     }
@@ -363,7 +361,7 @@ mod tests {
                 socket_waker.wake(socket);
             });
         }
-        // Had an empty one come to the other, it would be first.
+        // If the other socket had received an empty datagram, it would be first.
         sender.send_multicast_by(LOOPBACK, 1).unwrap();
         sender.send(b"to all", 6, &[group(&sender).into()]);
         assert_eq!(take(&other[0], 1), [(sender.address(), b"to all".to_vec())]);
@@ -376,13 +374,13 @@ mod tests {
             else {
                 continue;
             };
-            socket.set_waiting(true).unwrap();
+            socket.set_blocking(true).unwrap();
             for apart in [false, true, false] {
-                socket.set_apart(apart);
-                assert_eq!(socket.gets_apart(), apart);
+                socket.set_uncoalesced(apart);
+                assert_eq!(socket.is_uncoalesced(), apart);
                 is_waited_for(&sender, &socket);
             }
-            socket.set_waiting(false).unwrap();
+            socket.set_blocking(false).unwrap();
             assert!(!Receiver::new().receive(&socket, |_, _| panic!("that was all")).unwrap());
         }
     }
@@ -391,7 +389,8 @@ mod tests {
         let (mut receiver, begin) = (Receiver::new(), Instant::now());
         assert_eq!(receiver.wait_and_receive(socket, |_, _| panic!("nothing was sent")).unwrap(), 0);
         assert!((Socket::WAIT_MAX / 2..PATIENCE).contains(&begin.elapsed()));
-        // One packet where the kernel can, three otherwise; a small one; and one that is as long as can be.
+        // One packet where the kernel can segment, three otherwise; a small datagram; and one of nearly the maximum
+        // length.
         for (length, expected) in [(250, [100, 100, 50].as_slice()), (100, &[100]), (60_000, &[60_000])] {
             sender.send(&[7; 60_000][..length], expected[0], &[socket.address()]);
             let (mut taken, mut calls) = (Vec::new(), 0);
@@ -404,7 +403,7 @@ mod tests {
                 calls += receiver.wait_and_receive(socket, take).unwrap().min(1);
             }
             assert_eq!(taken, expected);
-            let together = sender.segments() && !socket.gets_apart();
+            let together = sender.segments() && !socket.is_uncoalesced();
             assert_eq!(calls, if together { 1 } else { expected.len() });
         }
         assert_eq!(receiver.receive_next(socket, |_, _| panic!("that was all")).unwrap(), 0);
@@ -419,15 +418,15 @@ mod tests {
         let mut receiver = Receiver::new();
         sender.send(&[7; 250], 100, &[socket.address()]);
         assert!(socket.wait(Some(PATIENCE)));
-        socket.set_apart(true);
+        socket.set_uncoalesced(true);
         let mut lengths = Vec::new();
         while lengths.len() < 3 && socket.wait(Some(PATIENCE)) {
-            assert!(!socket.gets_apart());
+            assert!(!socket.is_uncoalesced());
             receiver.receive_next(&socket, |_, datagram| lengths.push(datagram.len())).unwrap();
         }
         assert_eq!(lengths, [100, 100, 50]);
-        socket.set_apart(true);
-        assert!(socket.gets_apart());
+        socket.set_uncoalesced(true);
+        assert!(socket.is_uncoalesced());
     }
 
     #[test]
@@ -458,14 +457,14 @@ mod tests {
         let chosen = IpAddr::from([127, 0, 0, 7]);
         sender.send_as(chosen);
         assert_eq!(sender.address().ip(), chosen);
-        // One, a few, and a run are three ways through the kernel.
+        // One datagram, a few, and a run take three ways through the kernel.
         assert_eq!(sender.send(b"x", 1, &to[..1]), 0);
         assert_eq!(sender.send(b"x", 1, &to), 0);
         assert_eq!(sender.send(b"xyz", 1, &to), 0);
         let heard = |receiver, count| take(receiver, count).into_iter().map(|(from, _)| from).collect();
         let (first, second): (Vec<_>, Vec<_>) = (heard(&receivers[0], 5), heard(&receivers[1], 4));
         assert_eq!((first, second), (vec![sender.address(); 5], vec![sender.address(); 4]));
-        // Answers find it there.
+        // Answers reach it at that address.
         receivers[0].send(b"answer", 6, &[sender.address()]);
         assert_eq!(take(&sender, 1)[0].1, b"answer");
     }

@@ -1,4 +1,4 @@
-//! Sleeping until there is something to do, and waking another thread that sleeps so.
+//! Sleeping until there is something to do, and waking a thread that sleeps.
 
 use crate::socket::Socket;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,15 +12,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// What is ready beyond this many at once is told by the next wait.
+/// Maximum number of keys that one wait returns. The next wait returns the others.
 const READY_MAX: usize = 16;
-/// The key of a watch's own alarm.
+/// Key of a watch's own alarm.
 const ALARM: u64 = u64::MAX;
 
-/// Any number of sockets and bells, an alarm, and other watches, waited for together.
+/// Waits for any number of sockets and wakeups, an alarm, and other watches at once.
 ///
-/// The set is prepared once, so that a wait is one system call, however large the set is. Threads may add to it, remove
-/// from it, set the alarm and wait at the same time; what is ready is told to one of those who wait.
+/// The set is prepared once (epoll), so a wait is one system call however large the set is. Threads may add to it,
+/// remove from it, set the alarm and wait at the same time. What is ready wakes one of the threads that wait.
 #[derive(Debug)]
 pub struct Watch {
     set: OwnedFd,
@@ -28,43 +28,43 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch over nothing yet.
+    /// Makes a watch over nothing yet.
     pub fn new() -> io::Result<Watch> {
         let watch = Watch { set: epoll::create(CreateFlags::CLOEXEC)?, alarm: Alarm::new()? };
         watch.add(watch.alarm.wakeup(), ALARM)?;
         Ok(watch)
     }
 
-    /// From now on a wait ends too when this has something to receive, was rung, or has something ready. `key` names it
-    /// then, and is to be less than `u64::MAX`.
+    /// From now on a wait also ends when `what` has something to receive, is signalled, or has something ready. `key`
+    /// names it then, and must be less than `u64::MAX`.
     pub fn add(&self, what: &impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::add(&self.set, what, EventData::new_u64(key), EventFlags::IN)?)
     }
 
-    /// It does not from now on.
+    /// Ends what [`Watch::add`] began.
     pub fn remove(&self, what: &impl AsFd) {
         // Fails only for what was never added.
         let _ = epoll::delete(&self.set, what);
     }
 
-    /// From now on a wait ends too, or does not, when this socket, which was added with this key, has room to send.
-    pub fn await_room(&self, socket: &Socket, key: u64, awaited: bool) {
+    /// Sets whether a wait also ends when this socket, which was added with this key, has space in its send buffer.
+    pub fn await_writable(&self, socket: &Socket, key: u64, awaited: bool) {
         let flags = if awaited { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         // Fails only for what was never added.
         let _ = epoll::modify(&self.set, socket, EventData::new_u64(key), flags);
     }
 
-    /// Ends one wait after this time, instead of when one was to end before.
+    /// Makes the alarm go off after this time. It ends one wait. Replaces the time that was set before.
     pub fn set_alarm(&self, after: Duration) {
         self.alarm.set(after);
     }
 
-    /// What is ready now.
+    /// Returns what is ready now.
     pub fn look(&self) -> Ready {
         self.ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
     }
 
-    /// Sleeps until something is ready or the alarm goes off. May wake earlier without a reason.
+    /// Sleeps until something is ready or the alarm goes off. May also return early without a reason.
     pub fn wait(&self) -> Ready {
         self.ready(None)
     }
@@ -72,12 +72,12 @@ impl Watch {
     fn ready(&self, timeout: Option<&Timespec>) -> Ready {
         let mut room = [const { MaybeUninit::uninit() }; READY_MAX];
         let mut ready = Ready { keys: [0; READY_MAX], count: 0, alarmed: false };
-        // The only errors are an interruption, which is a wake without a reason, and mistakes of ours.
+        // The only errors are an interruption, which is a return without a reason, and mistakes of ours.
         let Ok((events, _)) = epoll::wait(&self.set, &mut room, timeout) else { return ready };
         for event in events {
             if event.data.u64() == ALARM {
                 ready.alarmed = true;
-                self.alarm.wakeup().silence();
+                self.alarm.wakeup().clear();
                 continue;
             }
             ready.keys[ready.count] = event.data.u64();
@@ -93,7 +93,7 @@ impl AsFd for Watch {
     }
 }
 
-/// What was there when a wait ended.
+/// What was ready when a wait ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     keys: [u64; READY_MAX],
@@ -102,20 +102,20 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The keys of what is ready.
+    /// Returns the keys of what is ready.
     pub fn keys(&self) -> &[u64] {
         &self.keys[..self.count]
     }
 
-    /// The alarm went off; it is silent again.
+    /// True if the alarm went off. It is cleared already.
     pub fn alarmed(&self) -> bool {
         self.alarmed
     }
 }
 
 impl Socket {
-    /// Sleeps until there is something to receive here, or until `timeout` has passed; without one, for as long as it
-    /// takes. Returns whether there is. May wake without a reason.
+    /// Sleeps until there is something to receive, or until `timeout` has passed, if there is one. Returns whether
+    /// there is something. May also return early without a reason.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         sleep_for(self.as_fd(), timeout)
     }
@@ -133,28 +133,28 @@ pub(crate) fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Wakes a thread that waits, now or when it next does.
+/// Wakes a thread that waits for it, now or at its next wait (an eventfd).
 #[derive(Debug)]
 pub struct Wakeup(OwnedFd);
 
 impl Wakeup {
-    /// A silent wakeup.
+    /// Makes a wakeup that is not signalled.
     pub fn new() -> io::Result<Wakeup> {
         Ok(Wakeup(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Wakes whoever waits for the wakeup, until it is silenced.
-    pub fn ring(&self) {
-        // Fails only when it has been rung 2^64 times.
+    /// Wakes the threads that wait for this wakeup, until it is cleared.
+    pub fn signal(&self) {
+        // Fails only after 2^64 signals.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Silences the wakeup.
-    pub fn silence(&self) {
+    /// Ends the signal.
+    pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 
-    /// Sleeps until the wakeup is rung, unless it still is. May wake without a reason.
+    /// Sleeps until the wakeup is signalled, or returns at once if it is. May also return early without a reason.
     pub fn wait(&self) {
         sleep_for(self.as_fd(), None);
     }
@@ -166,31 +166,32 @@ impl AsFd for Wakeup {
     }
 }
 
-/// A wakeup that rings itself after a time, set by any thread without waking the one that waits for it. The time goes on while
-/// the machine is suspended.
+/// A wakeup that is signalled at a set time (a timerfd). Any thread may set it without waking the thread that waits for
+/// it. The time runs on while the machine is suspended.
 #[derive(Debug)]
 pub struct Alarm(Wakeup);
 
 impl Alarm {
-    /// An alarm that is not set.
+    /// Makes an alarm that is not set.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Alarm(Wakeup(timerfd_create(TimerfdClockId::Boottime, flags)?)))
     }
 
-    /// Rings after this time (at once if it is zero), instead of when it was to ring before. Silences it too.
+    /// Makes it go off after this time, at once if it is zero. Replaces the time that was set before, and clears the
+    /// wakeup.
     pub fn set(&self, after: Duration) {
         self.program(timespec(after.max(Duration::from_nanos(1))));
     }
 
-    /// What to wait for, and to silence.
+    /// Returns the wakeup to wait for and to clear.
     pub fn wakeup(&self) -> &Wakeup {
         &self.0
     }
 
     fn program(&self, it_value: Timespec) {
         let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value };
-        // Fails only for times that do not exist.
+        // Fails only for invalid times.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once);
     }
 }
@@ -207,16 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_rung_before_the_wait_ends_it_until_silenced() {
+    fn a_wakeup_signalled_before_the_wait_ends_it_until_cleared() {
         let (watch, wakeup) = (Watch::new().unwrap(), Wakeup::new().unwrap());
         watch.add(&wakeup, 3).unwrap();
         assert!(watch.look().keys().is_empty());
-        wakeup.ring();
-        wakeup.ring();
+        wakeup.signal();
+        wakeup.signal();
         wakeup.wait();
         assert_eq!(watch.wait().keys(), [3]);
         assert_eq!(watch.wait().keys(), [3]);
-        wakeup.silence();
+        wakeup.clear();
         assert!(watch.look().keys().is_empty());
     }
 
@@ -225,12 +226,12 @@ mod tests {
         let (watch, wakeup) = (Watch::new().unwrap(), Arc::new(Wakeup::new().unwrap()));
         watch.add(&*wakeup, 1).unwrap();
         let sleeper = std::thread::spawn(move || watch.wait().keys().to_vec());
-        wakeup.ring();
+        wakeup.signal();
         assert_eq!(sleeper.join().unwrap(), [1]);
     }
 
     #[test]
-    fn of_hundreds_of_sockets_those_with_something_are_named_and_others_join_while_one_sleeps() {
+    fn only_the_ready_ones_of_hundreds_of_sockets_are_named() {
         let sockets: Vec<Socket> = (0..200).map(|_| bind()).collect();
         let watch = Watch::new().unwrap();
         for (key, socket) in sockets.iter().enumerate() {
@@ -241,7 +242,7 @@ mod tests {
         watch.remove(&sockets[150]);
         assert!(watch.look().keys().is_empty());
 
-        // More than one wait can tell: none is forgotten.
+        // There are more ready sockets than one wait returns: none is forgotten.
         let all: Vec<_> = sockets[..40].iter().map(Socket::address).collect();
         sockets[0].send(b"x", 1, &all);
         let mut named = std::collections::BTreeSet::new();
@@ -264,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_another_that_it_has_something_ready() {
+    fn a_watch_with_something_ready_is_ready_in_another_watch() {
         let (outer, inner, wakeup) = (Watch::new().unwrap(), Watch::new().unwrap(), Wakeup::new().unwrap());
         inner.add(&wakeup, 1).unwrap();
         outer.add(&inner, 2).unwrap();
         assert!(outer.look().keys().is_empty());
-        wakeup.ring();
+        wakeup.signal();
         assert_eq!(outer.wait().keys(), [2]);
         assert_eq!(inner.look().keys(), [1]);
-        wakeup.silence();
+        wakeup.clear();
         assert!(outer.look().keys().is_empty());
         inner.set_alarm(Duration::ZERO);
         assert_eq!(outer.wait().keys(), [2]);
@@ -281,30 +282,30 @@ mod tests {
     }
 
     #[test]
-    fn room_to_send_is_waited_for_only_while_it_is_asked_for() {
+    fn a_watch_waits_for_space_in_the_send_buffer_only_on_request() {
         let (socket, watch) = (bind(), Watch::new().unwrap());
         watch.add(&socket, 0).unwrap();
         assert!(watch.look().keys().is_empty());
-        watch.await_room(&socket, 0, true);
+        watch.await_writable(&socket, 0, true);
         assert_eq!(watch.wait().keys(), [0]);
-        watch.await_room(&socket, 0, false);
+        watch.await_writable(&socket, 0, false);
         assert!(watch.look().keys().is_empty());
     }
 
     #[test]
-    fn an_alarm_rings_at_its_time() {
+    fn an_alarm_goes_off_at_its_time() {
         let alarm = Alarm::new().unwrap();
         let begin = Instant::now();
         alarm.set(Duration::from_millis(2));
         alarm.wakeup().wait();
         assert!(begin.elapsed() >= Duration::from_millis(2));
-        alarm.wakeup().silence();
+        alarm.wakeup().clear();
         alarm.set(Duration::ZERO);
         alarm.wakeup().wait();
     }
 
     #[test]
-    fn a_socket_is_waited_for_by_itself() {
+    fn a_thread_can_wait_for_one_socket() {
         let socket = bind();
         assert!(!socket.wait(Some(Duration::from_micros(300))));
         socket.send(b"x", 1, &[socket.address()]);

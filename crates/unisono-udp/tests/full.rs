@@ -1,7 +1,7 @@
-//! A full send buffer: nobody waits for it, and nothing is lost.
+//! A full send buffer: no caller waits for it, and nothing is lost.
 //!
-//! On a fast loopback it never fills, so the test starts itself again in a network namespace of its own, where the
-//! loopback is slow.
+//! The send buffer never fills on a fast loopback. So the test starts itself again in a network namespace of its own,
+//! whose loopback is slow.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -11,16 +11,16 @@ use unisono_udp::{Progress, Receiver, Socket, Watch};
 
 const DATAGRAM_BYTES: usize = 1400;
 const DATAGRAMS: u32 = 2000;
-/// More than the loopback takes in as long: 2.8 MB at 20 Mbit/s take more than a second.
+/// The loopback carries less than the test sends: 2.8 MB at 20 Mbit/s take more than a second.
 const RATE: &str = "20mbit";
-/// Calls that wait for room all take longer, a tick of the kernel's clock at least; one that does not may be kept from going
-/// on now and then.
+/// Maximum time of the fastest call. If calls waited for space, each would take longer, at least a tick of the kernel's
+/// clock. A call that does not wait may still be interrupted now and then.
 const CALL_MAX: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 const INSIDE: &str = "UNISONO_TEST_SLOW_LOOPBACK";
 
 #[test]
-fn a_full_send_buffer_blocks_nobody_and_loses_nothing() {
+fn a_full_send_buffer_blocks_no_caller_and_loses_nothing() {
     if std::env::var_os(INSIDE).is_some() {
         return [false, true].into_iter().for_each(send_more_than_fits);
     }
@@ -35,16 +35,16 @@ fn a_full_send_buffer_blocks_nobody_and_loses_nothing() {
             assert!(output.status.success(), "{output:?}");
         }
         other => {
-            let _ = writeln!(std::io::stderr(), "skipped: no slow loopback can be had here: {other:?}");
+            let _ = writeln!(std::io::stderr(), "skipped: cannot set up a slow loopback here: {other:?}");
         }
     }
 }
 
-/// Whether the sender's receives wait makes no difference.
-fn send_more_than_fits(waiting: bool) {
+/// Whether the sender's receives block makes no difference.
+fn send_more_than_fits(blocking: bool) {
     let bind = || Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let (sender, receivers) = (bind(), [bind(), bind()]);
-    sender.set_waiting(waiting).unwrap();
+    sender.set_blocking(blocking).unwrap();
     let to = receivers.each_ref().map(Socket::address);
     let run: Vec<u8> = (0..DATAGRAMS).flat_map(|n| [n.to_be_bytes(); DATAGRAM_BYTES / 4].concat()).collect();
     let watch = Watch::new().unwrap();
@@ -73,9 +73,12 @@ fn send_more_than_fits(waiting: bool) {
                 refusals += 1;
                 fastest = fastest.min(call.elapsed());
             }
-            watch.await_room(&sender, 0, !sent);
+            watch.await_writable(&sender, 0, !sent);
         }
     }
     assert!(sent && refusals > 0 && progress.refused() == 0);
-    assert!(fastest < CALL_MAX, "without room the fastest call took {fastest:?}, waiting: {waiting}");
+    assert!(
+        fastest < CALL_MAX,
+        "with a full send buffer the fastest call took {fastest:?}, blocking: {blocking}"
+    );
 }

@@ -7,14 +7,14 @@
 //! cargo run -p unisono --example calls -- 'how many words are these?'
 //! ```
 //!
-//! Neither has to be told where the other is. Start the service twice: calls go to either, and when one dies to the
-//! one that is left. What a call that came to nothing means is in [`explain`].
+//! The client finds the server by itself. Start the service twice: each call goes to one of the two, and if one dies,
+//! to the other. What a failed call means is in [`explain`].
 
 use unisono::rpc::{Answer, CallFailure, Client, Port, PrivatePort, Request, ServeOptions, Server};
 use unisono::{Bytes, Options};
 
-/// The name of the service. Whoever knows a name can serve it; `unisono rpc newport` makes ports that only their owner
-/// can serve.
+/// Name of the service. A process that knows the name can serve it; `unisono rpc newport` makes ports that only their
+/// owner can serve.
 const NAME: &str = "words";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What the service does with a request.
+/// Answers a request with the number of its words.
 fn count(request: &Request) -> Answer {
     match std::str::from_utf8(request.payload()) {
         Ok(text) => text.split_whitespace().count().to_string().into(),
@@ -51,9 +51,9 @@ fn explain(failure: &CallFailure) {
         CallFailure::Refused(reason) => {
             println!("the service says no: {}", String::from_utf8_lossy(reason));
         }
-        // Counting words twice does no harm. Where something would, ask the service what became of the call.
+        // Counting words twice does no harm. Where repeating would, ask the service what became of the call.
         CallFailure::Unknown => println!("a server took the call and died; it may be made again"),
-        // The others say themselves that it did not happen, and why.
+        // The others say that the call did not happen, and why.
         failure => println!("{failure}"),
     }
 }

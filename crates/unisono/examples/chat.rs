@@ -1,27 +1,26 @@
-//! A chat in which nobody sees an answer before its question.
+//! A chat in which no member sees an answer before its question.
 //!
-//! Run `cargo run -p unisono --example chat Ann` in as many terminals as you like, and type. Everybody sees
-//! all lines, joins, leaves and crashes in the same order, and one's own line appears when it has its place
-//! in that order, not before.
+//! Run `cargo run -p unisono --example chat Ann` in several terminals, and type. All members see all lines, joins,
+//! leaves and crashes in the same order. A member's own line appears when it has its seqno, not before.
 
 use std::io::BufRead;
 use std::thread;
 use unisono::{Event, Group, GroupConfig, Member, Name, Options, Uid};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let me = std::env::args().nth(1).unwrap_or_else(|| "somebody".into());
+    let me = std::env::args().nth(1).unwrap_or_else(|| "guest".into());
     let options = Options {
         name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
         ..Options::default()
     };
     let group = Group::join_or_create("chat", GroupConfig::default(), me, &options)?;
 
-    // One thread prints what comes, this one sends what is typed; both use the same handle.
+    // One thread prints events, this one sends what is typed; both use the same handle.
     let receiver = group.clone();
     let printer = thread::spawn(move || print(&receiver));
     for line in std::io::stdin().lock().lines() {
-        // Returns when the line has its place. Only if a reset fell upon it is it nowhere, and safe to send
-        // again.
+        // Returns when the line has its seqno. If a reset dropped the line, no member has it, and it is safe to send
+        // it again.
         while let Err(unisono::SendFailure::Failed) =
             group.send(line.as_deref().unwrap_or_default().to_owned())
         {}
@@ -53,7 +52,7 @@ fn print(group: &Group) {
                 println!("{seqno:4} -- lost {}; going on with {}", names(&excluded), names(&view.members));
                 members = view.members;
             }
-            Event::Excluded { .. } => println!("-- the others went on without us"),
+            Event::Excluded { .. } => println!("-- the others excluded this member"),
             _ => {}
         }
     }

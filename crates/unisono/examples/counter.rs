@@ -6,13 +6,13 @@
 //! cargo run -p unisono --example counter
 //! ```
 //!
-//! The whole replication is in [`Counter::take`]: everybody applies the same commands in the same order.
-//! There are two kinds of messages: `add N`, and `state UID VALUE AT`, by which the first member tells one
-//! that joined what the counter was at a place in the order. The newcomer has kept what came after that
-//! place, so nothing is lost and nothing is counted twice, whatever was sent meanwhile.
+//! The whole replication is in [`Counter::take`]: every member applies the same commands in the same order. There are
+//! two kinds of messages: `add N`, and `state UID VALUE AT`. With the second, the first member sends a joiner the
+//! value of the counter as of seqno AT. The joiner has kept all additions after that seqno, so none is lost or
+//! counted twice, even if some are sent meanwhile.
 //!
-//! With resilience 1 an addition that `send` reported as accepted is held by two members, so no crash of one
-//! of them loses it.
+//! With resilience 1 two members hold an addition when `send` reports it as accepted, so no crash of one of them
+//! loses it.
 
 use std::io::BufRead;
 use std::thread;
@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for line in std::io::stdin().lock().lines() {
         match line?.trim().parse::<i64>() {
             Ok(number) => match group.send(format!("add {number}")) {
-                Ok(place) => println!("added, at {place}"),
-                Err(SendFailure::Failed) => println!("a crash came between; please type it again"),
+                Ok(seqno) => println!("added, at {seqno}"),
+                Err(SendFailure::Failed) => println!("a reset dropped the addition; please type it again"),
                 Err(error) => return Err(error.into()),
             },
             Err(_) => println!("type a number to add"),
@@ -44,13 +44,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 struct Counter {
     me: Uid,
-    /// In rank order.
+    /// Members in rank order.
     members: Vec<Uid>,
-    /// Nothing until this member was told.
+    /// `None` until this member has received the value.
     value: Option<i64>,
-    /// What was added since this member joined, and where; for as long as it does not know the value.
+    /// Additions since this member joined, with their seqnos, while it does not know the value.
     additions: Vec<(Seqno, i64)>,
-    /// The last place applied.
+    /// Last seqno that was applied.
     at: Seqno,
 }
 
@@ -64,7 +64,7 @@ impl Counter {
             Event::Entered { seqno, view } => {
                 self.members = view.members.iter().map(|member| member.uid).collect();
                 self.at = seqno;
-                // A founder begins with 0; a joiner waits to be told.
+                // A founder begins with 0; a joiner waits for the value.
                 self.value = (self.members.len() == 1).then_some(0);
             }
             Event::Message { seqno, payload, .. } => {
@@ -83,7 +83,8 @@ impl Counter {
             Event::Reset { seqno, view, .. } => {
                 self.at = seqno;
                 self.members = view.members.iter().map(|member| member.uid).collect();
-                // Whoever was to tell the newcomers may be gone: the first who is left tells everybody again.
+                // The member that was to send the value may have crashed: the first remaining member sends it to all
+                // again.
                 for member in self.members.clone() {
                     self.tell(group, member);
                 }
@@ -92,17 +93,17 @@ impl Counter {
         }
         match self.value {
             Some(value) => println!("at {}: {value}, {} members", self.at, self.members.len()),
-            None => println!("at {}: not told yet, {} members", self.at, self.members.len()),
+            None => println!("at {}: value not received yet, {} members", self.at, self.members.len()),
         }
     }
 
-    /// The first member tells a newcomer where the counter stands.
+    /// Sends a joiner the value, if this is the first member.
     fn tell(&self, group: &Group, newcomer: Uid) {
         if let Some(value) = self.value
             && self.members.first() == Some(&self.me)
             && newcomer != self.me
         {
-            // Not `send`: this thread is the one that receives, and must not wait for a place here.
+            // Not `send`: this thread receives, so it must not wait for a seqno here.
             drop(group.submit(format!("state {newcomer} {value} {}", self.at)));
         }
     }
@@ -119,7 +120,7 @@ impl Counter {
             }
             ["state", uid, value, at] if uid == self.me.to_string() && self.value.is_none() => {
                 let (Ok(value), Ok(at)) = (value.parse::<i64>(), at.parse::<Seqno>()) else { return };
-                let later = self.additions.drain(..).filter(|(place, _)| *place > at);
+                let later = self.additions.drain(..).filter(|(seqno, _)| *seqno > at);
                 self.value = Some(later.fold(value, |sum, (_, number)| sum.wrapping_add(number)));
             }
             _ => {}

@@ -7,24 +7,24 @@
 //! cargo run -p unisono --example hello Bob
 //! ```
 //!
-//! Whoever comes first founds the group, the other joins it, and both print the same lines with the same
-//! numbers. Each ends when it has seen its own greeting and another's, in the same order as everybody else.
+//! The first process founds the group, the other joins it, and both print the same lines with the same numbers. Each
+//! ends when it has seen its own greeting and another's, in the same order as all members.
 
 use std::collections::BTreeSet;
 use unisono::{Event, Group, GroupConfig, Name, Options, SendError};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let me = std::env::args().nth(1).unwrap_or_else(|| "somebody".into());
+    let me = std::env::args().nth(1).unwrap_or_else(|| "guest".into());
     let options = Options {
         name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
         ..Options::default()
     };
     let group = Group::join_or_create("hello", GroupConfig::default(), "", &options)?;
-    println!("in; waiting for somebody to greet");
+    println!("entered the group; waiting for a member to greet");
     let mut greeted = BTreeSet::new();
     while !greeted.contains(&group.info().me) || greeted.len() < 2 {
         match group.receive()? {
-            // The view this member finds when it comes in, and everybody who comes after it.
+            // The view that this member finds when it enters, and every member that joins later.
             Event::Entered { view, .. } if view.members.len() > 1 => greet(&group, &me, "everybody")?,
             Event::Joined { seqno, member, .. } => {
                 println!("{seqno:3}  {} joined", member.name);
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(group.leave("bye")?)
 }
 
-/// Sends without waiting for the place: this thread is the one that receives.
-fn greet(group: &Group, me: &str, whom: &str) -> Result<(), SendError> {
-    group.submit(format!("{me} says hello to {whom}")).map(drop)
+/// Sends without waiting for the seqno, because this thread is the one that receives.
+fn greet(group: &Group, me: &str, other: &str) -> Result<(), SendError> {
+    group.submit(format!("{me} says hello to {other}")).map(drop)
 }

@@ -1,5 +1,5 @@
-//! A counter that anybody may call, kept by a group: it survives `kill -9` of any one of its members, and no caller
-//! notices.
+//! A counter that any client may call, kept by a group. If a member is killed with `kill -9`, the others go on, and
+//! no client notices.
 //!
 //! Start it in three terminals, call it from a fourth, and kill one of the three:
 //!
@@ -8,9 +8,9 @@
 //! cargo run -p unisono --example open_counter -- add
 //! ```
 //!
-//! The example `counter` does by hand what [`OpenGroup`] does here: it sends what was asked to the group, gives
-//! newcomers the state, and recognises a call that a client repeats at another member because the first one died.
-//! What is left to be written is what a counter is: [`Counter`].
+//! The example `counter` does by hand what [`OpenGroup`] does here: it sends calls to the group, sends the state to
+//! joiners, and recognises a call that a client repeats at another member because the first one died. What remains to
+//! be written is the counter itself: [`Counter`].
 
 use unisono::rpc::{Asked, Client, OpenGroup, Outcome, Port, PrivatePort, Service};
 use unisono::{Bytes, GroupConfig, Options};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match std::env::args().nth(1).as_deref() {
         None => println!("type `serve`, `add` or `get`"),
         Some("serve") => {
-            // An addition that was answered is held by two members.
+            // Two members hold an addition that was answered.
             let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
             let port = PrivatePort::from_name(NAME);
             let member = OpenGroup::open(NAME, &port, Counter(0), config, &options)?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The same at every member, at each place in the order.
+/// The counter; at each seqno it has the same value at every member.
 struct Counter(i64);
 
 impl Service for Counter {

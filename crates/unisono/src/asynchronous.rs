@@ -1,9 +1,9 @@
-//! A member's handle for asynchronous programs, on any executor.
+//! A handle on a member of a group for asynchronous programs, on any executor.
 
 use crate::commands::{self, Message};
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Lives, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -15,15 +15,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
     EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
-/// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be
-/// dropped at any time: no event is lost, and a message is either under way or was never taken. When the last
-/// clone is dropped the member leaves in the background.
-///
+/// A handle on one member of a group, as [`Group`](crate::Group), whose waiting calls are futures. A future may be
+/// dropped at any time: no event is lost, and a message is either under way or was not taken. When the last clone is
+/// dropped, the member leaves in the background.
 /// ```no_run
 /// use unisono::{AsyncGroup, Event, GroupConfig, Options};
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,12 +42,12 @@ pub struct AsyncGroup {
 }
 
 impl AsyncGroup {
-    /// As [`Group::create`](crate::Group::create).
+    /// Founds a group, as [`Group::create`](crate::Group::create).
     pub async fn create(name: &str, config: GroupConfig, options: &Options) -> Result<AsyncGroup, OpenError> {
         AsyncGroup::open(name, EntryMode::Found(config), Bytes::new(), options).await
     }
 
-    /// As [`Group::join`](crate::Group::join).
+    /// Joins a group, as [`Group::join`](crate::Group::join).
     pub async fn join(
         name: &str,
         hello: impl Into<Bytes>,
@@ -56,7 +56,7 @@ impl AsyncGroup {
         AsyncGroup::open(name, EntryMode::Join, hello.into(), options).await
     }
 
-    /// As [`Group::join_or_create`](crate::Group::join_or_create).
+    /// Joins or founds a group, as [`Group::join_or_create`](crate::Group::join_or_create).
     pub async fn join_or_create(
         name: &str,
         config: GroupConfig,
@@ -66,7 +66,7 @@ impl AsyncGroup {
         AsyncGroup::open(name, EntryMode::JoinOrFound(config), hello.into(), options).await
     }
 
-    /// As [`Group::form`](crate::Group::form).
+    /// Forms a group, as [`Group::form`](crate::Group::form).
     pub async fn form(
         name: &str,
         formation: Formation,
@@ -85,7 +85,7 @@ impl AsyncGroup {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
-            let known = resolve(&seeds).await;
+            let known = resolve(&seeds, seeds_timeout(&entry, options), name).await;
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
@@ -105,13 +105,13 @@ impl AsyncGroup {
         &self.owner.shared
     }
 
-    /// As [`Group::send`](crate::Group::send). If the future is dropped the message may be under way all the
-    /// same.
+    /// Sends a message and returns its seqno, as [`Group::send`](crate::Group::send). If the future is dropped, the
+    /// message may be under way all the same.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: None }).await
     }
 
-    /// As [`Group::send_resilient`](crate::Group::send_resilient).
+    /// Sends a message that survives more crashes, as [`Group::send_resilient`](crate::Group::send_resilient).
     pub async fn send_resilient(
         &self,
         payload: impl Into<Bytes>,
@@ -124,7 +124,7 @@ impl AsyncGroup {
         self.submit_message(&message).await?.await
     }
 
-    /// As [`Group::submit`](crate::Group::submit).
+    /// Sends a message without waiting for its seqno, as [`Group::submit`](crate::Group::submit).
     pub async fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(&Message { payload: payload.into(), resilience: None }).await
     }
@@ -140,8 +140,8 @@ impl AsyncGroup {
         Ok(Ticket::new(self.shared().clone(), submitted?))
     }
 
-    /// As [`Group::submit_all`](crate::Group::submit_all). If the future is dropped, those messages that the
-    /// window had room for are under way.
+    /// Sends many messages, as [`Group::submit_all`](crate::Group::submit_all). If the future is dropped, the
+    /// messages that fit into the window are under way.
     pub async fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,
@@ -167,7 +167,7 @@ impl AsyncGroup {
         }
     }
 
-    /// The next event. Several tasks may receive: each event goes to one of them.
+    /// Returns the next event. If several tasks receive, each event goes to one of them.
     pub async fn receive(&self) -> Result<Event, Ended> {
         let mut listed = Listed::default();
         poll_fn(|context| self.poll_receive(context, &mut listed)).await
@@ -177,22 +177,22 @@ impl AsyncGroup {
         self.shared().poll(context, listed, |member, _| commands::receive(member))
     }
 
-    /// The events as a stream, which ends after the last one.
+    /// Returns the events as a stream, which ends after the last one.
     pub fn events(&self) -> Events {
         Events { group: self.clone(), listed: Listed::default() }
     }
 
-    /// As [`Group::ignore_events`](crate::Group::ignore_events).
+    /// Drops all events from now on, as [`Group::ignore_events`](crate::Group::ignore_events).
     pub fn ignore_events(&self) {
         self.shared().with(|member, _| member.ignoring = true);
     }
 
-    /// As [`Group::reset`](crate::Group::reset).
+    /// Begins a reset, as [`Group::reset`](crate::Group::reset).
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|member, now| member.group.reset(now, min_members))
+        self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
-    /// As [`Group::leave`](crate::Group::leave).
+    /// Leaves the group, as [`Group::leave`](crate::Group::leave).
     pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun, mut listed) = (goodbye.into(), false, Listed::default());
         poll_fn(|context| {
@@ -202,33 +202,33 @@ impl AsyncGroup {
         .await
     }
 
-    /// As [`Group::hand_over`](crate::Group::hand_over).
+    /// Gives the role of sequencer to another member, as [`Group::hand_over`](crate::Group::hand_over).
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|member, now| member.group.hand_over(now, to))
+        self.shared().command(|member, now| member.group.hand_over(now, to))
     }
 
-    /// As [`Group::info`](crate::Group::info).
+    /// Returns the state of this member and its group, as [`Group::info`](crate::Group::info).
     pub fn info(&self) -> Info {
         self.shared().with(|member, _| member.group.info())
     }
 
-    /// As [`Group::members`](crate::Group::members).
+    /// Returns the present members, as [`Group::members`](crate::Group::members).
     pub fn members(&self) -> Vec<Member> {
         self.info().members
     }
 
-    /// As [`Group::report`](crate::Group::report).
+    /// Returns what this member knows of the group, as [`Group::report`](crate::Group::report).
     pub fn report(&self) -> Report {
         self.shared().with(|member, now| member.group.report(now))
     }
 
-    /// As [`Group::counters`](crate::Group::counters).
+    /// Returns this member's counters, as [`Group::counters`](crate::Group::counters).
     pub fn counters(&self) -> Counters {
         self.shared().with(|member, _| member.group.counters())
     }
 }
 
-/// See [`AsyncGroup::events`].
+/// The events of a member as a stream, from [`AsyncGroup::events`].
 #[derive(Debug)]
 pub struct Events {
     group: AsyncGroup,
@@ -243,8 +243,8 @@ impl Stream for Events {
     }
 }
 
-/// [`Seeds::resolve`] by a thread of its own if that can take long.
-async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
+/// Calls [`Seeds::resolve_within`], in a thread of its own if that can take long.
+async fn resolve(seeds: &Seeds, timeout: Duration, group: &str) -> Result<Vec<SocketAddr>, OpenError> {
     if !seeds.has_names() {
         return seeds.resolve();
     }
@@ -254,9 +254,9 @@ async fn resolve(seeds: &Seeds) -> Result<Vec<SocketAddr>, OpenError> {
         waker: Option<Waker>,
     }
     let exchange = Arc::new(Mutex::new(Exchange::default()));
-    let (theirs, seeds) = (exchange.clone(), seeds.clone());
+    let (theirs, seeds, group) = (exchange.clone(), seeds.clone(), group.to_owned());
     let work = move || {
-        let result = seeds.resolve();
+        let result = seeds.resolve_within(timeout, &group);
         let mut exchange = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         exchange.result = Some(result);
         exchange.waker.take()
@@ -293,9 +293,9 @@ mod tests {
         let name = format!("dropped-batch-{}", std::process::id());
         let config = GroupConfig { history_messages: HISTORY, window: 4, ..GroupConfig::default() };
         let Poll::Ready(Ok(group)) = poll_once(AsyncGroup::create(&name, config, &Options::default())) else {
-            panic!("who founds a group waits for nobody");
+            panic!("founding a group has to wait");
         };
-        // As long as nobody receives, no more get places than the history holds.
+        // While no task receives, no more messages get seqnos than the history holds.
         assert!(poll_once(group.submit_all((0..10 * HISTORY).map(|_| "more"))).is_pending());
         let mut messages = 0;
         while let Poll::Ready(Ok(event)) = poll_once(group.receive()) {

@@ -1,5 +1,5 @@
-//! What can be done with a member, apart from how one waits for it: each is an attempt that the handles
-//! repeat, one by blocking, the other by polling.
+//! What the handles can do with a member. Each function makes one attempt. The handles repeat it until it succeeds:
+//! one kind by blocking, the other by polling.
 
 use crate::engine::{Attempt, Interest, Membership};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
@@ -8,16 +8,16 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
 
-/// Most events that one call takes.
+/// Maximum number of events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
-/// So many bytes may wait for more to go along while others of theirs are under way.
+/// Maximum bytes that wait for later messages, to share their datagrams, while earlier messages are under way.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
-/// Most messages that are given to the core in one go.
+/// Maximum number of messages that are given to the core at a time.
 const HANDFUL_MAX: usize = 1024;
-/// And their bytes, but for the last one's.
+/// Maximum bytes that are given to the core at a time, not counting the last message.
 const HANDFUL_BYTES_MAX: usize = 1 << 20;
 
-/// Waits until the member is in.
+/// Waits until the member has entered its group.
 pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
     let failure = match member.peek() {
         Some(Event::JoinFailed { reason }) => Some(*reason),
@@ -25,7 +25,7 @@ pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
         None => return Attempt::Wait(Interest::Event),
     };
     if let Some(address) = member.could_not_ask() {
-        // There may be a group: it is not founded a second time, nor said to be missing.
+        // The group may exist: it must be neither founded a second time nor reported as missing.
         return Attempt::Done(Err(OpenError::Unasked { address }));
     }
     let Some(failure) = failure else { return Attempt::Done(Ok(())) };
@@ -44,7 +44,7 @@ pub(crate) fn receive(member: &mut Membership) -> Attempt<Result<Event, Ended>> 
     }
 }
 
-/// Waits for an event and takes all that are there.
+/// Waits for an event and takes all that are ready.
 pub(crate) fn receive_many(
     member: &mut Membership,
     events: &mut Vec<Event>,
@@ -55,7 +55,7 @@ pub(crate) fn receive_many(
         (0, Some(ended)) => Attempt::Done(Err(ended)),
         (0, None) => Attempt::Wait(Interest::Event),
         (1, _) => Attempt::Taken(Ok(1)),
-        // While the application deals with many, the others are to go on.
+        // The application is busy with these for a while, so what follows from taking them is sent at once.
         (count, _) => Attempt::Done(Ok(count)),
     }
 }
@@ -70,7 +70,7 @@ impl Message {
     /// Gives the message to the core.
     fn give(&self, member: &mut Membership, now: Time) -> Result<MessageNumber, SendError> {
         if member.is_overdue() {
-            // The core may still hope for the end of a reset.
+            // The core may still expect the end of a reset.
             return Err(SendError::Left);
         }
         let payload = self.payload.clone();
@@ -80,7 +80,7 @@ impl Message {
         }
     }
 
-    /// Waits for room; `obstacle` is what it waits for.
+    /// Gives the message to the core, or waits for room and stores in `obstacle` what it waits for.
     pub(crate) fn submit(
         &self,
         member: &mut Membership,
@@ -97,8 +97,7 @@ impl Message {
             Ok(number) => {
                 member.outcomes.expect(number);
                 member.gathered_bytes += self.payload.len();
-                // What is under way brings an answer, and with it the occasion to send these along with
-                // others.
+                // The answer to the messages under way is the occasion to send this one, together with others.
                 if alone || member.gathered_bytes > GATHERED_BYTES_MAX {
                     Attempt::Done(Ok(number))
                 } else {
@@ -108,7 +107,7 @@ impl Message {
         }
     }
 
-    /// Waits for room, then for the message's place. `number` is where it stands in between.
+    /// Waits for room, then for the message's outcome. `number` keeps the message's number between the attempts.
     pub(crate) fn send(
         &self,
         member: &mut Membership,
@@ -133,19 +132,20 @@ impl Message {
     }
 }
 
-/// The message has to wait: for room, for the end of a reset, or for a founder that gave way to an older group to
-/// be in that one. Room that only this member's own receiving could make is waited for for a while: it may have another
-/// thread for that.
+/// True if the message has to wait: for room, for the end of a reset, or until a founder that gives way to an older
+/// group has entered that one. If only this process's own receiving can make room, it waits for five seconds, because
+/// another thread may receive.
 fn passes(member: &Membership, error: SendError) -> bool {
     match error {
         SendError::WindowFull | SendError::Resetting | SendError::NotMember => true,
         SendError::NotReceiving => !member.is_not_receiving(),
-        SendError::TooLarge { .. } | SendError::Left => false,
+        // Too large, no longer a member, a forked child, or an error that this version does not know: the caller gets it.
+        _ => false,
     }
 }
 
-/// The next messages of many that are sent together: so many as can be given in one go. Their iterator is the caller's,
-/// and may take as long as it likes, use this very group, or panic: the engine is not locked meanwhile.
+/// Takes the next of many messages from the caller's iterator, as many as are given to the core at a time. The
+/// iterator may block, use this very group, or panic: the engine is not locked meanwhile.
 pub(crate) fn handful(payloads: &mut impl Iterator<Item = Bytes>) -> VecDeque<Bytes> {
     let (mut handful, mut bytes) = (VecDeque::new(), 0);
     while handful.len() < HANDFUL_MAX
@@ -158,8 +158,8 @@ pub(crate) fn handful(payloads: &mut impl Iterator<Item = Bytes>) -> VecDeque<By
     handful
 }
 
-/// Gives the core as many of the messages as there is room for, and waits until it has them all. Tells `given` of those
-/// that were given together, each time, the number of the last.
+/// Gives the core as many of the messages as there is room for, and waits until it has them all. Calls `given` with
+/// the last number of each run of messages that the core took together.
 pub(crate) fn submit_all(
     member: &mut Membership,
     now: Time,
@@ -183,7 +183,7 @@ pub(crate) fn submit_all(
     result
 }
 
-/// Waits until it is known what became of the messages that end with this number.
+/// Waits for the outcome of the messages that end with number `last`.
 pub(crate) fn outcome(member: &mut Membership, last: MessageNumber) -> Attempt<BatchOutcome> {
     match fate(member, last) {
         Some(outcome) => Attempt::Taken(outcome),
@@ -191,8 +191,8 @@ pub(crate) fn outcome(member: &mut Membership, last: MessageNumber) -> Attempt<B
     }
 }
 
-/// What became of the messages that end with this number, once that is known; or that it will not be, as long as nobody
-/// here receives.
+/// Returns the outcome of the messages that end with number `last`, if it is known; `NotReceiving` if it stays
+/// unknown until this process receives.
 fn fate(member: &mut Membership, last: MessageNumber) -> Option<BatchOutcome> {
     let known = member.outcomes.take(last);
     if known.is_some() || !member.is_not_receiving() {
@@ -202,12 +202,12 @@ fn fate(member: &mut Membership, last: MessageNumber) -> Option<BatchOutcome> {
     Some(BatchOutcome { failure: Some(SendFailure::NotReceiving), ..BatchOutcome::default() })
 }
 
-/// What became of a single message.
+/// Returns the seqno or the failure of a single message.
 pub(crate) fn place(outcome: BatchOutcome) -> Result<Seqno, SendFailure> {
     outcome.failure.map_or(Ok(outcome.last), Err)
 }
 
-/// Leaves, and waits until nobody needs this member any more. `begun` is set once the leave has begun.
+/// Leaves, and waits until no other member needs this one. Sets `begun` once the leave has begun.
 pub(crate) fn leave(
     member: &mut Membership,
     now: Time,
@@ -241,7 +241,8 @@ pub(crate) fn leave(
 pub(crate) fn departed(member: &mut Membership, _now: Time) -> Attempt<()> {
     match member.phase() {
         _ if member.is_overdue() => Attempt::Done(()),
-        Phase::Member | Phase::Resetting | Phase::Leaving => Attempt::Wait(Interest::Progress),
         Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Attempt::Done(()),
+        // A member, also one in a reset or leaving, and any later phase: until it is overdue.
+        _ => Attempt::Wait(Interest::Progress),
     }
 }

@@ -1,26 +1,29 @@
-//! What can go wrong, and for each: whether anything changed, whose doing it is, and what to do next.
+//! The errors of groups, keys and queries. Each variant says whether anything changed, what caused it, and what to do
+//! next.
 //!
-//! What the system said is part of the words (`cause`), or is what `source()` has; not both, or whoever prints an error
-//! with its sources would say it twice.
+//! What the operating system said is either part of the text (`cause`) or the `source()`, never both: a program that
+//! prints an error with its sources would print it twice.
 
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
+use unisono_core::wire::VERSION;
 use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
 
-/// A group was not entered. Nothing changed in it, unless the join itself says so.
+/// Why a process is not in the group. The group is unchanged, unless the reason of a failed join says otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Nobody could type such a name, or tell it from others on sight.
-    #[error("a group's name has at least one character, and no control characters: {name:?} will not do")]
+    /// The name is empty or contains control characters. The caller's mistake: choose another name.
+    #[error("a group's name has at least one character, and no control characters: {name:?} is not valid")]
     GroupName {
-        /// As given.
+        /// The name as given.
         name: String,
     },
-    /// Without a key nothing leaves this machine.
+    /// The address leads out of this machine, and there is no key. Nothing was sent. Give every member a key, or set
+    /// [`Options::insecure`](crate::Options::insecure).
     #[error(
         "{} is not on this machine's loopback, and without a key anyone could read and forge what \
          is sent: make a key with `unisono keygen FILE` and give it to every member, or allow it with --insecure \
@@ -28,27 +31,28 @@ pub enum OpenError {
         chosen(*address)
     )]
     Unprotected {
-        /// The address that was to be bound or asked.
+        /// Address that was to be bound or asked.
         address: SocketAddr,
     },
-    /// Another program has the address.
+    /// Another program has the address. Choose another port, or port 0 for any free one.
     #[error("{address} is in use by another program: choose another port, or port 0 for any free one")]
     AddressInUse {
-        /// The address that was to be bound.
+        /// Address that was to be bound.
         address: SocketAddr,
     },
-    /// The address is not one of this machine's.
+    /// The address to bind is not one of this machine's. Choose one that it has.
     #[error("{} is not an address of this machine: `ip address` lists those it has", address.ip())]
     NotOurAddress {
-        /// The address that was to be bound.
+        /// Address that was to be bound.
         address: SocketAddr,
     },
-    /// There is no route that would show which address to use.
+    /// No route shows which of this machine's addresses to use. Name one in [`Options::bind`](crate::Options::bind).
     #[error(
-        "cannot tell which of this machine's addresses to use: say so with --bind ADDRESS (Options::bind)"
+        "cannot tell which of this machine's addresses to use: name one with --bind ADDRESS (Options::bind)"
     )]
     NoAddress,
-    /// Multicast does not work here, and no seeds are given.
+    /// Multicast does not work on this interface, and no seeds are given, so no member can be asked. Name seeds, or
+    /// another interface.
     #[error(
         "multicast does not work on the interface of {} (port {port}: {cause}): name members to ask with \
          --seeds HOST:PORT (Options::seeds), or another interface",
@@ -56,88 +60,95 @@ pub enum OpenError {
         port = crate::MULTICAST_PORT
     )]
     NoMulticast {
-        /// The interface's address.
+        /// Address of the interface.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// The system refused something else.
+    /// The operating system refused something else. The cause says why; try again when it is removed.
     #[error("cannot {what}: {cause}")]
     Socket {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// A seed names a port that there is not.
+    /// A seed has no valid port. The caller's mistake: a seed is HOST:PORT, or HOST alone.
     #[error(
-        "{seed} names no port: a seed is HOST:PORT, and a port is a number from 1 to 65535 (HOST alone stands for HOST:{port})",
+        "{seed} has no valid port: a seed is HOST:PORT, and a port is a number from 1 to 65535 (HOST alone means HOST:{port})",
         port = crate::DEFAULT_PORT
     )]
     SeedPort {
-        /// As given.
+        /// The seed as given.
         seed: String,
     },
-    /// This process sends by the other version of IP: to the address that it is to bind, or that of the first seed.
+    /// The seed has another IP version than the address from which this process sends: the one to bind, or that of
+    /// the first seed. The caller's mistake: leave the seed out, or bind an address of its version.
     #[error("{}", other_family(*seed))]
     SeedFamily {
         /// The seed, or an address of it.
         seed: SocketAddr,
     },
-    /// The system would not send the question where the group is, to anybody.
+    /// The operating system refused to send the query for the group to any address, so no member was asked. Check the
+    /// route and the firewall of this machine, and try again.
     #[error(
-        "nobody was asked for the group, since the system sends nothing to {address}, or anybody else who may know it: type \
-         `ip route get {}` to see whether there is a way, look for a firewall if there is, and try again",
+        "no member was asked for the group, because the system sends nothing to {address} or to any other address to ask: \
+         type `ip route get {}` to see whether there is a route; if there is, look for a firewall; then try again",
         address.ip()
     )]
     Unasked {
-        /// Where the question was to go, or one of the places.
+        /// One of the addresses that were to be asked.
         address: SocketAddr,
     },
-    /// None of the seeds has an address.
+    /// None of the seeds has an address, so no member was asked. Check the spelling of the seeds, and DNS.
     #[error(
-        "none of the seeds ({seeds}) has an address, so there is nobody to ask: check their spelling, and that DNS answers \
-         (`getent hosts NAME`); whoever is to found the group without asking anybody does without seeds"
+        "none of the seeds ({seeds}) has an address, so there is no member to ask: check their spelling, and that DNS \
+         answers (`getent hosts NAME`); to found the group without asking, leave the seeds out"
     )]
     Seeds {
-        /// As given.
+        /// The seeds as given.
         seeds: String,
-        /// What was said of the last of them.
+        /// Error of the last look-up.
         source: io::Error,
     },
-    /// This process has a member of this group at this address; or had one that was excluded, and serves the others for a
-    /// few seconds yet.
+    /// This process already has a member of this group at this address, or had one that was excluded and still serves
+    /// the others for a few seconds. Give the second member another port, or try again in five seconds.
     #[error(
         "this process already has a member of this group at {address}: give the second one another port, or try again in \
          five seconds if the first was excluded"
     )]
     AlreadyMember {
-        /// The address.
+        /// Address of the first member.
         address: SocketAddr,
     },
-    /// This process makes calls from this address under another key, with other seeds or settings.
+    /// This process makes calls from this address under another key, with other seeds or settings. Choose another
+    /// port.
     #[error(
         "this process makes calls from {address} with another key, other seeds or settings: give the second one another port"
     )]
     OtherCalls {
-        /// The address.
+        /// Address of the first caller.
         address: SocketAddr,
     },
-    /// Nobody answered, and somebody speaks of a group of this name in a way that this process cannot open.
+    /// No member answered, but a process sends datagrams of a group of this name that this process cannot open. Use
+    /// the members' key.
     #[error("{}", other_key(*address))]
     OtherKey {
-        /// Who.
+        /// Address of that process.
         address: SocketAddr,
     },
-    /// A parameter is out of range.
+    /// A forked child used a handle of its parent: the caller's mistake. Open a group of its own in the child.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
+    /// A parameter is out of its range: the caller's mistake.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The group did not let us in.
+    /// The group did not admit this process. The reason says whether to try again.
     #[error("{}", join_failure(.0))]
     Join(JoinFailure),
 }
 
-/// As the user gave it: any free port is no port.
+/// Returns the address as the user gave it: without the port if any free one was asked for.
 fn chosen(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
 }
@@ -145,16 +156,24 @@ fn chosen(address: SocketAddr) -> String {
 fn other_family(seed: SocketAddr) -> String {
     let (its, other) = if seed.is_ipv6() { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
     format!(
-        "the seed {seed} cannot be asked, since this process sends by {other}: leave it out, or send by {its}, with \
+        "the seed {seed} cannot be asked, because this process sends over {other}: leave it out, or send over {its}, with \
          --bind ADDRESS (Options::bind) and {its} seeds only"
     )
 }
 
 fn other_key(address: SocketAddr) -> String {
     format!(
-        "nobody answered for this group, but {address} speaks of one of this name under another key, or with one where \
-         this process has none: use the key file that the members use (--key FILE, Options::key); if it is the same, what \
-         this process asks does not reach them"
+        "no member answered, but {address} sends datagrams of a group of this name under another key, or with a key where \
+         this process has none: use the key file of the members (--key FILE, Options::key); if it is the same file, the \
+         query of this process does not reach them"
+    )
+}
+
+fn other_version(address: SocketAddr, version: u8) -> String {
+    format!(
+        "no member answered in version {VERSION} of the wire format, which this process uses, but {address} speaks of a group of \
+         this name in version {version}: use the same release of unisono in all processes (`unisono --version`), or another \
+         name for this group"
     )
 }
 
@@ -163,22 +182,23 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
         JoinFailure::Unreachable { sequencer } => {
             return format!(
                 "a member answered, but the group's sequencer does not answer at {sequencer}: if it has just crashed, \
-                 try again; if this machine cannot reach that address, begin that member with one that all can \
-                 reach, by --bind ADDRESS (Options::bind)"
+                 try again; if this machine cannot reach that address, start that member with an address that all \
+                 machines can reach: --bind ADDRESS (Options::bind)"
             )
             .into();
         }
+        JoinFailure::OtherVersion { by, version } => return other_version(*by, *version).into(),
         JoinFailure::NotFound => {
-            "nobody answered for this group: check its name, that a member runs, that all use the same key, \
+            "no member of this group answered: check its name, that a member runs, that all use the same key, \
              and that multicast reaches it or --seeds names a member"
         }
         JoinFailure::Lost => {
-            "the group answered, and then nobody did any more: its members have crashed or left, or are out of reach; \
-             begin one of them, and try again"
+            "a member of the group answered, and then none did: the members have crashed or left, or are out of reach; \
+             start one of them, and try again"
         }
         JoinFailure::Halted => {
-            "the group is there but stands still: it is being reset, try again; or too few of its members are left to \
-             go on, see `unisono why`, and end them to found it anew"
+            "the group exists but stands still: if it is being reset, try again; if too few of its members are left to \
+             go on (see `unisono why`), end them and found it anew"
         }
         JoinFailure::Full { by } => {
             return format!("{by} refused: the group has as many members as its founder allowed").into();
@@ -189,86 +209,111 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             )
             .into();
         }
-        JoinFailure::TimedOut => "the group was found but took too long to let us in: try again",
-        JoinFailure::Reset => "the group was reset while we joined: try again",
+        JoinFailure::TimedOut => "the group was found but did not admit this process in time: try again",
+        JoinFailure::Reset => "the group was reset while this process joined: try again",
         JoinFailure::NotFormed => {
-            "too few of the participants met in time, or they formed the group without this one: join it, or try again"
+            "too few of the participants met in time, or the others formed the group without this one: join it, or try again"
+        }
+        other => {
+            return format!("the join failed for a reason that this version does not know: {other:?}").into();
         }
     };
     words.into()
 }
 
-/// A message has no place in the order, or it is not known to have one.
+/// Why a message has no seqno, or is not known to have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendFailure {
-    /// It was not taken: nothing was sent.
+    /// The message was not taken, and nothing was sent. The reason says what to do.
     #[error(transparent)]
     Refused(#[from] SendError),
-    /// A reset fell upon it: no member will ever deliver it. Send it again if it still matters.
+    /// A reset dropped the message: no remaining member will ever deliver it. Not the caller's fault: send it again if
+    /// it still matters.
     #[error(
-        "the group was reset and the message dropped: no member will deliver it; it is safe to send it again"
+        "a reset of the group dropped the message: no member will deliver it, so it is safe to send it again"
     )]
     Failed,
-    /// It has no place yet, and gets none until this member receives: the events that wait for it fill the history,
-    /// and nobody here has taken any for five seconds. It is under way all the same: receive, and do not send it again.
+    /// The message has no seqno yet, and gets none until this member receives: unreceived events fill the history,
+    /// and this process has taken none for five seconds. The message is still under way: receive, and do not send it
+    /// again.
     #[error(
-        "the message has no place and gets none until this member receives the events that wait for it; it is under way \
-         all the same"
+        "the message has no sequence number yet, and gets none until this member receives the events that wait for it; \
+         it is still under way: do not send it again"
     )]
     NotReceiving,
-    /// This member was cut off first: the others may have it or not.
+    /// This member was cut off from the group first: the others may have the message or not. Join again and look.
     #[error(
         "this member was cut off from the group: the others may have the message or not; join again and look"
     )]
     Unknown,
 }
 
-/// The stream of events is over, and why.
+/// Why the stream of events has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Ended {
-    /// This member has left.
+    /// This member has left, as it was asked to.
     #[error("this member has left the group")]
     Left,
-    /// The group went on without this member.
-    #[error("the group went on without this member; it may join again as a new one")]
+    /// The group excluded this member, which was cut off, too slow, or taken for crashed; or this founder gave way to
+    /// a group that did not admit it. It may join again as a new member.
+    #[error("this member is excluded from the group; it may join again as a new member")]
     Excluded {
-        /// The epoch that began without it, if it was told.
+        /// The epoch that began without this member, if it knows it.
         epoch: Option<EpochId>,
     },
+    /// This is a forked child: its parent's member receives.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
-/// A leave did not come to its end.
+/// Why a leave was not confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LeaveFailure {
-    /// It was not begun.
+    /// The leave was not begun. The reason says why.
     #[error(transparent)]
     Refused(#[from] LeaveError),
-    /// The group went on without this member before it heard of its own leave. It is out all the same.
-    #[error("the group went on without this member before it heard of its own leave; it is out all the same")]
+    /// The group excluded this member before it received its own leave. It is out all the same; nothing is left to
+    /// do.
+    #[error("the group excluded this member before it received its own leave; it is out all the same")]
     Excluded,
-    /// Nobody confirmed it in five seconds. This member is out; the others will find out by themselves, if
-    /// there are any.
+    /// No member confirmed the leave within five seconds. This member is out; the others, if there are any, notice
+    /// its silence and exclude it.
     #[error(
-        "nobody confirmed the leave; this member is out, and others, if there are any, will miss it and reset"
+        "no member confirmed the leave; this member is out, and the others, if there are any, will exclude it"
     )]
     Unconfirmed,
+    /// This is a forked child: its parent's member stays.
+    #[error("this handle belongs to the process that forked: its member stays")]
+    Forked,
 }
 
-/// Nobody could be asked, or nobody answered. Nothing changed.
+/// Why a query returned no report. Nothing changed in the group.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LookError {
-    /// The question could not be sent.
+    /// The query could not be sent.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// No member answered in time, and somebody speaks of a group of this name in a way that this process cannot
-    /// open.
+    /// No member answered in time, but a process sends datagrams of a group of this name that this process cannot
+    /// open. Use the members' key.
     #[error("{}", other_key(*address))]
     OtherKey {
-        /// Who.
+        /// Address of that process.
         address: SocketAddr,
     },
-    /// No member answered in time.
+    /// No member answered in time, and a process uses a group of this name with another version of the wire format. No group
+    /// was founded. Upgrade one of the two sides, or use another name.
+    #[error("{}", other_version(*address, *version))]
+    OtherVersion {
+        /// Address of that process.
+        address: SocketAddr,
+        /// Version that it uses.
+        version: u8,
+    },
+    /// No member answered in time. Check the name, the key, and the way to the members.
     #[error(
         "no member of this group answered: check its name, that a member runs, that both use the same key, \
          and that multicast reaches it or --seeds names a member"
@@ -276,47 +321,60 @@ pub enum LookError {
     NoAnswer,
 }
 
-/// A key file cannot be used. Nothing changed.
+/// Why a key file could not be written or read. Nothing changed, except as [`KeyError::File`] says.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is something of this name already.
+    /// A file of this name exists already, and was not touched. Choose another name, or remove it if it is not used.
     #[error(
-        "{} exists already: a key is never overwritten; choose another name, or remove it if nobody uses it",
+        "{} exists already: a key is never overwritten; choose another name, or remove the file if it is not used",
         path.display()
     )]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// Others on this machine may read it.
+    /// Other users of this machine may read the file, so the key was not used. Set its mode to 600.
     #[error(
-        "{0} can be read by others on this machine (mode {mode:04o}): type `chmod 600 '{0}'`",
-        path.display()
+        "{} can be read by others on this machine (mode {mode:04o}): {}",
+        path.display(), cure(path, *group)
     )]
     Exposed {
         /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+        /// The group of this process, if the file belongs to another user.
+        group: Option<u32>,
     },
-    /// It holds something else.
+    /// The file is not a key file, or it is damaged. Name another one, or make one with
+    /// [`Key::write_new`](crate::Key::write_new).
     #[error("{} is not a key file: `unisono keygen FILE` makes one", path.display())]
     NotAKey {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The operating system refused to open, read or write the file. If writing failed half-way, an incomplete file
+    /// remains: remove it.
     #[error("{}: {cause}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// The system gave no randomness.
+    /// The operating system gave no random numbers. Try again.
     #[error("the system gave no random numbers: {0}")]
     Random(io::Error),
+}
+
+/// What to type about a key file that others can read.
+fn cure(path: &Path, group: Option<u32>) -> String {
+    let path = path.display();
+    match group {
+        None => format!("type `chmod 600 '{path}'`"),
+        Some(group) => format!("type `chown root:{group} '{path}' && chmod 440 '{path}'` as root"),
+    }
 }
 
 #[cfg(test)]

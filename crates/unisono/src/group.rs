@@ -1,9 +1,9 @@
-//! A member's handle for threads that may block.
+//! A handle on a member of a group, for threads that may block.
 
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
-use crate::opening::{Lives, Opening, Owner};
+use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -15,12 +15,12 @@ use unisono_core::{
     EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
 };
 
-/// A member of a group. Clones are the same member; when the last one is dropped, it leaves (and waits for
-/// that for at most a second).
+/// A handle on one member of a group. Clones are handles on the same member. When the last one is dropped, the member
+/// leaves; the drop waits for that, at most one second.
 ///
-/// What one member sends is received by all members, itself included, in one order. Receive what comes: a
-/// member that does not takes no part in the order, and after a window of messages everybody waits for it,
-/// its own `send` too. Who wants to send only says so with [`Group::ignore_events`].
+/// Every member receives all messages, its own included, in one order. An application must receive events: after a
+/// window of messages all members wait for one that does not, and its own `send` waits too. A member that only sends
+/// calls [`Group::ignore_events`].
 ///
 /// ```
 /// use unisono::{Event, Group, GroupConfig, Options};
@@ -41,17 +41,17 @@ pub struct Group {
 }
 
 impl Group {
-    /// Founds the group of this name, whether or not there is one.
+    /// Founds a group of this name, whether or not there is one already.
     pub fn create(name: &str, config: GroupConfig, options: &Options) -> Result<Group, OpenError> {
         Group::open(name, EntryMode::Found(config), Bytes::new(), options)
     }
 
-    /// Joins the group of this name. The others receive `hello` (at most 512 bytes) with the join.
+    /// Joins the group of this name. The other members receive `hello` (at most 512 bytes) with the join.
     pub fn join(name: &str, hello: impl Into<Bytes>, options: &Options) -> Result<Group, OpenError> {
         Group::open(name, EntryMode::Join, hello.into(), options)
     }
 
-    /// Joins the group of this name, or founds it if nobody answers.
+    /// Joins the group of this name, or founds it if no member answers.
     pub fn join_or_create(
         name: &str,
         config: GroupConfig,
@@ -61,9 +61,10 @@ impl Group {
         Group::open(name, EntryMode::JoinOrFound(config), hello.into(), options)
     }
 
-    /// Forms the group together with the other participants that call this at the same time: at most one group comes
-    /// of it, of at least as many members as the formation asks for, or none here within its time
-    /// ([`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed)). [`Options::name`] is this participant's.
+    /// Forms a group together with the other participants that call this at the same time. At most one group results,
+    /// and it has at least as many members as the formation asks for. If this process is not in one within the
+    /// formation's time, the call fails with [`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed).
+    /// [`Options::name`] is this participant's name.
     pub fn form(
         name: &str,
         formation: Formation,
@@ -77,7 +78,7 @@ impl Group {
         let mut lives = Lives::default();
         loop {
             let seeds = Seeds::new(options)?;
-            let known = seeds.resolve();
+            let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
             let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
@@ -93,17 +94,17 @@ impl Group {
         &self.owner.shared
     }
 
-    /// What it was opened with.
+    /// Options with which the member was opened.
     pub(crate) fn options(&self) -> &Options {
         &self.owner.options
     }
 
-    /// Sends a message to all members, this one included, and blocks until it has its place in the order and
-    /// is accepted: then it survives as many crashes as the group's resilience. Returns the place.
+    /// Sends a message to all members, this one included, and returns its seqno. Blocks until the message is
+    /// accepted: from then on it survives as many crashes as the group's resilience.
     ///
-    /// It receives nothing meanwhile. If all members only send, their events fill the histories, and nothing more gets a
-    /// place: the member that is furthest behind is told so after five seconds ([`SendFailure::NotReceiving`]), the others
-    /// wait for it. So receive in another thread, with a clone of the handle:
+    /// The call receives no events. If all members only send, their events fill the histories, and no further message
+    /// gets a seqno. After five seconds the member that is furthest behind gets [`SendFailure::NotReceiving`]; the
+    /// others wait for it. So receive in another thread, with a clone of the handle:
     ///
     /// ```
     /// # use unisono::{Event, Group, GroupConfig, Options};
@@ -123,14 +124,14 @@ impl Group {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// With one thread only, send with [`Group::try_submit`] and receive where that has no room; and a member that is no
-    /// receiver at all says so with [`Group::ignore_events`].
+    /// A program with one thread can send with [`Group::try_submit`] and receive when that fails for lack of room. A
+    /// member that never receives calls [`Group::ignore_events`].
     pub fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: None })
     }
 
-    /// As [`Group::send`], for a message that is to survive `resilience` crashes if that is more than the
-    /// group's.
+    /// Sends like [`Group::send`], but the message survives `resilience` crashes if that is more than the group's
+    /// resilience.
     pub fn send_resilient(&self, payload: impl Into<Bytes>, resilience: u8) -> Result<Seqno, SendFailure> {
         self.send_message(Message { payload: payload.into(), resilience: Some(resilience) })
     }
@@ -141,24 +142,25 @@ impl Group {
         sent.unwrap_or(Err(SendFailure::Unknown))
     }
 
-    /// Sends a message without waiting for its place. Waits only while the window is full or the group is
-    /// being reset; like [`Group::send`] it receives nothing meanwhile, and fails with [`SendError::NotReceiving`] after
-    /// five seconds in which only that could make room. While others are under way it may wait for those that follow, to
-    /// go along with them.
+    /// Sends a message without waiting for its seqno, and returns a ticket for the outcome. Blocks only while the
+    /// window is full or the group is being reset. Like [`Group::send`] it receives no events; if only receiving
+    /// could make room, it fails with [`SendError::NotReceiving`] after five seconds. While earlier messages are
+    /// under way, the message may wait for later ones, to share their datagrams.
     pub fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), None)
     }
 
-    /// As [`Group::submit`], but where that waits this fails, and says what for: [`SendError::WindowFull`],
-    /// [`SendError::NotReceiving`], [`SendError::Resetting`], or [`SendError::NotMember`] for a founder that is giving way to an older group.
+    /// Sends like [`Group::submit`], but never blocks: where `submit` would wait, this fails and names the obstacle:
+    /// [`SendError::WindowFull`], [`SendError::NotReceiving`], [`SendError::Resetting`], or [`SendError::NotMember`]
+    /// for a founder that is giving way to an older group.
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         self.submit_message(payload.into(), Some(Duration::ZERO))
     }
 
-    /// As [`Group::try_submit`], for a message that comes after an earlier one of this member or not at all:
-    /// fails with [`SendError::Resetting`] if a reset fell upon that one. So whoever sends failed messages
-    /// again can do so before anything later is under way. `before` is to be the last one submitted, and not
-    /// asked yet.
+    /// Sends like [`Group::try_submit`], unless a reset dropped the earlier message `before` of this member: then it
+    /// sends nothing and fails with [`SendError::Resetting`]. So an application can send its failed messages again
+    /// before any later one is under way. `before` must be the last message that was submitted, and its ticket must
+    /// not have returned an outcome yet.
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
         let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
         let mut obstacle = SendError::WindowFull;
@@ -178,9 +180,9 @@ impl Group {
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
 
-    /// Sends many messages, packed into as few datagrams as possible. Waits only while the window is full. If
-    /// one is refused, those before it are under way, as the batch that comes with the error, and those after
-    /// it were not sent.
+    /// Sends many messages, packed into as few datagrams as possible. Blocks only while the window is full. If a
+    /// message is refused, the messages before it are under way, as the batch that comes with the error, and those
+    /// after it were not sent.
     pub fn submit_all<I>(&self, payloads: I) -> Result<Batch, (Batch, SendError)>
     where
         I: IntoIterator,
@@ -203,46 +205,44 @@ impl Group {
         }
     }
 
-    /// The next event; blocks until there is one. Several threads may receive: each event goes to one of
-    /// them.
+    /// Returns the next event; blocks until there is one. If several threads receive, each event goes to one of them.
     pub fn receive(&self) -> Result<Event, Ended> {
         self.shared().take(Membership::lacks_events, commands::receive).unwrap_or(Err(Ended::Left))
     }
 
-    /// The next event, or nothing if there is none for so long.
+    /// Returns the next event, or `None` if there is none within `timeout`.
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Event>, Ended> {
         self.shared().block(Some(timeout), |member, _| commands::receive(member)).transpose()
     }
 
-    /// The next event, if there is one now.
+    /// Returns the next event, if there is one now.
     pub fn try_receive(&self) -> Result<Option<Event>, Ended> {
         self.receive_timeout(Duration::ZERO)
     }
 
-    /// Appends events to `events`: blocks until there is one, then takes all that are there, up to 1,024.
-    /// Returns how many.
+    /// Appends events to `events` and returns their number. Blocks until there is one, then takes all that are ready,
+    /// up to 1,024.
     pub fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
         let received =
             self.shared().take(Membership::lacks_events, |member| commands::receive_many(member, events));
         received.unwrap_or(Err(Ended::Left))
     }
 
-    /// From now on nobody here wants events: they are taken and dropped, so that nobody waits for this
-    /// member.
+    /// Drops all events from now on, so that no member waits for this one to receive them.
     pub fn ignore_events(&self) {
         self.shared().with(|member, _| member.ignoring = true);
     }
 
-    /// Begins a reset that must bring together at least `min_members` (and a quorum, whatever that is), whoever else takes
-    /// part; until there are so many, or this is called with fewer, the group stands still. The
-    /// application's answer to [`Event::Suspected`]. Its end is an [`Event::Reset`]. While nobody is suspected there is
-    /// nothing to mend: none begins, and the answer is whether the group has so many members.
+    /// Begins a reset that must bring together at least `min_members` members, and a quorum. Until it does, or until
+    /// a later call asks for fewer, the group is halted. The application calls this after [`Event::Suspected`]; the
+    /// reset ends with [`Event::Reset`]. While no member is suspected no reset begins, and the result says whether
+    /// the group has `min_members` members.
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
-        self.shared().with(|member, now| member.group.reset(now, min_members))
+        self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
-    /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512
-    /// bytes) with the leave. What was not received yet can be received afterwards.
+    /// Leaves the group, and blocks until no other member needs this one. The others receive `goodbye` (at most 512
+    /// bytes) with the leave. Events that were not received yet can be received afterwards.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun) = (goodbye.into(), false);
         let left =
@@ -250,29 +250,29 @@ impl Group {
         left.unwrap_or(Ok(()))
     }
 
-    /// Gives the role of sequencer to another member; only the sequencer can, and not in a group founded with
-    /// [`Migration::Never`](crate::Migration::Never). It is done with an [`Event::HandedOver`]. With
-    /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on from there.
+    /// Gives the role of sequencer to another member. Only the sequencer can do so, and not in a group founded with
+    /// [`Migration::Never`](crate::Migration::Never). The role has moved when [`Event::HandedOver`] is received. With
+    /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
-        self.shared().with(|member, now| member.group.hand_over(now, to))
+        self.shared().command(|member, now| member.group.hand_over(now, to))
     }
 
-    /// Where this member and its group stand (the papers' GetInfoGroup).
+    /// Returns the state of this member and its group (the papers' GetInfoGroup).
     pub fn info(&self) -> Info {
         self.shared().with(|member, _| member.group.info())
     }
 
-    /// The members now, in rank order.
+    /// Returns the present members, in rank order.
     pub fn members(&self) -> Vec<Member> {
         self.info().members
     }
 
-    /// This member's account of the group: who is how far, and who waits for whom.
+    /// Returns what this member knows of the group: how far each member is, and which member waits for which.
     pub fn report(&self) -> Report {
         self.shared().with(|member, now| member.group.report(now))
     }
 
-    /// What this member has counted.
+    /// Returns this member's counters.
     pub fn counters(&self) -> Counters {
         self.shared().with(|member, _| member.group.counters())
     }

@@ -1,20 +1,22 @@
 //! Reliable, totally ordered group communication.
 //!
-//! A **group** is a set of processes, its **members**, usually on several machines. Whatever one of them
-//! sends, all of them receive, in the same order; and not only messages have a place in that order, but also
-//! who joined, who left, and who crashed. So members that begin alike and do what they receive stay alike.
-//! That is all it takes to build a replicated service, a lock, a shared variable, a work queue.
+//! A **group** is a set of processes, its **members**, usually on several machines. Every member receives all
+//! messages of all members, its own included, in the same order. Joins, leaves and crashes are events in this order
+//! too. So members that start in the same state and apply the same events stay in the same state. On that you can
+//! build a replicated service, a lock, a shared variable or a work queue. There is no server to set up.
+//!
+//! # The first program
 //!
 //! ```no_run
 //! use unisono::{Event, Group, GroupConfig, Options};
 //!
-//! // Joins the group "kitchen", or founds it if nobody is there. Returns when this process is a member.
+//! // Joins the group "kitchen", or founds it if no member answers. Returns when this process is a member.
 //! let group = Group::join_or_create("kitchen", GroupConfig::default(), "hello", &Options::default())?;
 //!
-//! // Returns when the message has its place in the order, and is safe.
+//! // Returns when the message has a sequence number (seqno), and a second member, if there is one, holds it.
 //! let place = group.send("dinner is ready")?;
 //!
-//! // Everybody, this process included, receives the same events with the same numbers.
+//! // Every member, this one included, receives the same events with the same seqnos.
 //! loop {
 //!     match group.receive()? {
 //!         Event::Message { seqno, payload, .. } => println!("{seqno}: {payload:?}"),
@@ -28,75 +30,96 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The examples go on from here: `hello` (two processes greet each other), `chat` (names, and a thread for each
-//! direction), `counter` (a replicated number that survives `kill -9`), each run by
-//! `cargo run -p unisono --example NAME`; and, with calls, `calls` and `open_counter`.
+//! Start it twice: the second process joins the group that the first one founded, and from then on both print the same
+//! lines. More programs are in the folder `examples`: `hello` (two processes greet each other), `chat` (names, and a
+//! thread for each direction), `counter` (a replicated number that survives `kill -9`); and, with calls, `calls` and
+//! `open_counter`. Run them with `cargo run -p unisono --example NAME`.
+//!
+//! # The handles
+//!
+//! | handle | what it does |
+//! |---|---|
+//! | [`Group`] | one member of a group; its calls block the thread |
+//! | [`AsyncGroup`] | the same; its calls are futures, for any executor |
+//! | [`Ticket`], [`Batch`] | the outcome of one message, of several messages, that were sent without waiting |
+//! | [`look`] | asks a group for a report; the caller need not be a member |
+//! | [`rpc::Client`], [`rpc::Server`] | calls: ask a service, offer one |
+//!
+//! [`Options`] say how a process takes part: its name, address, [`Key`] and seeds. [`GroupConfig`] says how the group
+//! works; its founder chooses it.
+//!
+//! # Errors
+//!
+//! Every error type lists what can fail, and each variant says whether anything changed, what caused it, and what to
+//! do next: [`OpenError`] for entering a group, [`SendError`] and [`SendFailure`] for messages, [`Ended`] for the end
+//! of the events, [`LeaveFailure`], [`LookError`], [`KeyError`], and [`rpc::CallFailure`] for calls. The texts of the
+//! errors are written for the person who runs the program.
 //!
 //! # How it works
 //!
-//! One member, the **sequencer**, gives every message the next number, its **seqno**, and sends it on to all;
-//! what gets lost on the way is noticed by the gap in the numbers and asked for again. A message costs two
-//! datagrams, or three if the group has no multicast and three members: about what a remote procedure call
-//! costs. If the sequencer leaves or crashes, another member takes over. There is no server to set up.
+//! One member, the **sequencer**, gives every message the next seqno and sends it to all members. A member recognises
+//! a lost message by the gap in the seqnos and requests a retransmission. A message costs two datagrams, or three in
+//! a group of three members without multicast: about as much as a remote procedure call. If the sequencer leaves or
+//! crashes, another member takes over.
 //!
-//! Members are told apart by their [`Uid`], 64 random bits for each life; what people call them is the [`Name`] in
-//! [`Options`]. The names come with the [`View`] in which a member finds itself ([`Event::Entered`]) and with
-//! everybody who joins later; [`Group::members`] has those of now.
+//! Each life of a member has a [`Uid`] of 64 random bits, which is never used again. People call the member by the
+//! [`Name`] in its [`Options`]. The names are in the [`View`] that a member receives first ([`Event::Entered`]) and
+//! in every later [`Event::Joined`]; [`Group::members`] returns the present ones.
 //!
 //! # What resilience buys
 //!
-//! [`GroupConfig::resilience`], r, says how many members may crash **at once** without an accepted message
-//! being lost.
+//! [`GroupConfig::resilience`], r, is the number of members that may crash **at once** without the loss of an
+//! accepted message.
 //!
-//! - With r = 0, [`Group::send`] returns when the message has its number. If the sequencer then crashes
-//!   before anybody else has the message, it is gone, and nobody who goes on has ever seen it.
-//! - With r = 1 (the default) it returns when two members hold the message, with r = 2 when three do. That
-//!   costs an acknowledgement by each of them, and a little more than one round trip more. Nobody receives a
-//!   message before that many hold it, so what anybody acted upon survives.
+//! - With r = 0, [`Group::send`] returns when the message has its seqno. If the sequencer then crashes before another
+//!   member has the message, it is lost, and none of the remaining members has received it.
+//! - With r = 1 (the default) it returns when two members hold the message, with r = 2 when three do. That costs an
+//!   acknowledgement by each of them, and a little more than one additional round trip. No member receives a message
+//!   before r + 1 members hold it, so a message that an application has acted upon survives r crashes.
 //!
-//! Single messages can ask for more: [`Group::send_resilient`].
+//! A single message can ask for more: [`Group::send_resilient`].
 //!
 //! # What happens in a crash
 //!
-//! Members notice within about 300 milliseconds ([`Settings::silence`], [`Settings::patience`]) that one of
-//! them is silent, agree on who goes on, give each other what some lack, and go on with an [`Event::Reset`],
-//! which has the same place at all of them and says who is missing. Everything before it was received by all
-//! who go on, alike. If more than r members are missing, the event says `degraded`: something may have been
-//! lost, and never silently.
+//! The other members notice within about 300 ms that a member is silent ([`Settings::silence`],
+//! [`Settings::patience`]). They agree on the members that remain, and bring each other up to date. Then they go on
+//! with an [`Event::Reset`], which has the same seqno at all of them and names the excluded members. All remaining
+//! members have received the same events before it. If r > 0 and more than r members are missing, the event says
+//! `degraded`: messages may be lost, but never silently.
 //!
-//! A message that was under way has one of three fates, and `send` says which:
+//! A message that was under way has one of three outcomes:
 //!
-//! | [`send`](Group::send) says | what it means | what to do |
+//! | [`send`](Group::send) returns | meaning | what to do |
 //! |---|---|---|
-//! | `Ok(seqno)` | it has its place, and as many hold it as r asks for | nothing |
-//! | [`Failed`](SendFailure::Failed) | a reset fell upon it: no member will ever receive it | send it again |
-//! | [`Unknown`](SendFailure::Unknown) | this member was cut off first | join again and look |
+//! | `Ok(seqno)` | it has this seqno, and r + 1 members hold it | nothing |
+//! | [`Failed`](SendFailure::Failed) | a reset dropped it: no remaining member will ever receive it | send it again |
+//! | [`Unknown`](SendFailure::Unknown) | this member was cut off: the others may have it or not | join again and look |
 //!
-//! Only a majority goes on ([`GroupConfig::quorum`] changes that), so of a group that is cut in two at most
-//! one half does; the other waits, or learns that it was [`Excluded`](Event::Excluded) and may join again as
-//! a new member. Of two members the first to have been there is the tie-breaker: the second cannot go on
-//! without it.
+//! A reset needs a majority of the members ([`GroupConfig::quorum`] changes that). So if the network splits a group,
+//! at most one part goes on. The members of the other part wait, or receive [`Excluded`](Event::Excluded) and may
+//! join again as new members. In a group of two, the member that joined first is the majority: the second cannot go
+//! on without it.
 //!
-//! A member that runs but does not receive is not a crash: the others wait for it, or exclude it after a time
-//! ([`GroupConfig::slow_member`]). `unisono why GROUP`, or [`Group::report`], names it.
+//! A member that runs but does not receive is not taken for crashed. The others wait for it, or exclude it after a
+//! time ([`GroupConfig::slow_member`]). `unisono why GROUP`, or [`Group::report`], names it.
 //!
-//! # Coming in late
+//! # Joining a running group
 //!
-//! A member receives what comes after its own join, and nothing from before. What it has to know of the past the application
-//! tells it: when the first member of the view receives the join it sends the state as of that place, and the newcomer keeps
-//! what follows until it has that. The example `counter` does it by hand; [`rpc::OpenGroup`] does it for services, however
-//! large their state.
+//! A member receives the events after its own join, and none from before. The earlier state has to come from the
+//! application: when the first member of the view receives the join, it sends the state as of that seqno, and the
+//! joiner keeps later events until it has received that state. The example `counter` shows this; [`rpc::OpenGroup`]
+//! does it for services, with a state of any size.
 //!
 //! # Two machines
 //!
-//! By default nothing leaves this machine. To do so, make a [`Key`] and give it to every member: what is sent
-//! is sealed with it, and nobody without it can read or take part.
+//! By default no datagram leaves this machine. For a group on several machines, make a [`Key`] and give it to every
+//! member. All datagrams are then sealed with it, and a process without the key can neither read them nor take part.
 //!
 //! ```no_run
 //! use unisono::{Group, GroupConfig, Key, Options};
 //! let options = Options {
 //!     key: Some(Key::load("/etc/kitchen.key")?),
-//!     // Only where multicast does not reach: members to ask for the group.
+//!     // Only without multicast between the machines: members to ask for the group.
 //!     seeds: vec!["10.0.0.7:7195".into()],
 //!     ..Options::default()
 //! };
@@ -104,40 +127,69 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Sending much
+//! # Sending many messages
 //!
-//! `send` blocks until its message has its place. [`Group::submit`] does not: it returns a [`Ticket`] to be
-//! waited for later, or dropped. [`Group::submit_all`] takes many messages, which travel together. A member
-//! may have [`GroupConfig::window`] messages under way, in order.
+//! `send` blocks until its message has a seqno. [`Group::submit`] does not block: it returns a [`Ticket`], to wait
+//! for later or to drop. [`Group::submit_all`] takes many messages and packs them into few datagrams. A member may
+//! have [`GroupConfig::window`] messages under way; they stay in order.
 //!
-//! Where one member sends much for a while, found the group with [`Migration::ByLoad`]: the role of sequencer then
-//! goes to that member, whose messages need a datagram less each and, at r = 0, no way to somebody else and back.
+//! If one member sends most messages for a while, found the group with [`Migration::ByLoad`]. The role of sequencer
+//! then moves to that member. Each of its messages needs one datagram less, and at r = 0 no round trip to another
+//! member.
 //!
-//! Receive while you send: what a member does not receive presses back on everybody, itself included. Use a
-//! second thread with a clone of the handle ([`Group::send`] shows it), or say with [`Group::ignore_events`] that this
-//! member only sends. If all members only send, the group stands still until the one that is furthest behind is told
-//! so, after five seconds: [`SendFailure::NotReceiving`].
+//! Receive while you send: events that an application does not receive slow down all senders, its own process
+//! included. Receive in a second thread, with a clone of the handle ([`Group::send`] shows it), or call
+//! [`Group::ignore_events`] in a member that only sends. If all members only send, soon no message gets a seqno any
+//! more; after five seconds the sends of the member that is furthest behind fail with [`SendFailure::NotReceiving`].
 //!
 //! # Threads and tasks
 //!
-//! A thread that waits in `receive` or `send` reads the sockets itself, so no other thread stands between the
-//! wire and the program. All groups of a process that use one address share a socket. A background thread
-//! takes over when nobody waits: it keeps the promises made to others (acknowledgements, repairs, heartbeats)
-//! while the program computes.
+//! A thread that waits in `receive` or `send` reads the sockets itself, so no other thread stands between the network
+//! and the program. All groups of a process that use one address share a socket. While no thread waits, a background
+//! thread of the library acknowledges, retransmits and sends heartbeats, so the program may compute.
 //!
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
+//! A process that forks keeps its members, and its child gets errors from their handles ([`SendError::Forked`] and the
+//! like): it sends nothing, receives nothing, and its end is no leave. A child that takes part opens handles of its own; a
+//! program that puts itself into the background does so before it opens any.
+//!
 //! # Calls
 //!
-//! [`rpc`] has calls: a process outside of the group, or a member, asks a service and waits for its answer, which may come
-//! from one process or from a whole group.
+//! [`rpc`] has calls: a process, member or not, asks a service and waits for its answer. The service may be one
+//! process or a whole group.
 //!
-//! # Looking
+//! # Observing a group
 //!
-//! [`Group::info`] is the member's own account: the view and its rank in it, who orders, the next place to be
-//! received and the next to be acknowledged, what is buffered and under way, the last reset and why it came about.
-//! [`look`] asks any member of a group from outside: who is in, who orders, how far each is, who waits for
-//! whom.
+//! [`Group::info`] returns what this member knows: the view and its own rank, the sequencer, the next seqno to be
+//! received and the next to be acknowledged, how much is buffered and under way, the last reset and its reason.
+//! [`look`] asks a member of a group from outside: which members there are, which is the sequencer, how far each is,
+//! and which member waits for which.
+//!
+//! # Logs
+//!
+//! The library writes `tracing` events of the target `unisono`, one for each episode and never one for each datagram.
+//! Each has the fields `group` and `me` (the name of the member that logs). The cargo feature `tracing`, on by default,
+//! can be switched off.
+//!
+//! | level | message | further fields |
+//! |---|---|---|
+//! | info | `group entered` | `how` (`founded`, `joined`, `formed`), `seqno`, `members` |
+//! | info | `member joined`, `member left` | `member`, `uid`, `seqno`, `members` |
+//! | info | `sequencer changed` (a hand-over, or the sequencer left) | `member`, `uid`, `seqno` |
+//! | warn | `member suspected` | `member`, `uid`, `reason` (`silent`, `deaf`, `replaced`, `slow`) |
+//! | warn | `reset begun` | `coordinator` |
+//! | info | `reset ended` | `seqno`, `members`, `excluded`, `degraded`, `took_ms` |
+//! | warn | `group degraded` (messages may be lost) | `seqno`, `excluded` |
+//! | warn | `excluded from the group` (this member) | `epoch` |
+//! | warn | `another group has this name` | `address`, `gives_way` |
+//! | warn | `datagram under another key` (again only after a minute without one) | `address` |
+//! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
+//! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
+//!
+//! The thread that serves the group at that moment emits the event, after it released the library's lock, whether or not
+//! the application receives. That thread waits for the subscriber, so a subscriber must not
+//! wait for a group of the same process.
 #![forbid(unsafe_code)]
 
 mod asynchronous;
@@ -146,6 +198,7 @@ mod engine;
 mod error;
 mod group;
 mod key;
+mod log;
 mod opening;
 mod options;
 mod outside;
@@ -154,6 +207,7 @@ pub mod rpc;
 mod sealed;
 mod seeds;
 mod ticket;
+mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
@@ -171,8 +225,15 @@ pub use unisono_core::{
     Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
     SlowMember, Suspicion, Transport, Uid, View,
 };
+pub use versions::hear_other_version;
 
-/// What the README shows compiles.
+/// Compiles the examples in the README of this crate.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles those in the README of the workspace too: the text file is a symbolic link to it, which makes it part of
+/// the package.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/workspace-readme.txt")]
+struct WorkspaceReadme;

@@ -1,8 +1,8 @@
-//! The way into a group, for both kinds of handles: from a name and options to a member that has begun to
-//! enter.
+//! Entering a group, for both kinds of handles: from a name and options to a member that has begun to enter.
 
 use crate::engine::{Engine, Shared, Way};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::options::Options;
 use crate::reach::{Place, port};
 use crate::sealed::Sealed;
@@ -15,11 +15,19 @@ use std::time::Duration;
 use unisono_core::wire::{Checksum, Protection};
 use unisono_core::{EntryMode, Group, JoinFailure, Member, Random, Settings, Uid};
 
-/// How long the last handle of a blocking program waits for its leave.
+/// Maximum time for which dropping the last handle of a blocking program waits for the leave.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a join is tried that a reset met, or that the group lost sight of: each time as a new life.
+/// Maximum number of attempts at a join that a reset interrupted or that took too long, each with a new uid.
 const LIVES_MAX: usize = 8;
+
+/// How long an entry waits for addresses of the seeds: only a process that cannot do without asking waits.
+pub(crate) fn seeds_timeout(entry: &EntryMode, options: &Options) -> Duration {
+    match entry {
+        EntryMode::Found(_) | EntryMode::Form(..) => Duration::ZERO,
+        EntryMode::Join | EntryMode::JoinOrFound(_) => options.seeds_timeout,
+    }
+}
 
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
@@ -30,16 +38,16 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Puts the member into an engine, where it begins. `known` are the addresses of the seeds.
+    /// Puts the member into an engine, where it begins to enter. `known` are the addresses of the seeds.
     pub(crate) fn begin(
         self,
         seeds: Seeds,
         known: Result<Vec<SocketAddr>, OpenError>,
     ) -> Result<Shared, OpenError> {
         let known = match self.entry {
-            // Nobody is asked, or nobody may be there yet.
+            // A founder asks no seed, and the seeds of those that form a group may have no address yet.
             EntryMode::Found(_) | EntryMode::Form(..) => known.unwrap_or_default(),
-            // Whoever cannot ask is not to found a second group.
+            // A process that cannot ask must not found a second group.
             EntryMode::Join | EntryMode::JoinOrFound(_) => known?,
         };
         let options = self.options;
@@ -53,7 +61,8 @@ impl Opening<'_> {
             let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
-        let way = Way { tag: port.tag(), seeds, needs_multicast };
+        let label = Label { group: self.name.into(), me: options.name.clone() };
+        let way = Way { tag: port.tag(), seeds, label, needs_multicast };
         Engine::enter(place, way, options.spin, make)
     }
 }
@@ -65,7 +74,7 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    /// What the join comes to with this life; nothing if it came to nothing by nobody's fault, and another may do better.
+    /// Returns the outcome of the join, or `None` if this life failed for a passing reason and another one is to try.
     pub(crate) fn conclude(&mut self, entered: Result<(), OpenError>) -> Option<Result<(), OpenError>> {
         match entered {
             Err(OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
@@ -74,7 +83,7 @@ impl Lives {
                 self.failed += 1;
                 None
             }
-            // An earlier life has heard the group.
+            // An earlier life got an answer from the group.
             Err(OpenError::Join(JoinFailure::NotFound)) if self.failed > 0 => {
                 Some(Err(OpenError::Join(JoinFailure::Lost)))
             }
@@ -83,7 +92,7 @@ impl Lives {
     }
 }
 
-/// Bits that nobody can guess.
+/// Returns random bits from the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
     match getrandom::fill(&mut bytes) {
@@ -95,7 +104,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], OpenError> {
     }
 }
 
-/// A seal if there is a key, else a checksum.
+/// Returns a seal if there is a key, else a checksum.
 pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
     match &options.key {
         Some(key) => Box::new(Sealed::new(key)),
@@ -103,13 +112,13 @@ pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
     }
 }
 
-/// A member for as long as there are handles; then it leaves.
+/// Keeps a member in its group. When the last handle drops it, the member leaves.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
-    /// What it was opened with.
+    /// Options with which the member was opened.
     pub(crate) options: Options,
-    /// Whether dropping it may block.
+    /// True if dropping it may block.
     pub(crate) waits: bool,
 }
 
@@ -150,9 +159,9 @@ mod tests {
         let told = lives.conclude(failed(JoinFailure::NotFound));
         assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::Lost)))), "{told:?}");
     }
-    // A founder that gives way may be in no group for long, and is not to wait for its leave for ever.
+    // A founder that gives way may be in no group for long; its leave must still end.
     #[test]
-    fn whoever_is_in_no_group_leaves_within_the_time_of_a_leave() {
+    fn a_member_of_no_group_leaves_within_the_time_of_a_leave() {
         let settings = Settings { locate: Duration::from_secs(60), ..Settings::default() };
         let options = Options { settings, ..Options::default() };
         let name = format!("nowhere-{}", std::process::id());

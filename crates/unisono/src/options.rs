@@ -1,4 +1,4 @@
-//! What a process chooses before it enters a group: its name, its address, its key, and whom to ask.
+//! What a process chooses before it enters a group: its name, its address, its key, and the members to ask.
 
 use crate::key::Key;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use unisono_core::rpc::CallSettings;
 use unisono_core::{Name, Settings};
 
-/// The UDP port of a seed that is given without one.
+/// UDP port of a seed that is given without one.
 pub const DEFAULT_PORT: u16 = 7195;
 
-/// How this process takes part. The default needs no configuration and stays on this machine's loopback.
+/// How a process takes part. The default needs no configuration and stays on this machine's loopback.
 ///
 /// ```
 /// use unisono::Options;
@@ -19,28 +19,34 @@ pub const DEFAULT_PORT: u16 = 7195;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What people call this member. By default the name of the host and the number of the process.
+    /// Name of this member, for people. By default the name of the host and the number of the process.
     pub name: Name,
-    /// The address to send from and to be reached at; port 0 takes any free one. By default 127.0.0.1 without
-    /// a key, and with one the address from which the seeds, or else the default route, are reached. 0.0.0.0 and
-    /// `[::]` hear what comes to any address of this machine; others are told that same one, and see only it.
+    /// Address to send from and to receive at; port 0 means any free one. By default 127.0.0.1 without a key; with a
+    /// key, the address from which the seeds, or else the default route, are reached. With 0.0.0.0 or `[::]` the
+    /// process receives at all addresses of this machine, but the other members learn only the default one, and
+    /// receive from that one.
     pub bind: Option<SocketAddr>,
-    /// The interface for multicast, named by its address. By default the one that has the bound address.
+    /// Interface for multicast, named by its address. By default the one that has the bound address.
     pub multicast_interface: Option<Ipv4Addr>,
-    /// Seals everything that is sent; who does not hold it can neither read nor take part. Without one,
-    /// nothing leaves this machine unless `insecure` is set.
+    /// Key that seals all datagrams; a process without it can neither read them nor take part. Without a key no
+    /// datagram leaves this machine, unless `insecure` is set.
     pub key: Option<Key>,
-    /// Members to ask for the group, each `HOST:PORT` or a DNS name (whose addresses are all asked, at
-    /// [`DEFAULT_PORT`] unless another is given). By default the group is looked for by multicast.
+    /// Members to ask for the group, each `HOST:PORT` or a DNS name, at [`DEFAULT_PORT`] unless another port is
+    /// given. All addresses of a name are asked. By default there are none, and the group is looked for by multicast.
     pub seeds: Vec<String>,
-    /// Leave the machine without a key all the same.
+    /// How long the names of the seeds are resolved again while none of the seeds has an address, 30 s by default: the first
+    /// of several processes that start together may have no DNS record yet. A warning in the log says that the process
+    /// waits. After this time a join fails with [`OpenError::Seeds`](crate::OpenError::Seeds); if it is zero, at once.
+    /// Joins and services wait; `create` and clients of calls do not.
+    pub seeds_timeout: Duration,
+    /// True if datagrams may leave this machine without a key. Then anyone on the network can read and forge them.
     pub insecure: bool,
-    /// How long a thread that waits looks at the sockets again and again before it sleeps. Nothing by
-    /// default: it makes round trips faster and costs a processor.
+    /// Time for which a waiting thread polls the sockets before it sleeps. Zero by default; a longer time makes round
+    /// trips faster and occupies a processor.
     pub spin: Duration,
-    /// The protocol's own settings, [`Transport`](crate::Transport) among them.
+    /// Settings of the group protocol, [`Transport`](crate::Transport) among them.
     pub settings: Settings,
-    /// Those of [calls](crate::rpc).
+    /// Settings of [calls](crate::rpc).
     pub calls: CallSettings,
 }
 
@@ -52,6 +58,7 @@ impl Default for Options {
             multicast_interface: None,
             key: None,
             seeds: Vec::new(),
+            seeds_timeout: Duration::from_secs(30),
             insecure: false,
             spin: Duration::ZERO,
             settings: Settings::default(),
@@ -60,7 +67,7 @@ impl Default for Options {
     }
 }
 
-/// The name of the host and the number of the process; the number alone if that is too long.
+/// Returns the name of the host and the number of the process; the number alone if that is too long.
 fn default_name() -> Name {
     let (host, process) = (rustix::system::uname(), std::process::id());
     Name::new(&format!("{}-{process}", host.nodename().to_string_lossy()))

@@ -1,14 +1,15 @@
-//! Looking at a group without being a member.
+//! Queries to a group by a process that need not be a member.
 //!
-//! A question goes to where a joiner would ask, several times, since any of it may be lost. Whoever is a
-//! member answers for itself; the first answer counts. If no seed answers at once, members near by are asked as well:
-//! they may be cut off from the seeds, and are looked at for that very reason.
+//! The query goes to the addresses that a joiner would ask. It is sent several times, because datagrams may be lost.
+//! Each member that receives it answers with its own report, and the first answer counts. If no seed answers at once,
+//! members are asked by multicast too: they may be cut off from the seeds, which may be the reason for the query.
 
 use crate::error::{LookError, OpenError};
 use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::{Place, multicast_address, port};
 use crate::seeds::Seeds;
+use crate::versions::other_version_of;
 use bytes::BytesMut;
 use std::io;
 use std::net::SocketAddr;
@@ -21,22 +22,22 @@ use unisono_core::wire::{
 use unisono_core::{EpochTag, GroupTag, Instance, Uid};
 use unisono_udp::{Receiver, Socket, Watch};
 
-/// How long to wait for an answer before the question is asked again.
+/// Interval after which an unanswered query is sent again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// What comes to the socket that asks, and what is heard besides.
+/// Keys of the two sockets: the one to which the answers come, and the one that receives the group's multicasts.
 const ANSWERS: u64 = 0;
 const HEARD: u64 = 1;
 
-/// Asks any member of the group of this name how it stands, for at most `timeout`: the seeds of `options` first, and
-/// before long whoever multicast reaches, too. The first answer counts; with the key of `options`, only one that is
-/// sealed under it.
+/// Asks the members of a group for a report and returns the first answer. Waits at most `timeout`. The seeds of
+/// `options` are asked first. Members that multicast reaches are asked too if no seed answers within 100 ms, or at
+/// once if there are no seeds. If `options` has a key, only an answer that is sealed under it counts.
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
     let seeds = Seeds::new(options)?.resolve()?;
     ask(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
 }
 
-/// Asks the member at this address and nobody else, where [`look`] takes anybody's word.
+/// Asks the member at `address` for a report, and no other member; [`look`] accepts the answer of any.
 pub fn look_at(
     name: &str,
     address: SocketAddr,
@@ -55,7 +56,7 @@ fn ask(
 ) -> Result<Report, LookError> {
     let begin = Instant::now();
     let place = Place::choose(options, known)?;
-    // Members may use the very port.
+    // A member may have bound the port of the options.
     let address = SocketAddr::from((place.bind.ip(), 0));
     let socket = Socket::bind(address).map_err(|cause| match cause.kind() {
         io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address },
@@ -74,7 +75,7 @@ fn ask(
             Err(_) => nearby = None,
         }
     }
-    // Nobody answers a question that does not open; what members tell each other shows that they are there.
+    // Members do not answer a query that they cannot open. Their multicasts to each other show that they exist.
     let heard =
         nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None, None).ok());
     let watch = watch(&socket, heard.as_ref())
@@ -86,9 +87,9 @@ fn ask(
         destinations.push(multicast);
     }
     let (mut besides, mut asked) = (Vec::new(), false);
-    let (mut answer, mut foreign) = (None, None);
+    let (mut answer, mut foreign, mut other_version) = (None, None, None);
     while answer.is_none() && begin.elapsed() < timeout {
-        // Seeds have the first word.
+        // Seeds are asked first.
         if asker.number > 0 && nearby.take().is_some() {
             besides.push(multicast);
         }
@@ -102,8 +103,10 @@ fn ask(
             watch.set_alarm(left);
             for &key in watch.wait().keys() {
                 let socket = if key == ANSWERS { &socket } else { heard.as_ref().unwrap_or(&socket) };
-                // An error is one datagram's.
+                // An error concerns one datagram only.
                 let _ = receiver.receive(socket, |from, datagram| {
+                    let version = other_version_of(&datagram, Some(tag));
+                    other_version = other_version.or(version.map(|version| (from, version)));
                     if key != ANSWERS {
                         foreign = foreign.or(asker.is_deaf_to(&datagram).then_some(from));
                     } else if answer.is_none() {
@@ -113,10 +116,11 @@ fn ask(
             }
         }
     }
-    answer.ok_or(match (foreign, destinations.first()) {
-        (Some(address), _) => LookError::OtherKey { address },
-        (None, Some(&address)) if !asked => OpenError::Unasked { address }.into(),
-        (None, _) => LookError::NoAnswer,
+    answer.ok_or(match (other_version, foreign, destinations.first()) {
+        (Some((address, version)), ..) => LookError::OtherVersion { address, version },
+        (None, Some(address), _) => LookError::OtherKey { address },
+        (None, None, Some(&address)) if !asked => OpenError::Unasked { address }.into(),
+        (None, None, _) => LookError::NoAnswer,
     })
 }
 
@@ -127,7 +131,7 @@ fn watch(answers: &Socket, heard: Option<&Socket>) -> io::Result<Watch> {
     Ok(watch)
 }
 
-/// Somebody outside of a group, with a life and packet numbers of its own.
+/// A process outside of a group, with a uid and packet numbers of its own.
 struct Asker {
     tag: GroupTag,
     uid: Uid,
@@ -146,7 +150,7 @@ impl Asker {
         KeyContext { instance: Instance(0), sender }
     }
 
-    /// A datagram that asks.
+    /// Returns a datagram with the query.
     fn question(&mut self) -> Vec<u8> {
         self.number += 1;
         let header = Header {
@@ -164,7 +168,7 @@ impl Asker {
         datagram
     }
 
-    /// Somebody speaks of the group, and this asker could not know what.
+    /// True if the datagram belongs to the group, unless this process can read it: neither has a key.
     fn is_deaf_to(&self, datagram: &[u8]) -> bool {
         let Ok(header) = Header::parse(datagram) else { return false };
         let readable = (header.protection, self.protection.kind())
@@ -172,7 +176,7 @@ impl Asker {
         header.group == self.tag && header.epoch != EpochTag::OUTSIDE && !readable
     }
 
-    /// The report in a datagram, if it is an answer to this question.
+    /// Returns the report in a datagram, if it is an answer to this query.
     fn answer(&mut self, datagram: BytesMut) -> Option<Report> {
         let header = Header::parse(&datagram).ok()?;
         if header.group != self.tag || header.epoch != EpochTag::OUTSIDE {

@@ -1,4 +1,4 @@
-//! Addresses: which of this machine's to use, and which multicast address a group has.
+//! The addresses of this machine that a process uses, and the multicast address of a group.
 
 use crate::error::OpenError;
 use crate::options::Options;
@@ -7,15 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use unisono_core::{GroupTag, Port};
 use unisono_udp::address_toward;
 
-/// The UDP port of all multicasts. Multicast addresses tell groups apart, and the tag in each datagram those
-/// that have one address.
+/// UDP port of all multicasts. Groups differ in their multicast address, or else in the tag in each datagram.
 pub const MULTICAST_PORT: u16 = 7196;
-/// How many multicast addresses all groups share: 239.195.117.1 and the next ones, administratively scoped.
+/// Number of multicast addresses that all groups share: 239.195.117.1 and the next ones, administratively scoped.
 const MULTICAST_ADDRESSES: u64 = 32;
-/// Nobody's address, from a range kept for examples: what leads there is the default route.
+/// An address from a range for documentation, which no machine has: the route to it is the default route.
 const FAR_AWAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// The address of the group of this name.
+/// Returns the port of the group of this name.
 pub(crate) fn port(name: &str) -> Result<Port, OpenError> {
     match name.is_empty() || name.contains(char::is_control) {
         true => Err(OpenError::GroupName { name: name.into() }),
@@ -23,25 +22,33 @@ pub(crate) fn port(name: &str) -> Result<Port, OpenError> {
     }
 }
 
-/// Where all members of a group listen, and where a joiner looks for it.
+/// Returns the address at which all members of a group listen, and at which a joiner looks for it.
 pub(crate) fn multicast_address(tag: GroupTag) -> SocketAddrV4 {
-    let host = 1 + (tag.0 % MULTICAST_ADDRESSES) as u8;
-    SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, host), MULTICAST_PORT)
+    multicast_address_at((tag.0 % MULTICAST_ADDRESSES) as u8)
+}
+
+/// Where all groups listen.
+pub(crate) fn multicast_addresses() -> impl Iterator<Item = SocketAddrV4> {
+    (0..MULTICAST_ADDRESSES as u8).map(multicast_address_at)
+}
+
+fn multicast_address_at(place: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, 1 + place), MULTICAST_PORT)
 }
 
 /// The addresses that a process uses, checked against what its options permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// What to bind.
+    /// Address to bind.
     pub(crate) bind: SocketAddr,
-    /// What to tell others; its port is that of `bind`, so 0 until it is bound.
+    /// Address that other processes are given; its port is that of `bind`, so 0 until it is bound.
     pub(crate) advertised: IpAddr,
-    /// The interface for multicast; nothing with IPv6.
+    /// Interface for multicast; `None` with IPv6.
     pub(crate) interface: Option<Ipv4Addr>,
 }
 
 impl Place {
-    /// Which addresses to use, for a process that will ask `seeds`, or of those the ones of its own family.
+    /// Chooses the addresses for a process that will ask `seeds`, or the seeds of its own IP version.
     pub(crate) fn choose(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
         let home = options.key.is_none() && !options.insecure;
         if home {
@@ -81,20 +88,21 @@ impl Place {
 }
 
 impl Options {
-    /// The address at which others would reach a process with these options: the one that is bound, or the one chosen where
-    /// none is named. Looks seeds up, which may block for seconds.
+    /// Returns the address at which other processes would reach one with these options: the bound address, or the one
+    /// that is chosen if none is named. Looks seeds up, which may block for seconds.
     ///
     /// # Errors
-    /// What would keep such a process from entering a group, as far as addresses go. Nothing is sent.
+    /// The errors that would keep such a process from entering a group, as far as addresses are concerned. Nothing is
+    /// sent.
     pub fn address(&self) -> Result<IpAddr, OpenError> {
         let seeds = Seeds::new(self)?.resolve()?;
         Ok(Place::choose(self, &seeds)?.advertised)
     }
 }
 
-/// The address at which members elsewhere reach this machine: the one from which a seed on another machine is
-/// reached, or else the one that the default route uses; without a route, the only one that leads anywhere.
-/// Loopback only if there is no other and nobody elsewhere is asked.
+/// Returns the address at which members on other machines reach this one: the one from which a seed on another
+/// machine is reached, or else the one that the default route uses. Without a route, it is the only address that
+/// leads out of this machine. Returns loopback only if there is no such address and no seed is on another machine.
 fn outward(seeds: &[SocketAddr], version_six: bool) -> Result<IpAddr, OpenError> {
     let default = match version_six {
         true => (FAR_AWAY, MULTICAST_PORT).into(),
@@ -180,7 +188,7 @@ mod tests {
         assert_eq!(Place::choose(&open(None), &seed).unwrap(), alone);
         let everywhere = open(Some("0.0.0.0:0"));
         assert_eq!(Place::choose(&everywhere, &seed).unwrap().advertised, alone.advertised);
-        // Nothing leaves the machine all the same.
+        // Still nothing leaves the machine.
         assert_eq!(Place::choose(&options(None), &seed).unwrap().advertised, Ipv4Addr::LOCALHOST);
         let six = Place::choose(&options(None), &["[::1]:1".parse().unwrap()]).unwrap();
         assert_eq!(six.bind.ip(), Ipv6Addr::LOCALHOST);
@@ -195,7 +203,7 @@ mod tests {
             // A name may have addresses of both families.
             Place::choose(&options(Some(bind)), &[four, six]).unwrap();
         }
-        // The first decides: those that were given come first.
+        // The first seed decides: addresses come before names.
         for (first, second) in [(four, six), (six, four)] {
             let place = Place::choose(&options(None), &[first, second]).unwrap();
             assert_eq!(place.bind.ip(), first.ip());

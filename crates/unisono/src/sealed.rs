@@ -1,8 +1,8 @@
 //! Sealing datagrams with the group key.
 //!
-//! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the
-//! sender's uid, so that two members never use one key with one nonce: the nonce is the packet number, which
-//! its sender never uses twice. The seal is AES-256-GCM; the header is authenticated with it.
+//! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the sender's
+//! uid. So no two members use one key with one nonce. The nonce is the packet number, which its sender never uses
+//! twice. The seal is AES-256-GCM; it also authenticates the header.
 
 use crate::key::Key;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
@@ -12,14 +12,14 @@ use unisono_core::wire::{KeyContext, Protection, ProtectionKind, parts};
 
 /// Binds derived keys to this use of the group key.
 const SALT: &[u8] = b"unisono datagrams 1";
-/// How many senders' keys are remembered; deriving one again costs a few microseconds.
+/// Maximum number of senders' keys that are kept; deriving one again costs a few microseconds.
 const KEYS_MAX: usize = 8192;
 
 /// [`Protection`] under a group key.
 pub(crate) struct Sealed {
     root: Prk,
     keys: HashMap<KeyContext, LessSafeKey>,
-    /// In the order in which they were remembered.
+    /// Contexts of the keys, in the order in which they were stored.
     remembered: VecDeque<KeyContext>,
 }
 
@@ -85,7 +85,7 @@ impl Protection for Sealed {
         }
         let key = self.derive(context);
         let genuine = opens(&key);
-        // Who does not hold the group key cannot fill the memory either.
+        // A sender without the group key cannot fill the memory.
         if genuine {
             self.remember(context, key);
         }

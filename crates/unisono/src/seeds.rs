@@ -1,6 +1,7 @@
-//! Seeds: whom to ask for a group where multicast does not lead to it.
+//! Seeds: members to ask for a group that multicast does not reach.
 
 use crate::error::OpenError;
+use crate::log;
 use crate::options::{DEFAULT_PORT, Options};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -8,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How soon a name is looked up again.
+/// Minimum interval between two look-ups of the names.
 const NAME_FRESH: Duration = Duration::from_secs(1);
 
-/// Whom to ask for a group: fixed addresses, and names that are looked up again while the group is being
-/// looked for, by a thread of their own, since that can take seconds.
+/// Fixed addresses and names to ask for a group. While the group is being looked for, the names are looked up again,
+/// in a thread of their own because that can take seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeds {
     fixed: Vec<SocketAddr>,
@@ -28,8 +29,8 @@ struct Found {
 }
 
 impl Seeds {
-    /// Sorts what the user gave into addresses and names. One socket is to ask all of the addresses; of a name's, those that
-    /// it can.
+    /// Sorts the given seeds into addresses and names. One socket must be able to ask all the addresses; of a name's
+    /// addresses it asks those that it can.
     pub(crate) fn new(options: &Options) -> Result<Seeds, OpenError> {
         let mut seeds = Seeds::default();
         for seed in &options.seeds {
@@ -48,22 +49,22 @@ impl Seeds {
         }
     }
 
-    /// The same ones are asked.
+    /// True if both ask the same seeds.
     pub(crate) fn is_like(&self, other: &Seeds) -> bool {
         (&self.fixed, &self.names) == (&other.fixed, &other.names)
     }
 
-    /// Nobody to ask: the group is looked for by multicast.
+    /// True if there is no seed: the group is looked for by multicast.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.names.is_empty()
     }
 
-    /// Some have to be looked up, which may block.
+    /// True if there are names to look up, which may block.
     pub(crate) fn has_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Looks all names up and returns every address known. Blocks. Fails if there are none.
+    /// Looks up all names and returns all known addresses. Blocks. Fails if look-ups failed and no address is known.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, OpenError> {
         let (addresses, error) = look_up(&self.names);
         *self.found() = Found { addresses, at: Some(Instant::now()), looking: false };
@@ -76,13 +77,20 @@ impl Seeds {
         }
     }
 
-    /// Whom to ask from this address: the others that are known now, as far as it can.
+    /// Calls [`Seeds::resolve`] until it returns addresses, for at most `timeout`. `name` is the group or service, for the
+    /// log.
+    pub(crate) fn resolve_within(&self, timeout: Duration, name: &str) -> Result<Vec<SocketAddr>, OpenError> {
+        let waits = || log::waits_for_seeds(name, &self.names.join(", "), timeout);
+        retry(timeout, NAME_FRESH, || self.resolve(), waits)
+    }
+
+    /// Returns the known addresses that a socket at `own` can ask, except `own`.
     pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let known = self.refresh().into_iter();
         known.filter(move |address| *address != own && address.is_ipv6() == own.is_ipv6())
     }
 
-    /// Every address known now. Names not looked up lately are, in the background.
+    /// Returns all known addresses. Looks the names up in the background if the last look-up is too old.
     fn refresh(&self) -> Vec<SocketAddr> {
         let mut found = self.found();
         if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
@@ -101,7 +109,7 @@ impl Seeds {
         self.known()
     }
 
-    /// Addresses that were given come first, then those of names, IPv4 before IPv6.
+    /// Returns the addresses that were given, then those of names, IPv4 before IPv6.
     fn known(&self) -> Vec<SocketAddr> {
         self.fixed.iter().chain(&self.found().addresses).copied().collect()
     }
@@ -111,8 +119,30 @@ impl Seeds {
     }
 }
 
-/// The addresses that a seed stands for: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name
-/// up, which may block for seconds.
+/// Resolves until there are addresses, `timeout` has passed, or another error occurs. Pauses after each failed attempt, and
+/// calls `waits` before the first pause.
+fn retry(
+    timeout: Duration,
+    pause: Duration,
+    mut resolve: impl FnMut() -> Result<Vec<SocketAddr>, OpenError>,
+    waits: impl FnOnce(),
+) -> Result<Vec<SocketAddr>, OpenError> {
+    let (begin, mut waits) = (Instant::now(), Some(waits));
+    loop {
+        let resolved = resolve();
+        let left = timeout.saturating_sub(begin.elapsed());
+        if left.is_zero() || !matches!(resolved, Err(OpenError::Seeds { .. })) {
+            return resolved;
+        }
+        if let Some(waits) = waits.take() {
+            waits();
+        }
+        thread::sleep(pause.min(left));
+    }
+}
+
+/// Returns the addresses of a seed: an address or a name, with a port or without ([`DEFAULT_PORT`]). Looks a name up,
+/// which may block for seconds.
 pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
     match host_and_port(seed)?.to_socket_addrs() {
         Ok(found) => Ok(found.collect()),
@@ -120,7 +150,7 @@ pub fn seed_addresses(seed: &str) -> Result<Vec<SocketAddr>, OpenError> {
     }
 }
 
-/// What stands before the last colon, and the port behind it. An IPv6 address alone has colons and no port.
+/// Splits a seed into host and port at its last colon. An IPv6 address alone has colons and no port.
 fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
     match seed.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
@@ -132,7 +162,7 @@ fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
     }
 }
 
-/// All addresses of all names, and what was said of the last one that has none.
+/// Returns all addresses of all names, and the error of the last name that has none.
 fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
     let (mut addresses, mut error) = (Vec::new(), None);
     for name in names {
@@ -150,6 +180,7 @@ fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Group, GroupConfig};
 
     fn seeds(bind: Option<&str>, given: &[&str]) -> Result<Seeds, OpenError> {
         let given = given.iter().map(|seed| String::from(*seed)).collect();
@@ -206,6 +237,45 @@ mod tests {
             );
             assert!(matches!(seed_addresses(seed), Err(OpenError::SeedPort { .. })), "{seed}");
         }
+    }
+
+    #[test]
+    fn names_without_an_address_are_looked_up_again_until_they_have_one() {
+        let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let none = || Err(OpenError::Seeds { seeds: "a".into(), source: io::Error::other("none yet") });
+        // How often they are looked up, and whether that is told, if `after` attempts are in vain.
+        let looked_up = |timeout, after| {
+            let (mut attempts, mut told) = (0, 0);
+            let resolve = || {
+                attempts += 1;
+                if attempts > after { Ok(vec![address]) } else { none() }
+            };
+            let found = retry(timeout, Duration::ZERO, resolve, || told += 1);
+            (found.ok(), attempts, told)
+        };
+        let long = Duration::from_secs(3600);
+        assert_eq!(looked_up(long, 0), (Some(vec![address]), 1, 0));
+        assert_eq!(looked_up(long, 3), (Some(vec![address]), 4, 1));
+        assert_eq!(looked_up(Duration::ZERO, 1), (None, 1, 0));
+        assert_eq!(looked_up(Duration::from_millis(20), usize::MAX).0, None);
+        // What will be no better later is told at once.
+        let refused =
+            retry(long, long, || Err(OpenError::SeedFamily { seed: address }), || panic!("it waits"));
+        assert!(matches!(refused, Err(OpenError::SeedFamily { .. })));
+    }
+
+    #[test]
+    fn only_those_that_have_to_ask_wait_for_addresses() {
+        let seeds = vec!["nowhere.invalid".into()];
+        let options = |seeds_timeout| Options { seeds: seeds.clone(), seeds_timeout, ..Options::default() };
+        let name = format!("seeds-{}", std::process::id());
+        let long = options(Duration::from_secs(3600));
+        Group::create(&name, GroupConfig::default(), &long).unwrap();
+        let begin = Instant::now();
+        let timeout = Duration::from_millis(50);
+        let refused = Group::join_or_create(&name, GroupConfig::default(), "", &options(timeout));
+        assert!(matches!(refused, Err(OpenError::Seeds { .. })), "{refused:?}");
+        assert!(begin.elapsed() >= timeout);
     }
 
     #[test]

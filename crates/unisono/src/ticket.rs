@@ -1,4 +1,4 @@
-//! Receipts for messages that were submitted without waiting for their places.
+//! Receipts for messages that were submitted without waiting for their seqnos.
 
 use crate::commands::{outcome, place};
 use crate::engine::{Listed, Shared};
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use unisono_core::{MessageNumber, Seqno};
 
-/// A message under way. Wait for its place with [`Ticket::wait`] or by awaiting it; dropping the ticket
-/// changes nothing for the message.
+/// The receipt for a message under way. Get its seqno with [`Ticket::wait`] or by awaiting the ticket. Dropping the
+/// ticket does not affect the message.
 #[derive(Debug)]
-#[must_use = "a ticket is how one learns what became of the message; drop it if that does not matter"]
+#[must_use = "a ticket tells what became of the message; drop it if that does not matter"]
 pub struct Ticket(Receipt);
 
 impl Ticket {
@@ -21,17 +21,17 @@ impl Ticket {
         Ticket(Receipt { shared, number, known: None })
     }
 
-    /// The message's number among those of this member: the `number` of its event.
+    /// Returns the message's number among those of this member: the `number` of its event.
     pub fn number(&self) -> MessageNumber {
         self.0.number
     }
 
-    /// Blocks until the message has its place and is accepted, or never will be.
+    /// Blocks until the outcome is known, and returns the seqno of the accepted message or why it has none.
     pub fn wait(mut self) -> Result<Seqno, SendFailure> {
         place(self.0.wait())
     }
 
-    /// What is known now; nothing while the message is under way.
+    /// Returns the outcome if it is known; `None` while the message is under way.
     pub fn try_wait(&mut self) -> Option<Result<Seqno, SendFailure>> {
         self.0.try_wait().map(place)
     }
@@ -44,24 +44,25 @@ impl Future for Ticket {
     }
 }
 
-/// Messages under way that were submitted together.
+/// The receipt for messages that were submitted together.
 #[derive(Debug)]
-#[must_use = "a batch is how one learns what became of the messages; drop it if that does not matter"]
+#[must_use = "a batch tells what became of the messages; drop it if that does not matter"]
 pub struct Batch {
-    /// Of messages that the core took together, each to be waited for until it is known.
+    /// Receipts for runs of messages that the core took together, as long as their outcomes are not known.
     receipts: VecDeque<Receipt>,
     known: BatchOutcome,
 }
 
-/// What became of a batch. Messages of one sender keep their order, so those accepted are the first ones of
-/// the batch, unless a reset fell upon it: then some in its middle may have failed.
+/// The outcome of a batch. The messages of one sender keep their order, so the accepted ones are the first of the
+/// batch, unless a reset dropped some in its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BatchOutcome {
-    /// How many of its messages have their places.
+    /// Number of its messages that have seqnos.
     pub accepted: usize,
-    /// The place of the last of these; 0 if there is none.
+    /// Seqno of the last of these; 0 if there is none.
     pub last: Seqno,
-    /// What became of the first that has none.
+    /// Failure of the first message that has no seqno.
     pub failure: Option<SendFailure>,
 }
 
@@ -78,12 +79,12 @@ impl Batch {
         Batch { receipts: VecDeque::new(), known: BatchOutcome::default() }
     }
 
-    /// Adds messages that the core took together, by the number of the last.
+    /// Adds messages that the core took together; `number` is that of the last.
     pub(crate) fn expect(&mut self, shared: &Arc<Shared>, number: MessageNumber) {
         self.receipts.push_back(Receipt { shared: shared.clone(), number, known: None });
     }
 
-    /// Blocks until it is known what became of every message of the batch.
+    /// Blocks until the outcomes of all messages of the batch are known.
     pub fn wait(mut self) -> BatchOutcome {
         for mut receipt in self.receipts.drain(..) {
             self.known.add(receipt.wait());
@@ -104,13 +105,13 @@ impl Future for Batch {
     }
 }
 
-/// The right to ask what became of messages.
+/// The right to the outcome of messages that the core took together.
 #[derive(Debug)]
 struct Receipt {
     shared: Arc<Shared>,
-    /// Of the last of them.
+    /// Number of the last of them.
     number: MessageNumber,
-    /// What the engine said, which says it once.
+    /// The outcome that the engine gave; it gives it once.
     known: Option<BatchOutcome>,
 }
 
@@ -126,7 +127,7 @@ impl Receipt {
     fn try_wait(&mut self) -> Option<BatchOutcome> {
         let number = self.number;
         if self.known.is_none() {
-            self.known = self.shared.with(|member, _| member.outcomes.take(number));
+            self.known = self.shared.command(|member, _| member.outcomes.take(number));
         }
         self.known
     }
@@ -136,7 +137,7 @@ impl Receipt {
         if let Some(known) = self.known {
             return Poll::Ready(known);
         }
-        // Not on a list: an outcome is waited for by one, and the engine is told when nobody does any more.
+        // Not on a list: one task waits for an outcome, and dropping the receipt informs the engine.
         let listed = &mut Listed::default();
         let polled = self.shared.poll(context, listed, |member, _| outcome(member, number));
         if let Poll::Ready(known) = polled {

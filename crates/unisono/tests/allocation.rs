@@ -1,9 +1,9 @@
-//! What a message costs the whole library in allocations, from `send` to its delivery at all members: one or two small
-//! ones; and a call, from its beginning to its answer: hardly more than its request and its reply.
+//! The number of allocations in the whole library for a message, from `send` to its delivery at all members (one or two
+//! small ones), and for a call, from its beginning to its answer (hardly more than its request and its reply).
 //!
-//! Nothing is excepted: all threads of three members in one process are counted, timers included. The core itself
-//! allocates nothing for a message or a call: see its own tests of that. What remains is the lists of whom to wake, and
-//! now and then a block for what arrives.
+//! All threads of three members in one process are counted, timers included. The core allocates nothing for a message
+//! or a call, as its own tests show. What remains are the lists of wakers, and now and then a block for received
+//! datagrams.
 //!
 //! This is a program of its own because it counts every allocation that is made in it.
 
@@ -17,7 +17,7 @@ use unisono::rpc::{Client, PrivatePort, ServeOptions, Server};
 use unisono::{Bytes, Event, Group, Options};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-/// One test at a time counts.
+/// Held by the test that counts.
 static COUNTS: Mutex<()> = Mutex::new(());
 
 struct Counting;
@@ -43,7 +43,7 @@ const MEMBERS: usize = 3;
 const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
 const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 10_000;
-/// For a message at three members, resilience 1: some eight datagrams, each sent and received.
+/// Maximum for a message at three members with resilience 1: about eight datagrams, each sent and received.
 const ALLOCATIONS_MAX: f64 = 3.0;
 
 #[test]
@@ -71,7 +71,7 @@ fn a_message_costs_hardly_an_allocation_in_the_whole_library() {
 }
 
 const CALLS: usize = 10_000;
-/// For a call: the request, the reply, and a list of whom to wake at each side.
+/// Maximum for a call: the request, the reply, and a list of wakers at each side.
 const CALL_ALLOCATIONS_MAX: f64 = 3.0;
 
 #[test]

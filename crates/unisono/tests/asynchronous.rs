@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use unisono::{AsyncGroup, BatchOutcome, Bytes, Ended, Event, Group, GroupConfig, SendError};
 
-/// Says when it is called.
+/// Reports each call of its waker.
 struct Call(Sender<()>);
 
 impl Call {
@@ -30,7 +30,7 @@ impl Wake for Call {
     }
 }
 
-/// Polls once, as somebody who then loses interest.
+/// Polls a future once and drops it.
 fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -59,9 +59,9 @@ fn what_one_task_sends_the_other_receives() {
     block_on(async {
         let (first, second) = pair(&fresh_name("send")).await;
         for count in 0..50 {
-            let place = second.send(format!("{count}")).await.unwrap();
+            let seqno = second.send(format!("{count}")).await.unwrap();
             assert_eq!(message(&first).await, format!("{count}"));
-            assert_eq!(first.info().expected, place + 1);
+            assert_eq!(first.info().expected, seqno + 1);
         }
         let tickets = [first.submit("a").await.unwrap(), first.submit("b").await.unwrap()];
         let [a, b] = tickets;
@@ -101,7 +101,7 @@ fn a_future_that_is_dropped_loses_nothing() {
             second.send(format!("{count}")).await.unwrap();
             assert_eq!(message(&first).await, format!("{count}"));
         }
-        // Whether it has its place by then or not: it was taken, so it is sent.
+        // Once it was taken it is sent, whether or not it had its seqno when the future was dropped.
         let _ = poll_once(second.send("orphan"));
         assert_eq!(message(&first).await, "orphan");
     });
@@ -121,7 +121,7 @@ fn nothing_is_kept_of_tasks_that_wait_no_longer() {
             assert!(pin!(first.receive()).poll(context).is_pending());
             assert!(events.as_mut().poll_next(context).is_pending());
         }
-        // The last one waits still, with the stream.
+        // The last one still waits, with the stream.
         let kept: Vec<_> = tasks.iter().map(|task| Arc::strong_count(task) > 1).collect();
         assert_eq!(kept, [[false; 9].as_slice(), &[true]].concat());
     });
@@ -132,10 +132,10 @@ fn a_leave_whose_future_is_dropped_is_a_leave_all_the_same() {
     block_on(async {
         let (first, second) = pair(&fresh_name("cancelled-leave")).await;
         let me = second.info().me;
-        let _ = poll_once(second.leave("so long"));
+        let _ = poll_once(second.leave("farewell"));
         loop {
             if let Event::Left { member, goodbye, .. } = first.receive().await.unwrap() {
-                assert_eq!((member.uid, goodbye), (me, Bytes::from("so long")));
+                assert_eq!((member.uid, goodbye), (me, Bytes::from("farewell")));
                 break;
             }
         }
@@ -159,14 +159,14 @@ fn dropping_the_last_handle_leaves_in_the_background() {
 }
 
 #[test]
-fn dropping_a_join_that_is_under_way_leaves_nobody_behind() {
+fn dropping_a_join_that_is_under_way_leaves_no_member_behind() {
     let name = fresh_name("abort");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
     let _ = poll_once(AsyncGroup::join(&name, "", &options()));
     let second = Group::join(&name, "", &options()).unwrap();
     second.send("us two").unwrap();
     assert!(first.members().len() <= 3);
-    // Whatever became of the third, it is gone without having been suspected.
+    // Whatever the third one became, it is gone without having been suspected.
     while first.members().len() != 2 {
         first.receive().unwrap();
     }
@@ -183,13 +183,13 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
         let first = AsyncGroup::create(&name, config, &options()).await.unwrap();
         let second = AsyncGroup::join(&name, "", &options()).await.unwrap();
         second.ignore_events();
-        // As long as the first takes no events the order ends where its history is full, the join included. Once so
-        // many are taken, the window is full of what cannot get a place.
+        // While the first member takes no events, the order ends where its history is full; the join counts too. Once
+        // this number of messages is taken, the window is full of messages that cannot get a seqno.
         let mut under_way = Vec::new();
         for _ in 0..HISTORY - 1 + WINDOW {
             under_way.push(second.submit("more").await.unwrap());
         }
-        assert!(poll_once(second.submit("too much")).is_none());
+        assert!(poll_once(second.submit("too many")).is_none());
         let (waker, calls) = Call::waker();
         let mut waiting = pin!(second.submit("at last"));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -197,9 +197,9 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
         for _ in &under_way {
             assert_eq!(message(&first).await, "more");
         }
-        calls.recv_timeout(PATIENCE).expect("whoever waits for room is told of it");
+        calls.recv_timeout(PATIENCE).expect("a waiting task is woken when the window opens");
         under_way.push(waiting.await.unwrap());
-        // What was dropped while it waited for room was not sent.
+        // A message that was dropped while it waited for the window was not sent.
         assert_eq!(message(&first).await, "at last");
         for ticket in under_way {
             ticket.await.unwrap();
@@ -210,7 +210,7 @@ fn a_full_window_makes_a_task_wait_and_not_a_thread() {
 }
 
 #[test]
-fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_nobody() {
+fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_no_task() {
     const EACH: usize = 300;
     let name = fresh_name("mixed");
     let options = options();
@@ -221,7 +221,7 @@ fn all_kinds_of_waiting_at_once_lose_nothing_and_stall_nobody() {
     });
     let total = 5 * EACH;
     let (here, there) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // The last message of all is the receivers' sign to stop; the count says whether it came too early.
+    // The last message of all tells the receivers to stop; the count shows whether it came too early.
     let take = |count: &AtomicUsize, event: &Event| {
         matches!(event, Event::Message { .. }) && count.fetch_add(1, Ordering::Relaxed) + 1 == total
     };

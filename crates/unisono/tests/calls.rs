@@ -24,13 +24,13 @@ fn serve(port: &PrivatePort) -> Server {
     Server::new(port, ServeOptions::default(), &patient()).unwrap()
 }
 
-/// Options of those who give nobody up because the machine keeps it waiting.
+/// Options of clients and servers that give up no peer because the machine delays it.
 fn patient() -> Options {
     let calls = CallSettings { silence: PATIENCE, locate: PATIENCE, ..CallSettings::default() };
     Options { calls, ..Options::default() }
 }
 
-/// The same with a socket of their own.
+/// The same with a socket of its own.
 fn apart() -> Options {
     Options { bind: Some(elsewhere()), ..patient() }
 }
@@ -40,12 +40,12 @@ fn client() -> Client {
     Client::new(&apart()).unwrap()
 }
 
-/// One that does not look for long.
+/// A client that does not look for long.
 fn hasty_client() -> Client {
     Client::new(&Options { bind: Some(elsewhere()), ..Options::default() }).unwrap()
 }
 
-/// Options that share no engine with the default ones.
+/// An address whose engine differs from the default one.
 fn elsewhere() -> std::net::SocketAddr {
     static NEXT: AtomicU64 = AtomicU64::new(2);
     // Every address of 127.0.0.0/8 is this machine's loopback.
@@ -53,7 +53,7 @@ fn elsewhere() -> std::net::SocketAddr {
     std::net::SocketAddr::from(([127, 0, 0, host], 0))
 }
 
-/// Answers in capitals, by a thread of its own, until drained.
+/// Answers in capitals, in a thread of its own, until drained.
 fn upper(server: &Server) -> thread::JoinHandle<()> {
     let server = server.clone();
     thread::spawn(move || server.serve(1, |request| request.payload().to_ascii_uppercase().into()))
@@ -74,7 +74,7 @@ fn a_call_is_answered_from_another_socket_and_from_the_same() {
 }
 
 #[test]
-fn nobody_serves_the_port() {
+fn no_server_serves_the_port() {
     let failure = hasty_client().call(port().public(), "hello").unwrap_err();
     assert_eq!(failure, CallFailure::NotFound);
     assert!(failure.did_not_happen());
@@ -83,7 +83,7 @@ fn nobody_serves_the_port() {
 #[test]
 fn knowing_where_to_send_does_not_let_one_serve() {
     let private = port();
-    // The public port's digits, as a private one, are another port.
+    // The public port's digits, read as a private port, are another port.
     let thief = PrivatePort::parse(&private.public().to_string()).unwrap();
     let server = serve(&thief);
     let serving = upper(&server);
@@ -188,7 +188,7 @@ fn a_request_is_passed_on_to_another_server_and_the_call_stays_the_same() {
     assert_eq!(number, call.number());
     request.reply("from the second").unwrap();
     assert_eq!(call.wait().unwrap(), "from the second");
-    // Whoever is passed on to nobody finds the rest.
+    // A call that is forwarded to an address without a server finds the other server.
     let call = client.start(port.public(), "y", PATIENCE).unwrap();
     let (asked, answered) = thread::scope(|scope| {
         let (first, second) = (&first, &second);
@@ -228,12 +228,13 @@ fn a_dropped_call_is_cancelled_and_not_begun() {
     let last = client.start(port.public(), "last", PATIENCE).unwrap();
     first.reply("first").unwrap();
     kept.wait().unwrap();
-    // Requests are handed out as they are read. What came after all of them, at the same socket, was read last.
+    // Requests are handed out in the order in which they are read. What came after all of them, at the same socket, was
+    // read last.
     assert_eq!(server.address(), other.address());
     let after = client.start(other_port.public(), "after", PATIENCE).unwrap();
     other.get_request().unwrap().reply("").unwrap();
     after.wait().unwrap();
-    // One that was cancelled on the way may have come after that, hardly each of them; its answer goes nowhere.
+    // A call that was cancelled on its way may have come after that, though hardly each of them. Its answer is dropped.
     let mut begun = 0;
     loop {
         let request = server.get_request().unwrap();
@@ -271,7 +272,7 @@ fn a_drained_server_answers_what_it_took_and_takes_no_more() {
 }
 
 #[test]
-fn clients_of_another_key_find_nobody() {
+fn clients_of_another_key_find_no_server() {
     let port = port();
     let keyed = |byte, options| Options { key: Some(unisono::Key::from_bytes([byte; 32])), ..options };
     let server = Server::new(&port, ServeOptions::default(), &keyed(1, apart())).unwrap();
@@ -340,7 +341,7 @@ fn several_servers_of_a_port_share_its_calls() {
         }
         let client = client();
         let total = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
-        // The first answer starts the waiting calls; the others are known a moment later.
+        // The first answer starts the waiting calls; the other servers are known a moment later.
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
             client.call_within(port.public(), "", PATIENCE).unwrap();
         }
@@ -354,7 +355,7 @@ fn several_servers_of_a_port_share_its_calls() {
         assert_eq!(total(), 4000);
         servers.iter().for_each(|server| server.drain(PATIENCE).unwrap());
     });
-    // A quarter each, give or take; the first answer for ever would be all and nothing.
+    // A quarter each, more or less. If the first server to answer got all calls, the others would have none.
     let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
     assert!(counts.iter().all(|count| (250..=2000).contains(count)), "{counts:?}");
 }
@@ -366,7 +367,7 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
         fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
             match &asked.payload[..] {
                 b"where" => {
-                    let by = asked.received_by.map_or("nobody", |member| member.name.as_str());
+                    let by = asked.received_by.map_or("none", |member| member.name.as_str());
                     return Outcome::Pass(by.to_owned().into());
                 }
                 b"no" => return Outcome::Refuse("no".into()),
@@ -388,7 +389,7 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     let name = port.public().to_string();
     let open = |member: &str| {
         let mut options = Options { name: Name::new(member).unwrap(), ..apart() };
-        // Nobody is missed because the machine keeps it waiting.
+        // No member is suspected because the machine delays it.
         options.settings.patience = PATIENCE;
         OpenGroup::open(&name, &port, Sum(0), GroupConfig::default(), &options).unwrap()
     };
@@ -407,7 +408,7 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     assert_eq!(call("no"), Err(CallFailure::Refused("no".into())));
     let met = String::from_utf8(call("where").unwrap().to_vec()).unwrap();
     assert!(["first second", "second first"].contains(&met.as_str()), "{met}");
-    // Whoever has left is not asked any more, and the rest goes on from there.
+    // A member that has left is not asked any more, and the other goes on from there.
     first.close(PATIENCE);
     let calls: Vec<_> = (0..50).map(|_| client.start(port.public(), "add", PATIENCE).unwrap()).collect();
     let mut sums: Vec<u64> = calls
@@ -419,12 +420,12 @@ fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
     assert_eq!(second.look(|sum| sum.0), 80);
 }
 
-/// A service that can be broken.
+/// A service that panics on request.
 struct Brittle;
 
 impl Service for Brittle {
     fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
-        assert_ne!(asked.payload, "break", "as the test wants it");
+        assert_ne!(asked.payload, "break", "the test breaks it");
         Outcome::Reply(Bytes::new())
     }
     fn snapshot(&self) -> Bytes {
@@ -454,7 +455,7 @@ fn a_member_whose_service_panics_leaves_the_group() {
 }
 
 #[test]
-fn whoever_runs_a_member_is_told_of_another_group_that_serves_the_port() {
+fn a_member_is_notified_of_another_group_that_serves_the_port() {
     let port = port();
     let name = port.public().to_string();
     let options = apart();

@@ -13,7 +13,7 @@ use unisono::{
     Transport, Uid, look, look_at,
 };
 
-/// The next so many messages.
+/// Receives the next `count` messages.
 fn messages(group: &Group, count: usize) -> Vec<(Seqno, Uid, Bytes)> {
     let mut taken = Vec::new();
     until(group, |event| {
@@ -58,7 +58,7 @@ fn three_members_receive_one_order() {
 }
 
 #[test]
-fn the_role_goes_to_who_sends_and_everybody_is_told() {
+fn the_role_goes_to_the_sender_and_every_member_is_told() {
     let name = fresh_name("migrating");
     let config = GroupConfig { migration: Migration::ByLoad, ..GroupConfig::default() };
     let founder = Group::create(&name, config, &options()).unwrap();
@@ -74,7 +74,7 @@ fn the_role_goes_to_who_sends_and_everybody_is_told() {
         let receivers = [scope.spawn(|| told(&founder)), scope.spawn(|| told(&talker))];
         let begin = Instant::now();
         while talker.info().sequencer != me && begin.elapsed() < PATIENCE {
-            // Many at a time: on a slow machine, too, it is enough of them within a second.
+            // Many at a time, so that there are enough of them within a second even on a slow machine.
             let things = talker.submit_all((0..100).map(|_| "and another thing")).unwrap();
             assert_eq!(things.wait().accepted, 100);
         }
@@ -82,7 +82,7 @@ fn the_role_goes_to_who_sends_and_everybody_is_told() {
             assert_eq!(receiver.join().unwrap(), me);
         }
     });
-    assert_eq!(founder.report().sequencer, me, "whoever looks at the group sees it too");
+    assert_eq!(founder.report().sequencer, me, "the report shows it too");
 }
 
 #[test]
@@ -92,20 +92,20 @@ fn a_leaver_is_seen_to_leave_and_receives_its_own_leave_last() {
     let leaves = Group::join(&name, "", &options()).unwrap();
     let leaver = leaves.info().me;
     leaves.send("before").unwrap();
-    leaves.leave("so long").unwrap();
+    leaves.leave("farewell").unwrap();
     let parting = |group: &Group| {
         until(group, |event| match event {
             Event::Left { member, goodbye, members, .. } => Some((member.uid, goodbye.clone(), *members)),
             _ => None,
         })
     };
-    assert_eq!(parting(&stays), (leaver, Bytes::from("so long"), 1));
-    assert_eq!(parting(&leaves), (leaver, Bytes::from("so long"), 1));
+    assert_eq!(parting(&stays), (leaver, Bytes::from("farewell"), 1));
+    assert_eq!(parting(&leaves), (leaver, Bytes::from("farewell"), 1));
     assert_eq!(leaves.receive(), Err(Ended::Left));
     assert_eq!(leaves.send("after"), Err(SendFailure::Refused(SendError::Left)));
     assert_eq!(leaves.leave(""), Err(LeaveFailure::Refused(LeaveError::Left)));
     stays.send("alone").unwrap();
-    // The place is free for another life of the same process.
+    // The same process may enter again with another life.
     let again = Group::join(&name, "", &options()).unwrap();
     assert_ne!(again.info().me, leaver);
     assert_eq!(again.members().len(), 2);
@@ -120,7 +120,7 @@ fn dropping_the_last_handle_leaves() {
     drop(dropped);
     other.send("still here").unwrap();
     drop(other);
-    // By the time the drop returns the leave is ordered: nobody has to suspect anybody.
+    // The leave is ordered by the time the drop returns, so no member has to suspect another.
     let gone = until(&stays, |event| match event {
         Event::Left { member, .. } => Some(member.uid),
         Event::Reset { .. } => panic!("the member was excluded instead"),
@@ -182,18 +182,18 @@ fn batches_and_tickets_tell_what_became_of_their_messages() {
     first.ignore_events();
     for group in [&first, &second] {
         let tickets: Vec<_> = (0..20).map(|n| group.submit(format!("{n}")).unwrap()).collect();
-        let places: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
-        assert!(places.is_sorted());
+        let seqnos: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
+        assert!(seqnos.is_sorted());
         let batch = group.submit_all((0..500).map(|n| format!("{n}"))).unwrap();
         let outcome = batch.wait();
         assert_eq!((outcome.accepted, outcome.failure), (500, None));
-        assert!(outcome.last > places[19]);
+        assert!(outcome.last > seqnos[19]);
     }
     assert_eq!(messages(&second, 1040).len(), 1040);
     let mut ticket = second.submit("once more").unwrap();
-    let place = until_known(&mut ticket);
-    assert_eq!(ticket.try_wait(), Some(place));
-    assert_eq!(ticket.wait(), place);
+    let known = until_known(&mut ticket);
+    assert_eq!(ticket.try_wait(), Some(known));
+    assert_eq!(ticket.wait(), known);
     let nothing: [Bytes; 0] = [];
     assert_eq!(second.submit_all(nothing).unwrap().wait().accepted, 0);
 }
@@ -208,11 +208,11 @@ fn until_known(ticket: &mut Ticket) -> Result<Seqno, SendFailure> {
 }
 
 #[test]
-fn messages_may_be_slow_to_come_by_and_hold_up_nobody_meanwhile() {
+fn a_slow_iterator_of_messages_blocks_no_other_call() {
     let group = Group::create(&fresh_name("slow-iterator"), GroupConfig::default(), &options()).unwrap();
     let (sender, (say, said), (handed, is_handed)) = (group.clone(), mpsc::channel(), mpsc::channel());
     let submitting = thread::spawn(move || {
-        // Each comes when somebody says it, and whoever hands it on looks at the group.
+        // Each message comes when `say` sends it. The iterator also looks at the group.
         let messages = said.into_iter().inspect(|_: &&str| handed.send(sender.members().len()).unwrap());
         sender.submit_all(messages).unwrap().wait().accepted
     });
@@ -224,8 +224,8 @@ fn messages_may_be_slow_to_come_by_and_hold_up_nobody_meanwhile() {
     assert_eq!(submitting.join().unwrap(), 2);
 }
 
-/// A group of two whose first member receives nothing: what its history holds beside the second's join gets places, and
-/// then the window fills. So many messages are taken, and no more.
+/// A group of two whose first member receives nothing. Messages get seqnos until its history is full, where the
+/// second's join counts too, and then the window fills. Exactly that many messages are taken.
 fn full(name: &str, history_messages: u32, window: u32) -> (Group, Group, Vec<Ticket>) {
     let config = GroupConfig { history_messages, window, ..GroupConfig::default() };
     let first = Group::create(name, config, &options()).unwrap();
@@ -238,7 +238,7 @@ fn full(name: &str, history_messages: u32, window: u32) -> (Group, Group, Vec<Ti
 #[test]
 fn a_full_window_is_said_to_be_full_and_opens_again() {
     let (first, second, under_way) = full(&fresh_name("window"), 16, 4);
-    assert_eq!(second.try_submit("too much").map(drop), Err(SendError::WindowFull));
+    assert_eq!(second.try_submit("too many").map(drop), Err(SendError::WindowFull));
     first.ignore_events();
     second.ignore_events();
     for ticket in under_way {
@@ -247,7 +247,7 @@ fn a_full_window_is_said_to_be_full_and_opens_again() {
     second.submit("again").unwrap().wait().unwrap();
 }
 
-// Each waits for its own message and receives nothing, so in the end nothing can get a place.
+// Each waits for its own message and receives nothing, so in the end no message can get a seqno.
 #[test]
 fn if_all_only_send_the_one_that_is_furthest_behind_is_told() {
     let name = fresh_name("deaf");
@@ -265,7 +265,7 @@ fn if_all_only_send_the_one_that_is_furthest_behind_is_told() {
         let sending = scope.spawn(|| send(&second));
         // It founded the group, so it has the most to receive.
         assert_eq!(send(&first), SendFailure::NotReceiving);
-        // What it sent is under way all the same; and where there is somebody who receives, all goes on.
+        // What it sent is still under way. Once the members receive, everything goes on.
         first.ignore_events();
         second.ignore_events();
         for _ in 0..100 {
@@ -278,10 +278,10 @@ fn if_all_only_send_the_one_that_is_furthest_behind_is_told() {
 
 #[test]
 fn a_full_history_takes_nothing_more_and_loses_nothing() {
-    // What has its place stays in the history, and what has none in the window.
+    // Messages with a seqno stay in the history, the others in the window.
     let (first, second, under_way) = full(&fresh_name("history"), 16, 1024);
     for _ in 0..3 {
-        assert_eq!(second.try_submit("too much").map(drop), Err(SendError::WindowFull));
+        assert_eq!(second.try_submit("too many").map(drop), Err(SendError::WindowFull));
         assert_eq!(second.info().under_way, 1024);
     }
     let expected: Vec<Bytes> = (0..under_way.len()).map(|number| number.to_string().into()).collect();
@@ -300,7 +300,7 @@ fn a_full_history_takes_nothing_more_and_loses_nothing() {
 fn without_multicast_a_joiner_is_told_to_name_seeds_and_does_well_with_them() {
     let name = fresh_name("no-multicast");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
-    // No interface of this machine has it.
+    // No interface of this machine has this address.
     let nowhere = Some("192.0.2.77".parse().unwrap());
     let bind = Some("127.0.0.1:0".parse().unwrap());
     let deaf = Options { multicast_interface: nowhere, bind, insecure: true, ..options() };
@@ -330,7 +330,7 @@ fn with_a_key_those_who_hold_it_are_among_themselves() {
     assert_eq!(messages(&first, 1)[0].2, "secret");
     for stranger in [with(&theirs), options()].map(|stranger| hasty(Duration::from_millis(20), stranger)) {
         let refused = Group::join(&name, "", &stranger);
-        // They may hear that somebody is there, and nothing else.
+        // They may learn that a group is there, and nothing else.
         let out = |error: &OpenError| {
             matches!(error, OpenError::Join(JoinFailure::NotFound) | OpenError::OtherKey { .. })
         };
@@ -347,36 +347,36 @@ fn anybody_can_look_at_a_group_from_outside() {
     let name = fresh_name("look");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
     let second = Group::join(&name, "", &options()).unwrap();
-    let place = second.send("something").unwrap();
+    let seqno = second.send("something").unwrap();
     let report = look(&name, &options(), PATIENCE).unwrap();
     assert!(report.primary);
     assert_eq!(report.sequencer, first.info().me);
-    assert!(report.end >= place);
+    assert!(report.end >= seqno);
     let seen: Vec<_> = report.members.iter().map(|member| member.member.clone()).collect();
     assert_eq!(seen, first.members());
-    // By asking one member instead of everybody.
+    // By asking one member instead of all.
     let told = look_at(&name, seen[1].address, &options(), PATIENCE).unwrap();
     assert_eq!(told.reporter, second.info().me);
     let seeds = vec![seen[1].address.to_string()];
     assert_eq!(look(&name, &Options { seeds, ..options() }, PATIENCE).unwrap().members.len(), 2);
-    // A seed that does not answer does not hide the members near by; who asks one member hears no other.
+    // A seed that does not answer does not hide members near by. A query to one address reaches no other member.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = socket.local_addr().unwrap();
     let cut_off = Options { seeds: vec![silent.to_string()], ..options() };
     assert_eq!(look(&name, &cut_off, PATIENCE).unwrap().members.len(), 2);
     let alone = look_at(&name, silent, &options(), Duration::from_millis(250));
     assert!(matches!(alone, Err(LookError::NoAnswer)), "{alone:?}");
-    let nobody = look(&fresh_name("nobody"), &options(), Duration::from_millis(150));
-    assert!(matches!(nobody, Err(LookError::NoAnswer)), "{nobody:?}");
+    let missing = look(&fresh_name("missing"), &options(), Duration::from_millis(150));
+    assert!(matches!(missing, Err(LookError::NoAnswer)), "{missing:?}");
 }
 
 #[test]
-fn who_looks_at_many_members_is_told_how_many_did_not_fit() {
+fn a_status_query_reports_how_many_members_did_not_fit() {
     let name = fresh_name("many");
     let named = |rank: usize| Options { name: Name::new(&format!("{rank:0>32}")).unwrap(), ..options() };
     let mut groups = vec![Group::create(&name, GroupConfig::default(), &named(0)).unwrap()];
     groups.extend((1..30).map(|rank| Group::join(&name, "", &named(rank)).unwrap()));
-    // Whoever is asked knows them all.
+    // Each member must know all of them before it is asked.
     groups.iter().for_each(|group| until_so(group, |group| group.members().len() == groups.len()));
     let report = look(&name, &options(), PATIENCE).unwrap();
     assert!(report.members_omitted > 0);
@@ -397,7 +397,7 @@ fn another_key_is_told_of_on_both_sides() {
     let first = Group::create(&name, GroupConfig::default(), &with(1)).unwrap();
     let second = Group::join(&name, "", &with(1)).unwrap();
     assert_eq!((first.info().foreign, second.info().foreign), (None, None));
-    // Whoever has another key, or none, hears that the group is there, as soon as a member speaks to all.
+    // A process with another key, or none, learns that the group is there as soon as a member sends to all.
     for stranger in [with(2), options()] {
         let stranger = hasty(HEARD_WITHIN / 10, stranger);
         let joined = persistently(
@@ -411,12 +411,13 @@ fn another_key_is_told_of_on_both_sides() {
         );
         assert!(matches!(looked, Err(LookError::OtherKey { .. })), "{looked:?}");
     }
-    // The members heard them too; who enters later did not, and what it could not open yet was its own group's.
+    // The members received its datagrams too. A member that enters later did not, and what it could not open at first
+    // came from its own group.
     until_so(&first, |first| first.info().foreign.is_some() && first.counters().foreign > 0);
     assert_eq!(first.counters().malformed, 0);
     let third = Group::join(&name, "", &with(1)).unwrap();
     assert_eq!(third.info().foreign, None);
-    // Another founder learns it as soon as somebody speaks.
+    // Another founder learns it as soon as a member sends.
     let founder = hasty(HEARD_WITHIN / 10, with(2));
     let other = Group::join_or_create(&name, GroupConfig::default(), "", &founder).unwrap();
     assert_eq!(other.info().members.len(), 1);
@@ -431,18 +432,18 @@ fn two_groups_under_one_key_do_not_take_each_other_for_strangers() {
     let first = Group::create(&name, GroupConfig::default(), &ours).unwrap();
     let second = Group::join(&name, "", &ours).unwrap();
     let other = Group::create(&name, GroupConfig::default(), &ours).unwrap();
-    // It does not give way. What the first two say to each other it hears and cannot open.
+    // It does not give way. It receives what the first two send to each other, and cannot open it.
     other.send("other").unwrap();
     second.send("first").unwrap();
     until_so(&other, |other| other.counters().stale > 0);
     until(&first, |event| matches!(event, Event::Conflict { .. }).then_some(()));
     assert!([&first, &second, &other].iter().all(|group| group.info().foreign.is_none()));
-    // Who joined may have counted what it heard of its own group before it was answered.
+    // A joiner may have counted what it received from its own group before it was answered.
     assert!([&first, &other].iter().all(|group| group.counters().foreign == 0));
 }
 
 #[test]
-fn whoever_is_refused_is_told_by_whom_and_why() {
+fn a_refused_joiner_learns_which_member_refused_it_and_why() {
     let name = fresh_name("full");
     let config = GroupConfig { members_max: 2, ..GroupConfig::default() };
     let first = Group::create(&name, config, &options()).unwrap();
@@ -451,7 +452,7 @@ fn whoever_is_refused_is_told_by_whom_and_why() {
     let by = first.members()[0].address;
     assert!(matches!(refused, OpenError::Join(JoinFailure::Full { by: said }) if said == by), "{refused:?}");
     assert!(refused.to_string().contains(&by.to_string()), "{refused}");
-    // Whoever cannot ask anybody does not found a second group.
+    // A process that can ask no seed does not found a second group.
     let seeds = vec!["nowhere.invalid".into()];
     let alone = Group::join_or_create(&name, GroupConfig::default(), "", &Options { seeds, ..options() });
     assert!(matches!(alone, Err(OpenError::Seeds { .. })), "{alone:?}");
@@ -474,29 +475,29 @@ fn seeds_replace_multicast() {
 }
 
 #[test]
-fn whoever_can_ask_nobody_is_told_so_and_founds_nothing() {
+fn a_joiner_that_can_send_no_query_gets_an_error_and_founds_nothing() {
     let name = fresh_name("unasked");
-    // A broadcast that nobody has permitted, which the system refuses everywhere.
+    // A broadcast without permission, which the system refuses everywhere.
     let refused: std::net::SocketAddr = "255.255.255.255:9".parse().unwrap();
     let bind = "127.0.0.1:0".parse().ok();
     let asking = |seeds: &[&str]| {
         let seeds = seeds.iter().map(|seed| seed.to_string()).collect();
         hasty(Duration::from_millis(20), Options { bind, seeds, insecure: true, ..options() })
     };
-    let (config, nobody) = (GroupConfig::default, asking(&["255.255.255.255:9"]));
-    for entered in [Group::join_or_create(&name, config(), "", &nobody), Group::join(&name, "", &nobody)] {
+    let (config, unasked) = (GroupConfig::default, asking(&["255.255.255.255:9"]));
+    for entered in [Group::join_or_create(&name, config(), "", &unasked), Group::join(&name, "", &unasked)] {
         assert!(matches!(entered, Err(OpenError::Unasked { address }) if address == refused), "{entered:?}");
     }
-    let looked = look(&name, &nobody, Duration::from_millis(50));
+    let looked = look(&name, &unasked, Duration::from_millis(50));
     assert!(
         matches!(looked, Err(LookError::Open(OpenError::Unasked { address })) if address == refused),
         "{looked:?}"
     );
-    // Who asks nobody, and who has asked somebody, may found.
-    Group::create(&name, config(), &nobody).unwrap();
-    let somebody = asking(&["255.255.255.255:9", "127.0.0.1:9"]);
-    Group::join_or_create(&name, config(), "", &somebody).unwrap();
-    let looked = look(&name, &somebody, Duration::from_millis(50));
+    // A process may found a group if it asks for none, or if at least one query was sent.
+    Group::create(&name, config(), &unasked).unwrap();
+    let asked = asking(&["255.255.255.255:9", "127.0.0.1:9"]);
+    Group::join_or_create(&name, config(), "", &asked).unwrap();
+    let looked = look(&name, &asked, Duration::from_millis(50));
     assert!(matches!(looked, Err(LookError::NoAnswer)), "{looked:?}");
 }
 
@@ -515,7 +516,7 @@ fn a_member_is_found_at_whichever_address_it_is_asked() {
     let joiners = [
         ask("127.0.0.1", options()),
         ask("localhost", options()),
-        // Any of them is this machine's loopback.
+        // Any of these is this machine's loopback.
         ask("127.0.0.2", options()),
         ask("127.0.0.1", Options { insecure: true, ..options() }),
         ask("127.0.0.1", everywhere.clone()),
@@ -535,7 +536,7 @@ fn what_cannot_be_opened_says_why() {
     let bind = |address| Options { bind: Some(address), ..options() };
     let refusal =
         |options: &Options| Group::create(&fresh_name("open"), GroupConfig::default(), options).unwrap_err();
-    // No other test has this address, so that nobody else takes the port in the end.
+    // No other test binds this address, so the port stays free for the member below.
     let other = std::net::UdpSocket::bind("127.0.0.6:0").unwrap();
     let taken = other.local_addr().unwrap();
     let in_use = refusal(&bind(taken));
@@ -549,7 +550,7 @@ fn what_cannot_be_opened_says_why() {
     let config = refusal(&Options { settings, ..options() });
     assert!(matches!(config, OpenError::Config(_)), "{config}");
     drop(other);
-    // A second member of one group at a fixed address has nowhere to be.
+    // A second member of one group cannot have the same fixed address.
     let name = fresh_name("open");
     let one = Group::create(&name, GroupConfig::default(), &bind(taken)).unwrap();
     let two = Group::join(&name, "", &bind(taken)).unwrap_err();
@@ -571,7 +572,7 @@ fn a_thread_that_sends_and_one_that_receives_share_a_handle() {
 }
 
 #[test]
-fn two_who_create_or_join_at_once_end_up_together() {
+fn two_that_create_or_join_at_once_end_up_together() {
     let name = fresh_name("both");
     let seeking = hasty(Settings::default().locate, options());
     let groups: Vec<_> = std::thread::scope(|scope| {
@@ -586,7 +587,7 @@ fn two_who_create_or_join_at_once_end_up_together() {
 #[test]
 fn a_founder_that_gives_way_enters_once_more() {
     let name = fresh_name("gives-way");
-    // An address at which nobody is, until the older group is.
+    // An address without a member, until the older group is there.
     let reserved = std::net::UdpSocket::bind("127.0.0.5:0").unwrap();
     let address = reserved.local_addr().unwrap();
     let seeking = hasty(Duration::from_millis(20), Options { seeds: vec![address.to_string()], ..options() });
@@ -629,7 +630,7 @@ fn a_group_can_live_without_multicast_on_version_six() {
     let second = Group::join(&name, "", &Options { seeds, ..six }).unwrap();
     second.send(vec![6; 100_000]).unwrap();
     assert_eq!(messages(&first, 1)[0].2, vec![6; 100_000]);
-    // By the other version nobody could be asked there, and a second group would be founded.
+    // No seed could be asked by the other IP version, and a second group would be founded.
     let seed = first.members()[0].address;
     for (bind, more) in [(None, Some("127.0.0.1:9")), ("127.0.0.1:0".parse().ok(), None)] {
         let seeds = more.into_iter().map(String::from).chain([seed.to_string()]).collect();

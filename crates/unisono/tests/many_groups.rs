@@ -1,4 +1,4 @@
-//! A thousand groups in one process: they share sockets and threads, and idle ones cost next to nothing.
+//! A thousand groups in one process: they share sockets and threads, and idle groups cost next to nothing.
 
 mod common;
 
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use unisono::{Event, Group, GroupConfig};
 
 const GROUPS: usize = 1000;
-/// A join is mostly waiting.
+/// Number of threads that join groups, because a join mostly waits.
 const JOINING_AT_ONCE: usize = 8;
-/// For everything; the bound of this test's patience.
+/// Maximum time for the whole test.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// For looking at what idle groups use.
+/// Time for which the use of idle groups is measured.
 const IDLE: Duration = Duration::from_secs(2);
-/// Each member's state, its handle and what its neighbours know of it.
+/// Maximum for each member's state, its handle and what its neighbours know of it.
 const BYTES_EACH_MAX: u64 = 64 << 10;
-/// What all members together use in a second when idle, measured by what it took to open them and to send a message in
-/// each group: on a slow machine both are more.
+/// Maximum processor time that all idle members use in a second, as a multiple of what it took to open them and to send
+/// a message in each group: both are longer on a slow machine.
 const IDLE_SHARE_MAX: f64 = 2.0;
 
-/// What this process uses, as the system tells.
+/// What this process uses, as the system reports.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     threads: u64,
@@ -29,7 +29,7 @@ struct Usage {
     processor_ticks: u64,
 }
 
-/// Nothing where the system does not say.
+/// Reads the use of this process; `None` where the system does not report it.
 fn usage() -> Option<Usage> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let number = |name| {
@@ -37,7 +37,7 @@ fn usage() -> Option<Usage> {
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may hold anything: user time is the 12th field, system time the 13th.
+    // After the name, which may contain anything: user time is the 12th field, system time the 13th.
     let times: Vec<u64> =
         stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
     Some(Usage {
@@ -51,7 +51,7 @@ fn usage() -> Option<Usage> {
 #[test]
 fn a_thousand_groups_share_a_process() {
     let Some(before) = usage() else {
-        let _ = writeln!(std::io::stderr(), "skipped: this system does not tell what a process uses");
+        let _ = writeln!(std::io::stderr(), "skipped: this system does not report what a process uses");
         return;
     };
     let begin = Instant::now();
@@ -69,7 +69,7 @@ fn a_thousand_groups_share_a_process() {
     });
     let opened = begin.elapsed();
 
-    // Each group has its own order: what is sent there comes there, and nowhere else.
+    // Each group has its own order: a message arrives in its group and in no other.
     for (joiner, name) in joiners.iter().zip(&names) {
         drop(joiner.submit(name.clone()).unwrap());
     }
@@ -89,7 +89,7 @@ fn a_thousand_groups_share_a_process() {
 
     let (settled, at) = (usage().unwrap(), Instant::now());
     while at.elapsed() < IDLE {
-        // Somebody sits, as in any program that waits.
+        // A thread holds the lease, as in any program that waits.
         let event = founders[0].receive_timeout(IDLE.saturating_sub(at.elapsed())).unwrap();
         assert_eq!(event, None);
     }
@@ -108,8 +108,8 @@ fn a_thousand_groups_share_a_process() {
         each >> 10,
         100.0 * idling
     );
-    // Two engines, since a process has two members of each group: a thread each, a socket for each and one for
-    // each of the multicast addresses, and what wakes them.
+    // Two engines, since a process has two members of each group. Each engine has a thread, a socket, a listener for
+    // each multicast address, and what wakes it.
     assert!(threads <= 2, "{threads} threads");
     assert!(files <= 2 * (1 + 32 + 8), "{files} files");
     assert!(each < BYTES_EACH_MAX, "{each} bytes for each member");

@@ -1,4 +1,4 @@
-//! What a group has dealt with it forgets: a million messages leave the memory of their members where it was.
+//! A group forgets what it has dealt with: a million messages leave the memory of their members where it was.
 
 mod common;
 
@@ -9,24 +9,24 @@ use unisono::{Bytes, Event, Group};
 const MEMBERS: usize = 3;
 const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
 const BATCH: usize = 1000;
-/// Fills the histories, the windows and the allocator's own stores.
+/// Number of messages that fill the histories, the windows and the allocator's own stores.
 const WARM_UP: usize = 200_000;
 const MESSAGES: usize = 1_000_000;
-/// The receive buffers of each member are a store with a bound, and now and then a burst fills it further than any
-/// before. What is never given back grows with every million.
+/// Maximum number of rounds of which one must not grow. The receive buffers of a member have a bound, and now and then
+/// a burst fills them further than any burst before. A leak grows with every million messages.
 const ROUNDS_MAX: usize = 20;
 /// A quarter of a byte for each message.
 const GROWTH_BYTES_MAX: i64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What this process has in memory; nothing where the system does not say.
+/// Returns the resident memory of this process; `None` where the system does not report it.
 fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<i64>().ok()? << 10)
 }
 
-/// The last member sends so many messages; all receive them.
+/// The last member sends `count` messages; all receive them.
 fn exchange(groups: &[Group], count: usize) {
     let begin = Instant::now();
     std::thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn exchange(groups: &[Group], count: usize) {
 #[test]
 fn a_million_messages_leave_memory_where_it_was() {
     if resident_bytes().is_none() {
-        let _ = writeln!(std::io::stderr(), "skipped: this system does not tell how much memory is in use");
+        let _ = writeln!(std::io::stderr(), "skipped: this system does not report how much memory is in use");
         return;
     }
     let groups = common::members(&common::fresh_name("memory"), MEMBERS);

@@ -1,6 +1,6 @@
 //! Members that are processes, and what becomes of the others when one is killed.
 //!
-//! The processes are this test again, told by their environment to be a member instead.
+//! The processes are this test program again. Their environment makes them members.
 
 mod common;
 
@@ -12,7 +12,7 @@ use unisono::{Ended, Event, Group, GroupConfig, LeaveFailure, Phase, Quorum, Sen
 const GROUP: &str = "UNISONO_TEST_GROUP";
 const FOUNDS: &str = "UNISONO_TEST_FOUNDS";
 
-/// A member process: sends for ever, until it is killed.
+/// A member process: sends until it is killed.
 #[test]
 fn member() {
     let Ok(name) = std::env::var(GROUP) else { return };
@@ -28,7 +28,7 @@ fn member() {
     }
 }
 
-/// A child that does not outlive the test.
+/// A child process that does not outlive the test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -39,12 +39,12 @@ impl Drop for Killed {
 }
 
 impl Killed {
-    /// A member process that joins the group.
+    /// Starts a member process that joins the group.
     fn joining(name: &str) -> Killed {
         Killed::spawn(Killed::member(name))
     }
 
-    /// A member process that founds it.
+    /// Starts a member process that founds it.
     fn founding(name: &str) -> Killed {
         let mut member = Killed::member(name);
         member.env(FOUNDS, "1");
@@ -61,14 +61,14 @@ impl Killed {
         Killed(command.spawn().unwrap())
     }
 
-    /// Kills it, and waits until it is dead: it does nothing more.
+    /// Kills the process, and waits until it is dead.
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-/// Events until one of them is what is looked for, all of them kept.
+/// Receives events until `wanted` finds its own, and keeps all of them.
 fn logged<T>(group: &Group, log: &mut Vec<Event>, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
     until(group, |event| {
         log.push(event.clone());
@@ -79,7 +79,7 @@ fn logged<T>(group: &Group, log: &mut Vec<Event>, mut wanted: impl FnMut(&Event)
 #[test]
 fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
     let name = fresh_name("killed");
-    // None of the three who are left is left behind because it is late.
+    // None of the three survivors is left out because it is late.
     let config = GroupConfig { quorum: Quorum::AtLeast(3), ..GroupConfig::default() };
     let first = Group::create(&name, config, &watchful()).unwrap();
     let rest = (0..2).map(|_| Group::join(&name, "", &watchful()).unwrap());
@@ -112,7 +112,7 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
             matches!(event, Event::Message { payload, .. } if payload == "we go on").then_some(())
         });
     }
-    // All have the same events from where the last of them came in.
+    // All have the same events after the last of them entered.
     let tails: Vec<_> = logs
         .iter()
         .map(|log| {
@@ -126,7 +126,7 @@ fn a_killed_member_is_excluded_and_the_others_go_on_alike() {
 
 #[test]
 fn the_sequencer_killed_is_survived_too() {
-    let name = fresh_name("orderer");
+    let name = fresh_name("sequencer");
     let founder = Group::create(&name, GroupConfig::default(), &watchful()).unwrap();
     let second = Group::join(&name, "", &watchful()).unwrap();
     let mut child = Killed::joining(&name);
@@ -141,13 +141,13 @@ fn the_sequencer_killed_is_survived_too() {
         _ => None,
     });
     assert_eq!(named, victim);
-    // It orders: only then is it killed.
+    // It is killed only after it has ordered a message.
     second.send("by the new sequencer").unwrap();
     child.kill();
     let begin = Instant::now();
-    let place = loop {
+    let expected = loop {
         match second.send("after the crash") {
-            Ok(place) => break place,
+            Ok(seqno) => break seqno,
             Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
         }
     };
@@ -157,14 +157,14 @@ fn the_sequencer_killed_is_survived_too() {
     });
     assert!(!degraded && sequencer != victim);
     let survivor = until(&founder, |event| match event {
-        Event::Message { seqno, payload, .. } if *seqno == place => Some(payload.clone()),
+        Event::Message { seqno, payload, .. } if *seqno == expected => Some(payload.clone()),
         _ => None,
     });
     assert_eq!(survivor, "after the crash");
 }
 
 #[test]
-fn whoever_cannot_be_let_go_is_out_all_the_same() {
+fn a_leaver_that_no_member_can_confirm_is_out_all_the_same() {
     let name = fresh_name("alone");
     let mut founder = Killed::founding(&name);
     let group = Group::join(&name, "", &watchful()).unwrap();
@@ -175,10 +175,10 @@ fn whoever_cannot_be_let_go_is_out_all_the_same() {
     let before = group.info();
     assert_eq!(group.try_submit("in the middle of a reset").map(drop), Err(SendError::Resetting));
     assert_eq!(group.info(), before);
-    // Who can wait does: until the reset is over, or the member is.
+    // A blocking send waits until the reset is over, or until the member has left.
     let waiting = group.clone();
     let sender = std::thread::spawn(move || waiting.send("afterwards"));
-    assert_eq!(group.leave("nobody hears this"), Err(LeaveFailure::Unconfirmed));
+    assert_eq!(group.leave("no member receives this"), Err(LeaveFailure::Unconfirmed));
     let end = loop {
         match group.receive() {
             Ok(_) => {}

@@ -1,5 +1,5 @@
-//! What an application keeps of a group's messages costs it little more than their bytes, whatever else comes to the
-//! same socket.
+//! Messages that an application keeps cost little more memory than their bytes, whatever else arrives at the same
+//! socket.
 
 mod common;
 
@@ -9,22 +9,22 @@ use std::net::UdpSocket;
 use unisono::{Bytes, Event, Group, GroupConfig, Key, Options};
 
 const MESSAGES: usize = 400;
-/// As much as the messages' datagrams are, many times over.
+/// Maximum growth: many times the size of the messages' datagrams.
 const GROWTH_BYTES_MAX: i64 = 16 << 20;
 
-/// What this process has in memory; nothing where the system does not say.
+/// Returns the resident memory of this process; `None` where the system does not report it.
 fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<i64>().ok()? << 10)
 }
 
-// Somebody without the key sends large datagrams to a member. If they share memory with the messages between them, a
-// kept message of a few bytes keeps a quarter of a mebibyte.
+// A stranger without the key sends large datagrams to a member. If they shared memory with the messages between them, a
+// kept message of a few bytes would keep a quarter of a mebibyte.
 #[test]
 fn a_kept_message_keeps_nothing_that_came_beside_it() {
     let Some(before) = resident_bytes() else {
-        let _ = writeln!(std::io::stderr(), "skipped: this system does not tell how much memory is in use");
+        let _ = writeln!(std::io::stderr(), "skipped: this system does not report how much memory is in use");
         return;
     };
     let name = fresh_name("retention");

@@ -1,7 +1,8 @@
-//! Nobody is taken for dead because everybody is busy, or because the network loses a fifth of what is sent.
+//! No member is suspected because all are busy, or because the network loses a fifth of the datagrams.
 //!
-//! Ten seconds of each by default. `UNISONO_SOAK_SECONDS=600 cargo test --release -p unisono --test soak -- --nocapture`
-//! makes it ten minutes. The processes are this test again, told by their environment to be a member instead.
+//! Each case takes ten seconds by default. With `UNISONO_SOAK_SECONDS=600 cargo test --release -p unisono --test soak
+//! -- --nocapture` it takes ten minutes. The processes are this test program again. Their environment makes them
+//! members.
 
 mod common;
 
@@ -21,10 +22,10 @@ const FOUNDS: &str = "UNISONO_TEST_FOUNDS";
 const LOSS_PERCENT: &str = "UNISONO_TEST_LOSS_PERCENT";
 const SECONDS: &str = "UNISONO_SOAK_SECONDS";
 const SECONDS_DEFAULT: u64 = 10;
-/// Where one processor of two stands still for a quarter of a second, members are suspected with reason; hardly in each
-/// of so many short rounds.
+/// Maximum number of short rounds of which one must pass without a suspicion. Where one processor of two stands still
+/// for a quarter of a second members are rightly suspected, but hardly in each round.
 const ROUNDS_MAX: usize = 3;
-/// Far less than a slow machine orders: a sign that the members were busy.
+/// Far less than a slow machine orders: it shows that the members were busy.
 const MESSAGES_PER_S_MIN: u64 = 100;
 const MESSAGE: Bytes = Bytes::from_static(&[7; 64]);
 const BATCH: usize = 500;
@@ -37,7 +38,7 @@ fn duration() -> Duration {
     Duration::from_secs(number(SECONDS).unwrap_or(SECONDS_DEFAULT))
 }
 
-/// This process's datagram sockets.
+/// Returns this process's datagram sockets.
 fn sockets() -> std::io::Result<Vec<OwnedFd>> {
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
     let mut sockets = Vec::new();
@@ -54,9 +55,9 @@ fn sockets() -> std::io::Result<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// From now on the sockets of this process lose so much of what comes.
+/// From now on the sockets of this process lose this share of the datagrams that arrive.
 fn lose(percent: u64) {
-    // In the kernel's packet language: a random word, and the packet is dropped if it is small.
+    // In the kernel's packet language: loads a random word, and drops the packet if the word is small.
     const LOAD_RANDOM: SockFilter = SockFilter::new(0x20, 0, 0, 0xffff_f038);
     let small = (u64::from(u32::MAX) * percent / 100) as u32;
     let filter = [
@@ -72,13 +73,13 @@ fn lose(percent: u64) {
     }
 }
 
-/// A member process: when all are there it sends as fast as it can, then says what it saw, and stays until its
+/// A member process. When all are there it sends as fast as it can, then reports its counters, and stays until its
 /// standard input ends.
 #[test]
 fn member() {
     let Ok(name) = std::env::var(GROUP) else { return };
     let members = number(MEMBERS).unwrap() as usize;
-    // The failure detector is as it is by default; only a join waits for the founder's process to begin.
+    // The failure detector has its default settings. Only a join waits longer, for the founder's process to begin.
     let options = hasty(PATIENCE / 10, Options::default());
     let group = match std::env::var_os(FOUNDS) {
         Some(_) => Group::create(&name, GroupConfig::default(), &options).unwrap(),
@@ -114,7 +115,7 @@ fn member() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// A member process that does not outlive the test, and what it says.
+/// A member process that does not outlive the test, and its output.
 struct Member {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -136,7 +137,7 @@ impl Member {
         Member { child, says }
     }
 
-    /// Suspicions, resets, messages received, questions for what was lost.
+    /// Returns its suspicions, resets, messages received and retransmission requests.
     fn saw(&mut self) -> [u64; 4] {
         let line = (&mut self.says).lines().map_while(Result::ok).find_map(|line| {
             let numbers = line.strip_prefix("saw ")?.split(' ').map(|number| number.parse().unwrap());
@@ -160,18 +161,17 @@ fn busy_members_and_a_lossy_network_are_no_reason_to_suspect_anybody() {
         if loss_percent > 0
             && let Err(error) = sockets()
         {
-            let _ =
-                writeln!(std::io::stderr(), "skipped: no right to a filter on one's own sockets: {error}");
+            let _ = writeln!(std::io::stderr(), "skipped: may not filter its own sockets: {error}");
             return;
         }
         let rounds = if number(SECONDS).is_some() { 1 } else { ROUNDS_MAX };
-        let nobody_suspected = (0..rounds).any(|_| nobody_is_suspected(members, loss_percent));
-        assert!(nobody_suspected, "{members} members, {loss_percent} % loss, {rounds} rounds");
+        let none_suspected = (0..rounds).any(|_| no_member_is_suspected(members, loss_percent));
+        assert!(none_suspected, "{members} members, {loss_percent} % loss, {rounds} rounds");
     }
 }
 
-/// Lets so many members send as fast as they can; whether none of them suspected another.
-fn nobody_is_suspected(members: usize, loss_percent: u64) -> bool {
+/// Lets the members send as fast as they can. Returns whether none of them suspected another.
+fn no_member_is_suspected(members: usize, loss_percent: u64) -> bool {
     let name = fresh_name("soak");
     let mut group: Vec<Member> =
         (0..members).map(|index| Member::begin(&name, index == 0, members, loss_percent)).collect();

@@ -74,7 +74,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         match serve(&member, &command.port.name, output) {
             Ok(Ended::Left) => return Ok(()),
             // This member may have been stopped for a while. A new member gets the present sum from the others.
-            Ok(ended @ Ended::Excluded { .. }) => tell(format_args!("{ended}; joining again")),
+            Ok(ended) => tell(format_args!("{ended}; joining again")),
             Err(problem) => {
                 // Leave, so that the others need not suspect this member.
                 member.close(FAREWELL);
@@ -142,6 +142,7 @@ fn words(notice: &Notice) -> String {
                 "that group gives way: end its members and start them again"
             }
         ),
+        other => format!("{other:?}"),
     }
 }
 

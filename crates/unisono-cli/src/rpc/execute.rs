@@ -189,7 +189,7 @@ mod tests {
         let (replied, bytes) = match answer {
             Answer::Reply(reply) => (true, reply),
             Answer::Refuse(reason) => (false, reason),
-            Answer::Forward(_) => unreachable!("a command does not know other servers"),
+            other => unreachable!("a command replies or refuses: {other:?}"),
         };
         (replied, String::from_utf8(bytes.to_vec()).unwrap())
     }

@@ -1,7 +1,7 @@
-//! What a member tells of itself and of the group as it sees it: to its application, and to whoever looks from outside.
+//! What a member reports about itself and the group as it sees it: to its application, and to processes outside.
 //!
-//! Nothing here changes anything. The application gets it as a value ([`Group::info`]); a process without membership
-//! asks by a datagram, and gets a report that is no longer.
+//! Nothing here changes anything. The application gets a value ([`Group::info`]). A process outside sends a status
+//! query in a datagram, and gets a report that is no longer than the query.
 
 use super::{Group, Info, Phase};
 use crate::identity::Uid;
@@ -13,13 +13,14 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Of a group that stands still so many members answer who looks, more or less: each with up to as much as was asked.
+/// Expected number of members that answer a status query while the group is halted. Each reply is at most as long as
+/// the query.
 const ASK_ANSWERS: u64 = 1;
-/// Members that stand still together speak to each other more often than this.
+/// A peer counts as in reach if it was heard within this time: members of a halted group send to each other more often.
 const IN_REACH: Duration = Duration::from_millis(1000);
 
 impl Group {
-    /// The state of the group as this member sees it (GetInfoGroup).
+    /// Returns the state of the group as this member sees it (GetInfoGroup).
     pub fn info(&self) -> Info {
         let members = self.history.view().to_vec();
         Info {
@@ -40,13 +41,14 @@ impl Group {
             resets: self.counters.resets,
             last_reset: self.last_reset,
             foreign: self.foreign,
+            other_version: self.other_versions.last(),
             members,
         }
     }
 
-    /// Somebody looks at the group from outside, by a question of so many bytes.
+    /// Answers a status query from outside, which had `room` bytes.
     pub(super) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
-        // Whoever is out of reach of this member may well be out of reach of the asker.
+        // A peer that this member does not hear is probably out of the asker's reach too.
         let is_heard = |peer: &&Peer| now.since(peer.last_heard) < IN_REACH;
         let in_reach = 1 + self.peers.iter().filter(is_heard).count();
         if matches!(self.phase, Phase::Locating | Phase::Joining)
@@ -56,7 +58,7 @@ impl Group {
         }
         let report = self.report(now);
         let mut bytes = Vec::new();
-        // The answer is never longer, though it goes in a datagram of its own.
+        // The answer is never longer than the query, although it goes in a datagram of its own.
         let datagram = (room as usize).min(self.settings.datagram_bytes_max);
         let head = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Tell.body_bytes_min();
         let limit = datagram.saturating_sub(head);
@@ -65,7 +67,7 @@ impl Group {
         }
     }
 
-    /// What this member tells whoever looks at the group from outside.
+    /// Returns what this member reports to a process outside.
     pub fn report(&self, now: Time) -> Report {
         Report {
             epoch: self.epoch,
@@ -112,7 +114,7 @@ impl Group {
         }
     }
 
-    /// Whom and what this member waits for (`why`).
+    /// Returns what this member waits for, and for which members (`why`).
     fn waits(&self, now: Time) -> Vec<Waiting> {
         let mut waits = Vec::new();
         let mut wait = |reason, member, seqno, since: Time| {

@@ -1,7 +1,8 @@
-//! Who hears what is meant for the whole group: by one multicast, or by a copy each.
+//! The audience: how a datagram for the whole group reaches it, by one multicast or by a copy for each member.
 //!
-//! Members say whether they hear the multicast, and the sequencer whether all do. The sequencer multicasts as soon as it is
-//! worth it, and sends copies to those who do not hear it; the others multicast only once everybody hears.
+//! Members report whether they hear the multicast, and the sequencer announces whether all do. The sequencer multicasts
+//! as soon as that is cheaper, and sends copies to members that do not hear it. The other members multicast only once
+//! all hear it.
 
 use super::{Destination, Group};
 use crate::config::Transport;
@@ -12,33 +13,33 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Below so many members who hear it, a copy for each costs less than a multicast on the systems measured...
+/// Minimum number of members that hear the multicast: for fewer, copies cost less on the systems measured.
 const MULTICAST_FROM: usize = 3;
-/// ... or below so many, if all are on one machine: there a multicast costs little more than a copy.
+/// The same if all members are on one machine: there a multicast costs little more than a copy.
 const MULTICAST_FROM_ON_ONE_MACHINE: usize = 2;
-/// Multicasts heard within this time count as hearing the path; longer in larger groups, where they are rarer.
+/// Time for which a multicast shows that its receiver hears the path; longer in larger groups, where they are rarer.
 const MULTICAST_FRESH: Duration = Duration::from_millis(5000);
 
-/// Who hears a datagram for the whole group: one multicast if that is set, and one copy to each of the addresses.
+/// How a datagram for the whole group is sent: by multicast if that is set, and as a copy to each of the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audience {
-    /// One copy goes to the group's multicast address.
+    /// True if one copy goes to the group's multicast address.
     pub multicast: bool,
-    /// One copy goes to each of these.
+    /// Addresses that get one copy each.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Group {
-    /// Who hears what is sent to [`Destination::Everyone`](crate::Destination::Everyone).
+    /// Returns how datagrams to [`Destination::Everyone`](crate::Destination::Everyone) are sent.
     pub fn audience(&self) -> &Audience {
         &self.audience
     }
 
-    /// Who is to get a copy, anew: after the view, or who hears the multicast, has changed.
+    /// Computes the audience anew, after the view has changed or the members that hear the multicast have.
     #[cold]
     pub(super) fn rebuild_audience(&mut self) {
         self.audience_is_stale = false;
-        // Acknowledgements still come to a predecessor that nobody else knows of.
+        // Members still acknowledge to a predecessor while they do not know that it handed its role on.
         let acting = self.order.is_acting() || self.is_predecessor();
         let all_hear = if acting { self.all_hear_multicast() } else { self.order.multicast_heard() };
         self.audience.addresses.clear();
@@ -57,7 +58,7 @@ impl Group {
         }
     }
 
-    /// So many members have to hear the multicast for it to be worth it.
+    /// Returns the number of members that must hear the multicast before it is used.
     fn multicast_from(&self) -> usize {
         let here = self.me.address.ip();
         match self.peers.iter().all(|peer| peer.member.address.ip() == here) {
@@ -66,17 +67,18 @@ impl Group {
         }
     }
 
-    /// Every member is seen to hear the group's multicast.
+    /// True if every member is seen to hear the group's multicast.
     pub(crate) fn all_hear_multicast(&self) -> bool {
         self.peers.len() > 0 && self.peers.iter().all(|peer| peer.hears_multicast)
     }
 
-    /// This member heard the group's multicast not long ago.
+    /// True if this member received a multicast of the group not long ago.
     pub(crate) fn hears_multicast(&self, now: Time) -> bool {
         self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < self.stretched(MULTICAST_FRESH))
     }
 
-    /// How often a datagram leaves that goes there: by multicast once, and once for each who is not reached by it.
+    /// Returns the number of datagrams that leave for this destination: one multicast, and a copy for each member that
+    /// it does not reach.
     pub(super) fn copies(&self, to: Destination) -> u64 {
         match to {
             Destination::Everyone => {
@@ -86,7 +88,7 @@ impl Group {
         }
     }
 
-    /// Of the copies for everybody that of the message's sender goes first: somebody may wait there.
+    /// Puts the sender of the message first among the copies, because its application may wait for the outcome.
     pub(super) fn serve_sender_first(&mut self, seqno: Seqno) {
         let Some(Entry::Message(message)) = self.history.get(seqno) else { return };
         let Some(sender) = self.peers.address(message.sender) else { return };

@@ -1,4 +1,4 @@
-//! What the application may ask for, and what it may see.
+//! Commands: what the application may do in a group, and what it may read.
 
 use super::{Group, Phase, Reason};
 use crate::config::Migration;
@@ -13,8 +13,8 @@ use crate::wire::{GREETING_BYTES_MAX, piece_bytes_max};
 use bytes::Bytes;
 
 impl Group {
-    /// Sends a message to the group (SendToGroup). Returns its number; its fate comes by
-    /// [`Group::poll_sent`] under that number.
+    /// Sends a message to the group (SendToGroup). Returns its number, under which [`Group::poll_sent`] reports its
+    /// outcome.
     ///
     /// # Errors
     /// See [`SendError`]: nothing was sent.
@@ -69,10 +69,11 @@ impl Group {
         Ok(number)
     }
 
-    /// Nothing gets a place until this member's application takes events: those that wait for it fill the history.
+    /// True if no message gets a seqno until this member's application takes events: those that wait for it fill the
+    /// history.
     pub fn own_events_stop_the_order(&self) -> bool {
         let waiting = self.history.received() - self.delivered;
-        // Only the sequencer knows how many bytes there are, and minds.
+        // Only the sequencer knows the number of bytes, and stops at its limit.
         let fills_bytes = self.order.is_acting()
             && self.history.base() >= self.delivered
             && self.history.bytes() >= self.config.history_bytes;
@@ -81,7 +82,7 @@ impl Group {
             && (waiting >= u64::from(self.config.history_messages) || fills_bytes)
     }
 
-    /// Leaves the group (LeaveGroup): an ordered event that this member receives too, then
+    /// Leaves the group (LeaveGroup) by an ordered event, which this member receives too, followed by
     /// [`Event::Gone`](crate::Event::Gone). `goodbye` is delivered with it.
     ///
     /// # Errors
@@ -100,9 +101,8 @@ impl Group {
         Ok(())
     }
 
-    /// Brings the group back together after a suspicion (ResetGroup), with at least `min_members`. Under the
-    /// automatic policy there is no need to call it. While nobody is suspected none begins, and the answer is whether the
-    /// group has so many members.
+    /// Resets the group after a suspicion (ResetGroup), with at least `min_members`. Under the automatic policy no call
+    /// is needed. While no member is suspected no reset begins, and the result is whether the group has `min_members`.
     ///
     /// # Errors
     /// See [`ResetError`]: nothing was begun.
@@ -135,33 +135,34 @@ impl Group {
         Ok(())
     }
 
-    /// The largest piece of a message that fits a datagram.
+    /// Returns the size of the largest piece of a message that fits a datagram.
     pub(crate) fn piece_bytes_max(&self) -> usize {
         piece_bytes_max(self.settings.datagram_bytes_max)
     }
 
-    /// When to call [`Group::handle_timeout`], and what for.
+    /// Returns when to call [`Group::handle_timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(Time, Reason)> {
         self.wake
     }
 
-    /// Where this member stands in its life.
+    /// Returns the phase of this member's life.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// This member's own leave is in the order and accepted. Its application receives it, last of all but
-    /// [`Event::Gone`](crate::Event::Gone), unless this member never had it and was told afterwards that it may go.
+    /// True if this member's own leave is in the order and accepted. Its application receives the leave as the last
+    /// event before [`Event::Gone`](crate::Event::Gone), unless this member never received it and learned afterwards
+    /// that it may go.
     pub fn has_left(&self) -> bool {
         self.left
     }
 
-    /// What datagrams for this group carry.
+    /// Returns the tag of datagrams for this group.
     pub fn tag(&self) -> GroupTag {
         self.tag
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

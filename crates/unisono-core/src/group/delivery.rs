@@ -1,8 +1,8 @@
-//! What the application is given: events in their order, and what became of its own messages.
+//! Delivery: the application receives events in their order, and the outcomes of its own messages.
 //!
-//! Everything accepted becomes an event as soon as the application asks, pieces put together; what it does not take
-//! presses back on the senders. Notices that are no entries of the order go first, and the last event comes once
-//! everything accepted was given out. What follows in the group from the taking of events is told here too.
+//! Everything accepted becomes an event when the application asks for one, with pieces reassembled. Events that it does
+//! not take slow down the senders. Notices that are no entries of the order go first, and the last event comes after
+//! everything accepted. What the group has to do after events were taken also follows here.
 
 use super::{Group, Phase};
 use crate::event::{Event, Outcome, View};
@@ -14,10 +14,10 @@ use crate::wire::Change;
 use bytes::Bytes;
 
 impl Group {
-    /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
+    /// Returns the next event (ReceiveFromGroup). Events that are not taken slow down the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
         if !self.may_have_events() {
-            // Nothing has happened: asked after every input.
+            // Nothing has happened. This is fast, because it is called after every input.
             if !matches!(self.phase, Phase::Locating | Phase::Joining) {
                 self.note_delivered();
             }
@@ -29,7 +29,7 @@ impl Group {
         event
     }
 
-    /// False if nothing has happened that [`Group::poll_event`] could tell.
+    /// False if [`Group::poll_event`] has nothing to return.
     #[inline]
     pub fn may_have_events(&self) -> bool {
         self.delivered < self.accepted
@@ -47,7 +47,7 @@ impl Group {
             return None;
         }
         if matches!(self.closing, Some(Event::JoinFailed { .. })) {
-            // Never a member: nothing it listened to is for its application.
+            // It was never a member: its application gets nothing of what it received.
             self.delivered = self.accepted;
             return self.last_event();
         }
@@ -79,17 +79,17 @@ impl Group {
         self.last_event()
     }
 
-    /// The last event, if it is time.
+    /// Returns the last event, if it is time for it.
     #[cold]
     fn last_event(&mut self) -> Option<Event> {
         if self.closing == Some(Event::Gone) && self.phase != Phase::Gone {
-            // It has left, and still serves whoever needs it.
+            // It has left, and still serves members that need it.
             return None;
         }
         self.closing.take()
     }
 
-    /// What the application is told of a message: nothing, for a piece that is not the last.
+    /// Returns the event for a message; `None` for a piece that is not the last.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
         let Message { sender, number, .. } = message;
         let data = self.history.data(&message);
@@ -139,23 +139,23 @@ impl Group {
         Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
     }
 
-    /// The view at that place, for the application.
+    /// Returns the view at that seqno, for the application.
     pub(crate) fn view_at(&self, seqno: Seqno, sequencer: Uid) -> View {
         let members = self.history.view_at(seqno).to_vec();
-        let at_place = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
-        let epoch = at_place.map_or(self.epoch, |(_, epoch)| *epoch);
+        let at_seqno = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
+        let epoch = at_seqno.map_or(self.epoch, |(_, epoch)| *epoch);
         let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
         View { epoch, resilience, members, sequencer, resilience_founded: founded }
     }
 
-    /// What became of a message sent from here, in the order of their numbers. Not part of the event stream: a
-    /// sender learns it even while its application receives nothing.
+    /// Returns the next outcome of a message sent from here, in the order of their numbers. Outcomes are not part of
+    /// the event stream: a sender learns them even while its application receives nothing.
     #[inline]
     pub fn poll_sent(&mut self) -> Option<(MessageNumber, Outcome)> {
         self.sent.pop_front()
     }
 
-    /// Tells the application what became of its messages that were accepted beyond `before`.
+    /// Reports the outcome of the application's messages that were accepted beyond `before`.
     pub(crate) fn resolve_own(&mut self, before: Seqno) {
         if self.outbox.len() == 0 {
             return;
@@ -165,7 +165,7 @@ impl Group {
                 && message.sender == self.me.uid
             {
                 let number = message.number;
-                // Of a message in several pieces the fate of the last is told.
+                // A message of several pieces is reported with its last piece.
                 let whole = !message.more();
                 if self.outbox.resolve_through(number) && whole {
                     self.counters.messages_sent += 1;
@@ -175,18 +175,18 @@ impl Group {
         }
     }
 
-    /// Something follows from the events that were taken, for others: datagrams. Otherwise it is no use to drain again
-    /// before the next input; what may leave the history leaves it then.
+    /// True if consuming events produced output to send. If false, polling again before the next input yields nothing;
+    /// entries that may leave the history leave it then.
     #[inline]
     pub fn events_matter(&self) -> bool {
-        let somebody_waits = || self.order.is_acting() && self.somebody_waits_for_room();
+        let somebody_waits = || self.order.is_acting() && self.messages_wait_for_room();
         self.took_events && (self.acknowledging.due || self.audience_is_stale || somebody_waits())
     }
 
-    /// What follows by itself from what the application took: places that it has may leave the history, and one that
-    /// was full has room.
+    /// Does what follows from the events that the application took: they may leave the history, and if it was full, the
+    /// sequencer numbers again.
     pub(crate) fn settle_events(&mut self, now: Time) {
-        if self.audience_is_stale || (self.order.is_acting() && self.somebody_waits_for_room()) {
+        if self.audience_is_stale || (self.order.is_acting() && self.messages_wait_for_room()) {
             self.settle(now);
             return;
         }

@@ -1,9 +1,9 @@
-//! Input: datagrams taken apart, frames handed to the rooms they concern.
+//! Input: takes datagrams apart, and hands their frames to the modules that they concern.
 //!
-//! A datagram is taken only if it is intact (or opens under its sender's key), is not a copy of one taken before,
-//! and comes from where its frames can matter: outside of any epoch (locating, asking to join, looking), this
-//! epoch, or the one before, whose stragglers are told what was decided. Anything else is dropped and counted, and
-//! never answered with more bytes than came.
+//! A datagram is taken only if it is intact (or opens under its sender's key), is not a copy of one taken before, and
+//! comes from where its frames can matter: from outside of any epoch (locating, asking to join, status queries), from
+//! this epoch, or from the previous one, whose stragglers receive the decision. Any other datagram is dropped and
+//! counted, and never answered with more bytes than it had.
 
 use super::{Group, Phase};
 use crate::event::Suspicion;
@@ -11,25 +11,27 @@ use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::membership::Invitation;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, ReplayWindow, open};
+use crate::wire::{
+    Decoder, Frame, HEADER_BYTES, Header, HeaderError, KeyContext, ProtectionKind, ReplayWindow, open,
+};
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
-/// A farewell is no longer than a datagram with so much in it.
+/// A farewell is no longer than a datagram with this number of bytes in it.
 const FAREWELL_BYTES: usize = 20;
 
 impl Group {
-    /// A datagram for this member alone has come.
+    /// Takes a datagram that was sent to this member alone.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
         self.receive(now, from, datagram, false);
     }
 
-    /// A datagram has come over the group's multicast address.
+    /// Takes a datagram that came over the group's multicast address.
     pub fn handle_multicast(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
         self.receive(now, from, datagram, true);
     }
 
-    /// The time that [`Group::poll_timeout`] named has come. Harmless at any other time.
+    /// Handles the timeout that [`Group::poll_timeout`] named. Harmless at any other time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.notice_sleep(now);
         self.joining_timeout(now);
@@ -54,9 +56,16 @@ impl Group {
     fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
         self.notice_sleep(now);
         let length = datagram.len();
-        let Ok(header) = Header::parse(&datagram) else {
-            self.counters.malformed += 1;
-            return;
+        let header = match Header::parse(&datagram) {
+            Ok(header) => header,
+            Err(HeaderError::Version(version)) => {
+                self.handle_other_version(now, from, &datagram, version, multicast);
+                return;
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
         };
         if header.group != self.tag || header.sender == self.me.uid || self.phase == Phase::Gone {
             return;
@@ -65,7 +74,7 @@ impl Group {
         let instance = if outside { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: header.sender };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
-            self.note_unopened(from, &header);
+            self.note_unopened(now, from, &header);
             return;
         };
         if outside {
@@ -78,11 +87,11 @@ impl Group {
         self.settle(now);
     }
 
-    /// Damaged on the way, or under another key, or of another founding: what is sealed within an epoch opens only for who
-    /// knows the founding. Whoever still looks for the group takes that for another key, too, for those who have its own
-    /// answer.
+    /// Counts a datagram that does not open: damaged, under another key, or of another founding. What is sealed within
+    /// an epoch opens only for processes that know the founding. A process that still looks for the group counts it as
+    /// under another key, because members with its own key would answer.
     #[cold]
-    fn note_unopened(&mut self, from: SocketAddr, header: &Header) {
+    fn note_unopened(&mut self, now: Time, from: SocketAddr, header: &Header) {
         let same_kind = header.protection == self.protection.kind();
         let opens_for_key = header.epoch == EpochTag::OUTSIDE || self.phase == Phase::Locating;
         if same_kind && header.protection == ProtectionKind::Checksum {
@@ -90,6 +99,7 @@ impl Group {
         } else if !same_kind || opens_for_key {
             self.counters.foreign += 1;
             self.foreign = Some(from);
+            self.episodes.note_foreign(now, from);
         } else if header.epoch == self.epoch_tag {
             self.counters.malformed += 1;
         } else {
@@ -194,7 +204,7 @@ impl Group {
         }
         self.counters.datagrams_received += 1;
         if self.phase == Phase::Excluded {
-            // It may be the only one left who knows.
+            // This member may be the only one left that knows the decision.
             self.tell_straggler(now, sender, HEADER_BYTES + payload.len());
         }
         if multicast {
@@ -220,7 +230,7 @@ impl Group {
             }
             self.handle_inside(now, sender, frame, level);
             if self.epoch_tag != header.epoch || self.phase == Phase::Gone {
-                // The frame before ended the epoch that the rest speaks of.
+                // This frame ended the epoch to which the other frames belong.
                 return;
             }
         }
@@ -244,12 +254,12 @@ impl Group {
         }
     }
 
-    /// A stranger speaks in this epoch. It may be somebody who left and was cut off since, or have one thing to say:
-    /// that the epoch is long over, or that we may go.
+    /// Handles a datagram of this epoch from an unknown process. It may have left and been cut off since. Or it reports
+    /// that the epoch is long over, or that this member may go.
     #[cold]
     fn receive_from_stranger(&mut self, now: Time, from: SocketAddr, header: &Header, payload: Bytes) {
         let uid = header.sender;
-        // Nobody unknown is answered with more bytes than it sent.
+        // An unknown process is never sent more bytes than it sent.
         let may_answer = payload.len() > FAREWELL_BYTES;
         let leave = self.departures.leave_of(uid);
         if let Some(seqno) = leave.filter(|seqno| self.leave_is_known(*seqno)) {
@@ -260,29 +270,29 @@ impl Group {
         }
         for frame in Decoder::new(payload).flatten() {
             match frame {
-                // A sequencer has numbered every JOIN there is: nobody unknown coordinates.
+                // A sequencer has numbered every JOIN there is, so no unknown member coordinates.
                 Frame::Invite { ballot, members_min } if !self.order.is_acting() => {
                     let invitation = Invitation { ballot, members_min };
                     return self.handle_invitation_of_stranger(now, from, uid, leave, invitation);
                 }
-                // A leaver has nothing else to say to those who have forgotten it.
+                // A leaver has nothing else to report to members that have forgotten it.
                 _ if leave.is_some() => {}
                 Frame::Excluded { uid, instance, epoch } => {
                     return self.handle_excluded(uid, instance, epoch);
                 }
-                Frame::Farewell { uid: whom, seqno } => {
-                    return self.handle_farewell(now, uid, whom, seqno);
+                Frame::Farewell { uid: leaver, seqno } => {
+                    return self.handle_farewell(now, uid, leaver, seqno);
                 }
                 Frame::Decided { proposal, entered } if proposal.epoch.counter == self.epoch.counter + 1 => {
-                    // It may be the only one left that has what this member lacks.
+                    // It may be the only process left that has what this member lacks.
                     self.take_for_member(now, from, uid, leave);
                     return self.handle_decided(now, uid, proposal, entered);
                 }
                 _ => {}
             }
         }
-        // The sequencer knows every member and observer: who is none has left, before this one came perhaps, or
-        // listens in vain.
+        // The sequencer knows every member and observer. An unknown process has left, perhaps before this member
+        // joined, or listens in vain.
         if may_answer && leave.is_none() && self.order.is_acting() {
             self.tell_unneeded(uid, from);
         }
@@ -299,7 +309,7 @@ impl Group {
         }
     }
 
-    /// What is said only when something is lost, or members come, go or are missed.
+    /// Handles frames that are sent only when something is lost, or members come, go or are suspected.
     #[cold]
     fn handle_rare(&mut self, now: Time, from: Uid, frame: Frame, level: Option<Ballot>) {
         match frame {
@@ -324,7 +334,7 @@ impl Group {
             Frame::Prepared { ballot } => self.note_prepared(now, from, ballot),
             Frame::Decided { proposal, entered } => self.handle_decided(now, from, proposal, entered),
             Frame::Excluded { instance, epoch, .. } if self.is_earlier(instance, epoch) => {
-                // A straggler that does not know this member, and takes it for one that was left behind.
+                // A straggler does not know this member, and takes it for one that was left behind.
                 self.tell_straggler(now, from, HEADER_BYTES);
             }
             Frame::Excluded { uid, instance, epoch } => self.handle_excluded(uid, instance, epoch),
@@ -332,7 +342,7 @@ impl Group {
                 let whole =
                     self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
                 match whole.as_ref().map(Frame::decode_alone) {
-                    // A parcel in a parcel is nobody's honest work.
+                    // No correct member puts a parcel in a parcel.
                     Some(Ok(Frame::Parcel { .. })) | Some(Err(_)) => self.counters.malformed += 1,
                     Some(Ok(frame)) => {
                         self.probe(Probe::ParcelUsed);
@@ -341,7 +351,7 @@ impl Group {
                     None => {}
                 }
             }
-            // Somebody asks what became of this epoch: nothing yet.
+            // A member asks what became of this epoch: nothing yet.
             Frame::Inquiry | Frame::Level { .. } => {}
             _ => self.counters.malformed += 1,
         }
@@ -349,8 +359,8 @@ impl Group {
 
     // --- another epoch ---
 
-    /// A datagram of another epoch: of the one before, whose members are told what was decided; or of one that this
-    /// member has not heard of yet, about which it asks.
+    /// Handles a datagram of another epoch. A member of the previous one receives the decision. If this member has not
+    /// heard of the epoch yet, it asks about it.
     #[cold]
     fn receive_strange(
         &mut self,
@@ -372,20 +382,20 @@ impl Group {
         let asks = Decoder::new(payload).flatten().any(|frame| frame == Frame::Inquiry);
         let counts = match self.phase {
             Phase::Member | Phase::Resetting | Phase::Leaving => true,
-            // Who only listens may do so before a quorum is in its epoch, and whoever asks be needed until then.
+            // An observer may listen before a quorum is in its epoch, and that quorum may need the asker.
             Phase::Joining => self.is_member(),
             Phase::Locating | Phase::Excluded | Phase::Gone => false,
         };
         if asks && counts && !self.may_need(header.epoch) {
-            // No longer than the question, which is padded. Whoever is further on than this member, or in another group of the
-            // port, takes no notice.
+            // No longer than the question, which is padded. A process that is further on, or in another group of the
+            // port, ignores it.
             let excluded = Frame::Excluded { uid: header.sender, instance: self.instance, epoch: self.epoch };
             self.post_under(from, header.epoch, excluded);
         }
     }
 }
 
-/// Said in an epoch by those who are in another, and may never have been in this one.
+/// True for frames sent in an epoch by processes that are in another one, and may never have been in this one.
 fn is_told_from_elsewhere(frame: &Frame) -> bool {
     matches!(frame, Frame::Excluded { .. } | Frame::Decided { .. })
 }

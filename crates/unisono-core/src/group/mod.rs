@@ -1,11 +1,11 @@
-//! One member's side of one group: the parts, put together.
+//! One member's side of one group: puts the parts together.
 //!
-//! No algorithm lives here. Who numbers is in `order`, what is kept in `history` and `hold`, who is known to hold
-//! what in `stability`, repair in `repair`, the way of own messages in `flow`, and everything about members (views,
-//! suspicion, joining, leaving, resets) in `membership`. `input` takes datagrams apart and hands frames to these
-//! rooms, `storing` files what has its place, `output` packs what the rooms have to say, `audience` is who hears what
-//! is meant for all. `commands` is what the application may ask for, `delivery` what it is given, `account` what is
-//! told of the group, `watch` what judges look at.
+//! No algorithm is in this file. `order` assigns seqnos, `history` and `unordered` keep messages, `stability` knows
+//! which members hold what, `repair` requests what was lost, `flow` sends own messages, and `membership` does
+//! everything about members (views, suspicion, joining, leaving, resets). `input` takes datagrams apart and hands
+//! frames to these modules, `storing` files entries that have a seqno, `output` packs what the modules send, and
+//! `audience` is how a datagram reaches all. `commands` is what the application may do, `delivery` what it receives,
+//! `account` what is reported about the group, and `watch` what checkers read.
 
 mod account;
 mod audience;
@@ -22,6 +22,7 @@ pub use types::*;
 pub use watch::*;
 
 use crate::config::{GroupConfig, Settings};
+use crate::episode::Episodes;
 use crate::error::ConfigError;
 use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
@@ -40,6 +41,7 @@ use crate::repair::Repair;
 use crate::stability::Acknowledging;
 use crate::time::Time;
 use crate::unordered::UnorderedBuffer;
+use crate::versions::OtherVersions;
 use crate::wire::{LogBase, Protection};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -51,13 +53,12 @@ pub(crate) use output::Serve;
 
 /// One member's protocol state for one group: a pure state machine.
 ///
-/// Every method is of one of four kinds. `handle_…` takes what came from outside: a datagram, or the time that was
-/// asked for. Commands are what the application wants: [`send`](Group::send), [`leave`](Group::leave),
-/// [`reset`](Group::reset), [`hand_over`](Group::hand_over). `poll_…` gives what is to be done: after every input
-/// and command, and after taking events, drain [`poll_transmit`](Group::poll_transmit) and
-/// [`poll_sent`](Group::poll_sent), take from [`poll_event`](Group::poll_event) as much as the application wants
-/// (what it leaves presses back on the senders), and come back by [`poll_timeout`](Group::poll_timeout). The rest
-/// looks and changes nothing.
+/// The methods are of four kinds. `handle_…` takes input: a datagram, or a timeout. Commands come from the application:
+/// [`send`](Group::send), [`leave`](Group::leave), [`reset`](Group::reset), [`hand_over`](Group::hand_over). `poll_…`
+/// returns output: after every input and command, and after taking events, call [`poll_transmit`](Group::poll_transmit)
+/// and [`poll_sent`](Group::poll_sent) until they return nothing, and take from [`poll_event`](Group::poll_event) the
+/// events that the application wants (the others slow down the senders). Then wait for input, or until
+/// [`poll_timeout`](Group::poll_timeout). The other methods read, and change nothing.
 ///
 /// Time must never go back from one call to the next.
 pub struct Group {
@@ -72,14 +73,15 @@ pub struct Group {
     pub(crate) instance: Instance,
     pub(crate) epoch: EpochId,
     pub(crate) epoch_tag: EpochTag,
-    /// The place with which the epoch began.
+    /// Seqno with which the epoch began.
     pub(crate) epoch_start: Seqno,
-    /// When this member entered it.
+    /// Time when this member entered the epoch.
     pub(crate) epoch_entered_at: Time,
     pub(crate) last_reset: Option<LastReset>,
-    /// Who spoke last of a group of this name in a way that does not open.
+    /// Last address that sent a datagram of a group of this name that does not open.
     pub(crate) foreign: Option<SocketAddr>,
-    /// Epochs and where they began, from that of the next entry to be delivered.
+    pub(crate) other_versions: OtherVersions,
+    /// Epochs, each with the seqno at which it began, from that of the next entry to be delivered.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
     pub(crate) history: History,
@@ -88,7 +90,7 @@ pub struct Group {
     pub(crate) peers: Peers,
     /// Everything through here is accepted.
     pub(crate) accepted: Seqno,
-    /// Everything through here was given to the application.
+    /// Everything through here was handed to the application.
     pub(crate) delivered: Seqno,
     assembly: Assembly,
 
@@ -96,14 +98,14 @@ pub struct Group {
     pub(crate) repair: Repair,
     pub(crate) acknowledging: Acknowledging,
     pub(crate) detector: Detector,
-    // What is large and there only for a while has a place of its own: each step asks whether it is there.
+    // Large parts that exist only for a while are boxed, because each step checks whether they exist.
     pub(crate) joining: Option<Box<Joining>>,
     pub(crate) forming: Option<Box<Forming>>,
     /// The formation by which this member entered.
     pub(crate) formed: Option<Box<Formed>>,
     pub(crate) admission: Admission,
     pub(crate) seek: Option<Seek>,
-    /// The place of this member's own join; 0 for a founder.
+    /// Seqno of this member's own join; 0 for a founder.
     pub(crate) entered_at: Seqno,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
@@ -113,21 +115,23 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
-    /// This member's own leave is accepted.
+    /// Episodes for the driver's log.
+    pub(crate) episodes: Episodes,
+    /// True if this member's own leave is accepted.
     pub(crate) left: bool,
-    /// The last event, once everything accepted is delivered.
+    /// The last event, for the time when everything accepted is delivered.
     pub(crate) closing: Option<Event>,
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
     pub(crate) packet_number: u64,
     parcel_id: u32,
-    /// Parcels from outside of any epoch, and whose they are.
+    /// Parcels from outside of any epoch, and their sender.
     outside_parcels: (Uid, crate::wire::Assembler),
     audience: Audience,
     pub(crate) audience_is_stale: bool,
-    /// The application took events since the last input.
+    /// True if the application took events since the last input.
     took_events: bool,
     wake: Option<(Time, Reason)>,
-    /// Marks may have moved since somebody looked.
+    /// True if marks may have moved since they were last read.
     pub(crate) moved: bool,
 
     pub(crate) counters: Counters,
@@ -136,11 +140,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// A member that is about to found or join the group of `port`. `me.uid` must be fresh: 64 random bits that
-    /// never named anybody before. `hello` is delivered to the others with the join.
+    /// Returns a member that is about to found or join the group of `port`. `me.uid` must be fresh: 64 random bits that
+    /// never named any member before. `hello` is delivered to the others with the join.
     ///
     /// # Errors
-    /// A parameter out of its range; nothing was done.
+    /// A parameter is out of its range; nothing was done.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         now: Time,
@@ -178,6 +182,7 @@ impl Group {
             epoch_entered_at: now,
             last_reset: None,
             foreign: None,
+            other_versions: OtherVersions::default(),
             epochs: VecDeque::new(),
             history: History::new(&nowhere),
             unordered: UnorderedBuffer::default(),
@@ -203,6 +208,7 @@ impl Group {
             mail: VecDeque::new(),
             serves: VecDeque::new(),
             notices: VecDeque::new(),
+            episodes: Episodes::default(),
             left: false,
             closing: None,
             sent: VecDeque::new(),
@@ -237,7 +243,7 @@ impl Group {
         Ok(group)
     }
 
-    /// What every input ends with: whatever follows from it by itself.
+    /// Ends every input: does what follows from the new state.
     pub(crate) fn settle(&mut self, now: Time) {
         (self.took_events, self.moved) = (false, true);
         let careless = || {
@@ -291,25 +297,25 @@ impl Group {
         next
     }
 
-    // --- what the rooms ask each other ---
+    // --- queries between the modules ---
 
-    /// This member is in the view at the end of its log.
+    /// True if this member is in the view at the end of its log.
     pub(crate) fn is_member(&self) -> bool {
         self.is_in_view(self.me.uid)
     }
 
-    /// `uid` is.
+    /// True if `uid` is in that view.
     pub(crate) fn is_in_view(&self, uid: Uid) -> bool {
         self.history.view().iter().any(|member| member.uid == uid)
     }
 
-    /// Some peer, whichever.
-    pub(crate) fn anybody(&mut self) -> Option<Uid> {
+    /// Returns a random peer.
+    pub(crate) fn random_peer(&mut self) -> Option<Uid> {
         let index = self.random.below(self.peers.len().max(1) as u64) as usize;
         self.peers.iter().nth(index).map(|peer| peer.member.uid)
     }
 
-    /// The group's resilience, held to members − 1 of a view of `members`.
+    /// Returns the group's resilience, at most members − 1 in a view of `members`.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
         resilience_among(self.config.resilience, members)
     }

@@ -1,8 +1,8 @@
-//! Output: what the rooms have to say, packed into datagrams.
+//! Output: packs what the modules have to send into datagrams.
 //!
-//! Nothing waits for a timer to fill a packet: what is queued now goes together. First control frames and repairs,
-//! each to one address; then what this member numbered, to everybody; then its own messages; then an
-//! acknowledgement, if it did not ride along.
+//! No timer waits to fill a datagram: what is queued now goes together. First go control frames and retransmissions,
+//! each to one address; then what this member numbered, to all members; then its own messages; then an acknowledgement,
+//! if it did not ride along.
 
 use super::{Destination, Group, Phase};
 use crate::flow::Outgoing;
@@ -13,29 +13,30 @@ use crate::wire::{Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunH
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// A frame on its way to somebody.
+/// A frame that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
     to: Destination,
     under: EpochTag,
-    frame: Frame,
+    /// Nothing for a bare header.
+    frame: Option<Frame>,
 }
 
-/// Places on their way to one address.
+/// Entries that wait to be sent to one address.
 #[derive(Clone, Debug)]
 pub(crate) struct Serve {
     pub(crate) to: SocketAddr,
     pub(crate) under: EpochTag,
-    /// Served for a reset, under this ballot.
+    /// Ballot of the reset that they are served for, if they are.
     pub(crate) level: Option<Ballot>,
     pub(crate) next: Seqno,
     pub(crate) last: Seqno,
 }
 
-/// The most control frames that wait to be sent; more than that only a flood of questions makes.
+/// Maximum number of control frames that wait to be sent. Only a flood of requests makes more.
 const MAIL_MAX: usize = 4096;
-/// What goes into a datagram beside the bytes of one message of this member, at the most: the header, an acknowledgement
-/// and the heads of the message. They come to less.
+/// Maximum size of what goes into a datagram beside one message of this member: the header, an acknowledgement and the
+/// heads of the message. They come to less.
 const BESIDE_MESSAGE_BYTES: usize = 160;
 
 impl Group {
@@ -46,9 +47,14 @@ impl Group {
         }
     }
 
-    /// Queues a frame for an address, in the epoch of that tag.
+    /// Queues a frame for an address, in the epoch of this tag.
     pub(crate) fn post_under(&mut self, to: SocketAddr, under: EpochTag, frame: Frame) {
-        self.push_mail(Mail { to: Destination::Address(to), under, frame });
+        self.push_mail(Mail { to: Destination::Address(to), under, frame: Some(frame) });
+    }
+
+    /// Queues a datagram without frames for an address.
+    pub(crate) fn post_bare(&mut self, to: SocketAddr, under: EpochTag) {
+        self.push_mail(Mail { to: Destination::Address(to), under, frame: None });
     }
 
     /// Queues a frame outside of any epoch.
@@ -57,17 +63,18 @@ impl Group {
     }
 
     pub(crate) fn post_to_rendezvous(&mut self, frame: Frame) {
-        self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame });
+        self.push_mail(Mail { to: Destination::Rendezvous, under: EpochTag::OUTSIDE, frame: Some(frame) });
     }
 
     /// Queues a frame for all members, in this epoch.
     pub(crate) fn post_to_everyone(&mut self, frame: Frame) {
         if self.peers.len() > 0 {
-            self.push_mail(Mail { to: Destination::Everyone, under: self.epoch_tag, frame });
+            self.push_mail(Mail { to: Destination::Everyone, under: self.epoch_tag, frame: Some(frame) });
         }
     }
 
-    /// The same, for each alone: what is said once is not left to a multicast that may never get through.
+    /// Queues a frame for each member alone: a frame that is sent once is not left to a multicast that may never
+    /// arrive.
     pub(crate) fn post_to_each(&mut self, frame: &Frame) {
         let uids: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
         uids.into_iter().for_each(|uid| self.post(uid, frame.clone()));
@@ -79,7 +86,7 @@ impl Group {
         }
     }
 
-    /// The next datagram to send, written into `out` (which is cleared first), and where it goes.
+    /// Writes the next datagram to send into `out` (which is cleared first), and returns its destination.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         if self.took_events {
             self.settle_events(now);
@@ -121,13 +128,13 @@ impl Group {
         if self.acknowledging.due { self.pack_acknowledgement(now, out) } else { None }
     }
 
-    /// Room for the header, which is written when the datagram is finished.
+    /// Makes room for the header, which is written when the datagram is finished.
     fn begin_datagram(&mut self, out: &mut Vec<u8>) {
         out.clear();
         out.resize(HEADER_BYTES, 0);
     }
 
-    /// Writes the header and seals.
+    /// Writes the header and seals the datagram.
     #[inline(never)]
     fn finish(&mut self, under: EpochTag, out: &mut [u8]) {
         self.packet_number += 1;
@@ -144,7 +151,7 @@ impl Group {
         seal(out, &header, &context, &mut *self.protection);
     }
 
-    /// Control frames: those for one place go together.
+    /// Packs control frames: those for one destination go together.
     #[inline(never)]
     fn pack_mail(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
         loop {
@@ -153,13 +160,14 @@ impl Group {
             self.begin_datagram(out);
             let limit = self.settings.datagram_bytes_max;
             let mut writer = Writer::new(out, limit);
-            if !writer.frame(&first.frame) {
-                self.cut_into_parcels(first);
+            let Some(frame) = &first.frame else { return Some((to, under)) };
+            if !writer.frame(frame) {
+                self.cut_into_parcels(frame, to, under);
                 continue;
             }
             while let Some(next) = self.mail.front()
                 && (next.to, next.under) == (to, under)
-                && writer.frame(&next.frame)
+                && next.frame.as_ref().is_some_and(|frame| writer.frame(frame))
             {
                 self.mail.pop_front();
             }
@@ -167,16 +175,16 @@ impl Group {
         }
     }
 
-    /// A frame larger than a datagram goes in parcels, before everything else.
-    fn cut_into_parcels(&mut self, mail: Mail) {
+    /// Cuts a frame larger than a datagram into parcels, which go before everything else.
+    fn cut_into_parcels(&mut self, frame: &Frame, to: Destination, under: EpochTag) {
         self.parcel_id += 1;
-        let parcels = cut(&mail.frame, self.parcel_id, self.settings.datagram_bytes_max);
+        let parcels = cut(frame, self.parcel_id, self.settings.datagram_bytes_max);
         for frame in parcels.into_iter().flatten().rev() {
-            self.mail.push_front(Mail { frame, ..mail.clone() });
+            self.mail.push_front(Mail { to, under, frame: Some(frame) });
         }
     }
 
-    /// Places that somebody asked for.
+    /// Packs entries that were requested.
     #[inline(never)]
     fn pack_serve(&mut self, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
         loop {
@@ -204,8 +212,8 @@ impl Group {
         }
     }
 
-    /// Writes entries from `first` through `last` as far as they are held and fit; returns the first not written.
-    /// Those that came by BB go without data, unless `whole`.
+    /// Writes the entries from `first` through `last` that are held and fit; returns the first seqno not written.
+    /// Messages by BB go without data, unless `whole`.
     fn write_entries(&self, writer: &mut Writer<'_>, first: Seqno, last: Seqno, whole: bool) -> Seqno {
         let mut next = first;
         while next <= last {
@@ -219,7 +227,7 @@ impl Group {
                     let frame = Frame::Change { seqno: next, change: (**change).clone() };
                     if writer.frame(&frame) { next + 1 } else { next }
                 }
-                // Whoever lacks it lacks the epoch's beginning: that is told by the decision.
+                // A member that lacks it lacks the epoch's beginning, which it learns from the decision.
                 Entry::Reset(_) => next + 1,
             };
             if after == next {
@@ -230,14 +238,14 @@ impl Group {
         next
     }
 
-    /// A piece cut by a member whose datagrams are larger than this one's goes in a larger one, by itself: better
-    /// that the network cuts it than that nobody gets it.
+    /// Writes a piece alone into a larger datagram, if it was cut by a member with larger datagrams than this one's:
+    /// the network then cuts it, which is better than no delivery.
     fn write_oversized(&self, out: &mut Vec<u8>, seqno: Seqno) -> Seqno {
         let limit = out.len() + crate::wire::PIECE_BYTES_MAX + crate::wire::run_overhead();
         self.write_entries(&mut Writer::new(out, limit), seqno, seqno, true)
     }
 
-    /// Consecutive messages of one sender, with data.
+    /// Writes consecutive messages of one sender, with data; returns the first seqno not written.
     fn write_run(
         &self,
         writer: &mut Writer<'_>,
@@ -268,7 +276,7 @@ impl Group {
         next
     }
 
-    /// Consecutive messages of one sender, without data.
+    /// Writes the seqnos of consecutive messages of one sender, without data; returns the first one not written.
     fn write_numbers(&self, writer: &mut Writer<'_>, seqno: Seqno, last: Seqno, head: &Message) -> Seqno {
         let mut next = seqno;
         while next <= last && next - seqno < u64::from(u16::MAX) {
@@ -287,12 +295,12 @@ impl Group {
         if writer.frame(&Frame::Numbers(numbers)) { next } else { seqno }
     }
 
-    /// What this member numbered, and its heartbeat, to everybody.
+    /// Packs what this member numbered, and its heartbeat, for all members. Returns false if there is nothing.
     fn pack_numbered(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         // What every member holds needs no announcing.
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
-        let news = first <= last && self.order.has_to_tell();
+        let news = first <= last && self.order.has_to_announce();
         (news || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
     }
 
@@ -327,7 +335,7 @@ impl Group {
         true
     }
 
-    /// Own messages that ask for a place: by PB to the sequencer, by BB to everybody. An acknowledgement rides along.
+    /// Packs own messages that ask for a seqno: by PB to the sequencer, by BB to all. An acknowledgement rides along.
     fn pack_own(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         if self.order.is_acting() || self.recovery.has_promised() || self.own_leave_is_logged() {
             return None;
@@ -337,8 +345,8 @@ impl Group {
         self.pack_messages(now, out)
     }
 
-    /// A busy member of a group that hears the multicast sends by BB whatever the size: that costs it no more than PB,
-    /// and the sequencer, through which everything goes, need not copy its messages.
+    /// True if this member sends by BB whatever the size: it is busy, and the whole group hears the multicast. That
+    /// costs it no more than PB, and the sequencer, through which everything goes, need not copy its messages.
     fn spares_the_sequencer(&self) -> bool {
         let one_copy = self.audience.multicast && self.audience.addresses.is_empty();
         one_copy && self.outbox.bytes_in_flight() >= self.settings.datagram_bytes_max as u64
@@ -360,7 +368,7 @@ impl Group {
         let limit = self.settings.datagram_bytes_max;
         if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(sequencer) {
             let marks = self.watermarks(now);
-            // Only if the message still fits beside it; otherwise it goes by itself.
+            // Only if the message still fits beside it; otherwise the acknowledgement goes alone.
             let fits = bytes + BESIDE_MESSAGE_BYTES < limit;
             if fits && Writer::new(out, limit).frame(&Frame::Watermarks(marks)) {
                 self.note_told(now, sequencer, marks);

@@ -1,8 +1,7 @@
-//! Storing: entries that have their place, filed in the log.
+//! Storing: entries that have a seqno are filed in the log.
 //!
-//! They come with data or, where the data went by BB, as numbers only, and are taken whoever sends them; but not in
-//! every phase, and no further ahead than the history has room. What an entry's place shows to be held by all is noted
-//! on the way.
+//! They come with data or, where the data went by BB, as seqnos only. They are taken from any sender, but not in every
+//! phase, and no further ahead than the history has room. What an entry's seqno shows to be stable is noted on the way.
 
 use super::{Group, Phase};
 use crate::blocks::Slice;
@@ -25,14 +24,14 @@ impl Group {
         self.history.file_run(seqno, message, pieces, limit);
     }
 
-    /// An accept without data: what came before by BB is filed under its number.
+    /// Files messages that came before by BB under their seqnos, which come now without data.
     pub(super) fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
         let Numbers { seqno, sender, first, resilience, count } = numbers;
         let known = (self.history.received() + 1).saturating_sub(seqno);
         for offset in known..u64::from(count) {
             let (seqno, number) = (seqno + offset, first + offset);
             if !self.takes(seqno, level) {
-                // Nor anything beyond.
+                // Nothing beyond is taken either.
                 return;
             }
             if seqno <= self.history.received() || self.history.held(seqno).is_some() {
@@ -57,7 +56,7 @@ impl Group {
         }
     }
 
-    /// A join, a leave or the handing over of the role.
+    /// Files a join, a leave or a role event.
     pub(super) fn handle_change(&mut self, seqno: Seqno, change: Change, level: Option<Ballot>) {
         if self.takes(seqno, level) {
             self.note_room_beside(seqno);
@@ -67,12 +66,12 @@ impl Group {
     }
 
     fn takes(&self, seqno: Seqno, level: Option<Ballot>) -> bool {
-        // Places begin with 1.
+        // Seqnos begin with 1.
         seqno <= self.takes_through(level)
     }
 
-    /// Numbered entries are taken whoever sends them, unless a ballot was promised or the own leave is in the log:
-    /// then only under the ballot for which they were asked. Returns the last place that is taken; 0 if none is.
+    /// Returns the last seqno that is taken; 0 if none is. Numbered entries are taken from any sender, unless a ballot
+    /// was promised or the own leave is in the log: then only under the ballot for which they were requested.
     fn takes_through(&self, level: Option<Ballot>) -> Seqno {
         if let Some((ballot, through)) = self.taking_level()
             && level == Some(ballot)
@@ -91,8 +90,8 @@ impl Group {
         }
     }
 
-    /// The last place that may be kept: a sequencer numbers no further than the history of the slowest member, and the
-    /// few slots beside it, allow. Only an observer that falls behind is told more.
+    /// Returns the last seqno that may be kept. A sequencer numbers no further than the history of the slowest member,
+    /// and the few slots beside it, allow. Only an observer that falls behind receives more.
     fn reach(&mut self, seqno: Seqno) -> Seqno {
         let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
         if seqno > self.history.base() + slots {
@@ -102,17 +101,17 @@ impl Group {
         self.history.base() + slots
     }
 
-    /// The same for messages in a row: what one place shows to be held by all may make room for those after it.
+    /// Returns the same for consecutive messages: what one seqno shows to be stable may make room for those after it.
     fn reach_in_row(&mut self, first: Seqno, last: Seqno) -> Seqno {
-        let mut place = first;
+        let mut seqno = first;
         loop {
-            self.note_room_below(place);
-            let limit = self.reach(place);
-            if place == last {
+            self.note_room_below(seqno);
+            let limit = self.reach(seqno);
+            if seqno == last {
                 return limit;
             }
-            // Nothing changes before the first that has no room; if this one has none, none after it has.
-            place = if limit < place { last } else { last.min(limit + 1) };
+            // Nothing changes before the first seqno that has no room; if this one has none, none after it has.
+            seqno = if limit < seqno { last } else { last.min(limit + 1) };
         }
     }
 }

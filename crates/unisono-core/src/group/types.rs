@@ -1,4 +1,4 @@
-//! The types of a group's contract.
+//! The types of a group's contract with its caller.
 
 use crate::config::{Formation, GroupConfig};
 use crate::identity::{EpochId, Instance, Member, Seqno, Uid};
@@ -6,54 +6,55 @@ use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// How a member comes to be in a group.
+/// How a member enters a group. Exhaustive: a driver treats each mode in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryMode {
-    /// Found a new group, whether or not there is one of this port.
+    /// Found a new group, whether or not one exists under this port.
     Found(GroupConfig),
     /// Join the group of this port; fail if there is none.
     Join,
-    /// Join the group of this port; found it if nobody answers.
+    /// Join the group of this port; found it if no member answers.
     JoinOrFound(GroupConfig),
-    /// Form a new group together with others that give the same names: at least so many of them, within the time
-    /// given, or none (atomic group creation). All who enter begin with the same view, without a join of their own:
-    /// no hello is delivered. Otherwise [`Event::JoinFailed`](crate::Event::JoinFailed) says that the group was not
-    /// formed here; it may be formed elsewhere, to be joined. Participants that restart meanwhile can make a second
-    /// group, if too many do: see [`Formation::at_least`].
+    /// Form a new group together with others that give the same names: at least the given number of them, within the
+    /// time given, or none (atomic group creation). All that enter begin with the same view, without a join of their
+    /// own: no hello is delivered. Otherwise [`Event::JoinFailed`](crate::Event::JoinFailed) reports that the group was
+    /// not formed here; it may be formed elsewhere, to be joined. If too many participants restart meanwhile, they can
+    /// make a second group: see [`Formation::at_least`].
     Form(Formation, GroupConfig),
 }
 
-/// Where a datagram goes.
+/// Where a datagram goes. Exhaustive: a driver must know how to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To one address.
+    /// One address.
     Address(SocketAddr),
-    /// To the whole group: as [`Group::audience`](crate::Group::audience) says.
+    /// The whole group, as [`Group::audience`](crate::Group::audience) says.
     Everyone,
-    /// To the group's multicast address, whoever is seen to hear it: a probe of that path.
+    /// The group's multicast address, whether or not members are seen to hear it: a probe of that path.
     Multicast,
-    /// To whoever may know the group: the discovery multicast, or the seed addresses.
+    /// Processes that may know the group: the discovery multicast, or the seed addresses.
     Rendezvous,
 }
 
-/// What a timeout is for.
+/// Why a timeout is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// Looking for other groups of the same port.
     Locate,
-    /// Looking for the group, or asking to be let in.
+    /// Looking for the group, or asking to join it.
     Join,
     /// The next step of forming a group.
     Form,
     /// Asking to leave, or leaving without a farewell.
     Leave,
-    /// A heartbeat, or telling a successor of its role.
+    /// A heartbeat, or a report to a successor about its role.
     Heartbeat,
-    /// Asking for what is lacking.
+    /// Requesting what is lacking.
     Nack,
-    /// Sending again what got no number.
+    /// Resending messages that got no seqno.
     Resend,
-    /// Looking at who has been silent.
+    /// Checking which peers are silent.
     Detector,
     /// The next step of a reset.
     Reset,
@@ -61,54 +62,59 @@ pub enum Reason {
     Linger,
 }
 
-/// What [`Group::info`](crate::Group::info) tells (GetInfoGroup).
+/// The result of [`Group::info`](crate::Group::info) (GetInfoGroup).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
-    /// Where this member stands.
+    /// Phase of this member's life.
     pub phase: Phase,
-    /// Names the founding of the group: another group of its port has another. 0 before one was found.
+    /// Names the founding of the group: another group of its port has another value. 0 before a group was found.
     pub instance: Instance,
     /// The epoch.
     pub epoch: EpochId,
-    /// In rank order.
+    /// The members in rank order.
     pub members: Vec<Member>,
-    /// This member.
+    /// This member's uid.
     pub me: Uid,
-    /// My rank, if I am a member.
+    /// This member's rank, if it is in the view.
     pub rank: Option<usize>,
-    /// Who orders.
+    /// The sequencer.
     pub sequencer: Uid,
-    /// What this member sends to all goes by multicast, to those who hear it.
+    /// True if datagrams of this member to all go by multicast, to the members that hear it.
     pub by_multicast: bool,
-    /// The next place to be given to the application.
+    /// Next seqno to be handed to the application.
     pub expected: Seqno,
-    /// The next place to be acknowledged: one past what is held without a gap.
+    /// Next seqno to be acknowledged: one past everything that is held without a gap.
     pub unstable: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
-    /// Messages in the history.
+    /// Number of entries in the history.
     pub buffered: usize,
-    /// Messages of mine under way.
+    /// Number of this member's messages under way.
     pub under_way: usize,
-    /// How many may be.
+    /// Maximum number of messages under way.
     pub window: usize,
-    /// The group's resilience, held to members − 1.
+    /// The group's resilience, at most members − 1.
     pub resilience: u8,
-    /// Resets lived through.
+    /// Number of resets that this member went through.
     pub resets: u64,
-    /// The last of them, and why it came about.
+    /// The last of them, and its reason.
     pub last_reset: Option<LastReset>,
-    /// Who spoke last of a group of this name under another key
+    /// Last address that sent a datagram of a group of this name under another key
     /// ([`Counters::foreign`](crate::look::Counters::foreign)).
     pub foreign: Option<SocketAddr>,
+    /// The address that sent the last datagram for a group of this name in another version of the wire format
+    /// ([`Counters::other_version`](crate::look::Counters::other_version)), and that version.
+    pub other_version: Option<(SocketAddr, u8)>,
 }
 
-/// Where a member stands in its life.
+/// A phase of a member's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
-    /// Looking for the group, or for those to form it with.
+    /// Looking for the group, or for participants to form it with.
     Locating,
-    /// Listening, not a member yet.
+    /// Listening; not a member yet.
     Joining,
     /// A member.
     Member,
@@ -116,8 +122,9 @@ pub enum Phase {
     Resetting,
     /// Asked to leave, or left and still serving.
     Leaving,
-    /// Out by a reset, and still serving its log: excluded, or [left](crate::Group::has_left) if that kept its leave.
+    /// Out by a reset, and still serving its log: excluded, or [left](crate::Group::has_left) if the reset kept its
+    /// leave.
     Excluded,
-    /// Gone: nothing more happens.
+    /// Stopped: nothing more happens.
     Gone,
 }

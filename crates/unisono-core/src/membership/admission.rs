@@ -102,8 +102,8 @@ fn has_caught_up(peer: &Peer, history: &History) -> bool {
 }
 
 /// True if the observer has caught up and lacks nothing that members may have freed.
-fn is_ready(peer: &Peer, history: &History, told_stable: Seqno) -> bool {
-    has_caught_up(peer, history) && peer.received >= told_stable
+fn is_ready(peer: &Peer, history: &History, announced_stable: Seqno) -> bool {
+    has_caught_up(peer, history) && peer.received >= announced_stable
 }
 
 impl Group {
@@ -252,8 +252,8 @@ impl Group {
     }
 
     /// True if an observer has caught up and waits for its JOIN.
-    pub(crate) fn somebody_may_join(&self) -> bool {
-        let stable = self.told_stable();
+    pub(crate) fn join_is_possible(&self) -> bool {
+        let stable = self.announced_stable();
         self.peers.iter().any(|peer| is_ready(peer, &self.history, stable)) && self.all_have_entered()
     }
 
@@ -267,7 +267,7 @@ impl Group {
         if self.history.inside_a_message() || !self.all_have_entered() {
             return None;
         }
-        let stable = self.told_stable();
+        let stable = self.announced_stable();
         let view = self.history.view();
         let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
         // A view never contains two lives of one listed name.

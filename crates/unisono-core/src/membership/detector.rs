@@ -8,6 +8,7 @@
 //! once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
 //! any peer's silence. Patience grows where members are seen to be late though alive.
 
+use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
@@ -330,8 +331,8 @@ impl Group {
             // entered the next epoch, will answer.
             (peer.probing, peer.heard_us) = (None, Some(now));
             self.ask_around();
-            for whom in self.anybody().into_iter().chain([uid]) {
-                self.post(whom, Frame::Inquiry);
+            for target in self.random_peer().into_iter().chain([uid]) {
+                self.post(target, Frame::Inquiry);
             }
             return;
         }
@@ -339,6 +340,8 @@ impl Group {
             return;
         }
         peer.suspected = Some(reason);
+        let member = peer.member.clone();
+        self.episodes.push(Episode::Suspected { member, reason });
         // This member may be the one that was left behind.
         self.post(uid, Frame::Inquiry);
         self.counters.suspicions += 1;

@@ -7,6 +7,7 @@
 //! other members may then wait for the joiner's vote. So the sequencer ends a join that takes too long, not the joiner.
 
 use crate::config::GroupConfig;
+use crate::episode::Episode;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
 use crate::history::Entry;
@@ -181,6 +182,13 @@ impl Group {
             self.join_failed(reason);
             return;
         }
+        if let (Phase::Locating, None, Some((by, version))) =
+            (self.phase, &joining.found, self.other_versions.believed())
+        {
+            // There may be a group: it is not founded a second time, nor said to be missing.
+            self.join_failed(JoinFailure::OtherVersion { by, version });
+            return;
+        }
         match (self.phase, joining.config.take()) {
             (Phase::Locating, Some(config)) if joining.found.is_none() => {
                 let hello = joining.hello.clone();
@@ -288,6 +296,7 @@ impl Group {
         self.config = welcome.config;
         // A datagram that could not be opened before may have been from this group.
         self.foreign = None;
+        self.other_versions.forget();
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
             // The sequencer may have joined after the seqno at which this log begins; this joiner must hear it too.
@@ -332,6 +341,8 @@ impl Group {
                 self.joining = None;
                 self.delivered = seqno - 1;
                 self.entered_at = seqno;
+                let members = self.history.view_at(seqno).len();
+                self.episodes.push(Episode::Entered { seqno, members });
                 self.detector.look_soon(now);
                 self.seek_others(now, Bytes::new());
                 return;

@@ -151,14 +151,14 @@ impl Group {
         if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= LEAVE_ASK_EVERY * ASKS_PER_SEARCH {
             self.search();
         }
-        let Some(whom) = (if inquires { self.anybody() } else { Some(self.named()) }) else { return };
+        let Some(target) = (if inquires { self.random_peer() } else { Some(self.named()) }) else { return };
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         let ready = self.outbox.all_numbered() || self.broken(Planted::LeaveOvertakesMessages);
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
-            self.post(whom, Frame::LeaveRequest { goodbye });
+            self.post(target, Frame::LeaveRequest { goodbye });
         }
         if inquires {
-            self.post(whom, Frame::Inquiry);
+            self.post(target, Frame::Inquiry);
         }
     }
 
@@ -202,7 +202,7 @@ impl Group {
             self.go();
             return;
         }
-        let somebody = self.anybody();
+        let peer = self.random_peer();
         let marks = self.watermarks(now);
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + LEAVE_ASK_EVERY * 4);
@@ -211,7 +211,7 @@ impl Group {
                 self.search();
             }
         }
-        if let Some(uid) = somebody {
+        if let Some(uid) = peer {
             self.post(uid, Frame::Watermarks(marks));
             self.post(uid, Frame::LeaveRequest { goodbye });
             // The epoch may be over.
@@ -225,7 +225,7 @@ impl Group {
     }
 
     /// Returns the seqno of this member's own LEAVE, if its log holds it.
-    pub(crate) fn own_leave_place(&self) -> Option<Seqno> {
+    pub(crate) fn own_leave_seqno(&self) -> Option<Seqno> {
         if self.leaving.is_none() || self.is_member() {
             return None;
         }
@@ -267,7 +267,7 @@ impl Group {
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + FAREWELL_EVERY);
         }
-        if !self.somebody_leaves() {
+        if !self.has_leavers() {
             self.go();
         }
         let told: Vec<(Uid, Seqno)> = self
@@ -378,13 +378,13 @@ impl Group {
         staying.is_empty() || (self.could_be_quorum(&staying) && is_quorum_there())
     }
 
-    pub(crate) fn somebody_leaves(&self) -> bool {
+    pub(crate) fn has_leavers(&self) -> bool {
         self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
     }
 
     /// Sends `Farewell` to the leavers whose LEAVE a quorum of the remaining members knows accepted.
     pub(crate) fn say_farewells(&mut self, now: Time) {
-        if !self.order.is_acting() || !self.somebody_leaves() {
+        if !self.order.is_acting() || !self.has_leavers() {
             return;
         }
         let ready: Vec<(Uid, Seqno)> = self

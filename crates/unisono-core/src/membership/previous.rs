@@ -27,7 +27,7 @@ const SERVE_BYTES: usize = 64 << 10;
 /// Bytes that a straggler may be sent for each byte of entries that it shows to have received: some datagrams are lost.
 const SERVED_BYTES_PER_BYTE: usize = 2;
 /// Maximum number of seqnos sent for one pull.
-const PLACES_MAX: u64 = 16;
+const SEQNOS_MAX: u64 = 16;
 /// How long an excluded member serves its log if it does not learn earlier that it may go.
 const PREVIOUS_LINGER: Duration = Duration::from_millis(4000);
 const PREVIOUS_ASK_EVERY: Duration = Duration::from_millis(60);
@@ -154,9 +154,9 @@ impl Group {
         let Some(previous) = self.previous.as_mut().filter(|previous| previous.tag == header.epoch) else {
             return false;
         };
-        let whom = header.sender;
+        let target = header.sender;
         let bytes = HEADER_BYTES + payload.len();
-        if previous.address(whom).is_none() {
+        if previous.address(target).is_none() {
             // The sender was never in that epoch, or is a leaver that was forgotten since. It gets the decision if it
             // inquires, and if the answer is no longer than its datagram.
             let asks = Decoder::new(payload.clone()).flatten().any(|frame| frame == Frame::Inquiry);
@@ -168,29 +168,29 @@ impl Group {
         }
         for frame in Decoder::new(payload.clone()).flatten() {
             if let Frame::Pull { ballot, from, to } = frame {
-                self.serve_straggler(whom, ballot, from, to);
+                self.serve_straggler(target, ballot, from, to);
             }
         }
-        self.tell_straggler(now, whom, bytes);
+        self.tell_straggler(now, target, bytes);
         true
     }
 
     /// Serves a straggler as many entries as its allowance pays for.
-    fn serve_straggler(&mut self, whom: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
+    fn serve_straggler(&mut self, target: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
         let Some(previous) = &mut self.previous else { return };
-        let Some(address) = previous.address(whom) else { return };
+        let Some(address) = previous.address(target) else { return };
         let (tag, kept) = (previous.tag, previous.proposal.start - 1);
         let first = from.max(self.history.base() + 1);
-        let last = to.min(kept).min(self.history.received()).min(first.saturating_add(PLACES_MAX - 1));
-        let Some(straggler) = previous.straggler(whom) else { return };
+        let last = to.min(kept).min(self.history.received()).min(first.saturating_add(SEQNOS_MAX - 1));
+        let Some(straggler) = previous.straggler(target) else { return };
         if first > last || from < straggler.asked {
             // Nothing to serve, or a late copy: the straggler has received this since.
             return;
         }
         let asked = core::mem::replace(&mut straggler.asked, from);
-        let got = (asked.max(self.history.base() + 1)..from).map(|seqno| self.history.place_bytes(seqno));
+        let got = (asked.max(self.history.base() + 1)..from).map(|seqno| self.history.entry_bytes(seqno));
         straggler.serving.earn(got.sum::<usize>() * SERVED_BYTES_PER_BYTE);
-        let pays = |seqno: &Seqno| straggler.serving.pay(self.history.place_bytes(*seqno));
+        let pays = |seqno: &Seqno| straggler.serving.pay(self.history.entry_bytes(*seqno));
         if let Some(last) = (first..=last).take_while(pays).last() {
             self.serve(address, tag, Some(ballot), first, last);
         }
@@ -198,11 +198,11 @@ impl Group {
 
     /// Sends the decision to a member that shows the previous epoch by a datagram of `bytes` bytes.
     #[cold]
-    pub(crate) fn tell_straggler(&mut self, now: Time, whom: Uid, bytes: usize) {
+    pub(crate) fn tell_straggler(&mut self, now: Time, target: Uid, bytes: usize) {
         let Some(previous) = &mut self.previous else { return };
         let cost = previous.decision_bytes;
-        let Some(address) = previous.address(whom) else { return };
-        let Some(straggler) = previous.straggler(whom) else { return };
+        let Some(address) = previous.address(target) else { return };
+        let Some(straggler) = previous.straggler(target) else { return };
         straggler.earn(bytes);
         if straggler.told.is_due(now, PREVIOUS_TELL_EVERY) && straggler.telling.pay(cost) {
             straggler.told.note(now);
@@ -269,12 +269,12 @@ impl Group {
     }
 
     /// Sends an `Inquiry` to a peer whose datagram of `bytes` bytes shows another epoch, or says `Gone`.
-    pub(crate) fn inquire(&mut self, now: Time, whom: Uid, bytes: usize) {
-        let Some(peer) = self.peers.get_mut(whom) else { return };
+    pub(crate) fn inquire(&mut self, now: Time, target: Uid, bytes: usize) {
+        let Some(peer) = self.peers.get_mut(target) else { return };
         peer.inquiring.earn(bytes);
         if peer.inquired.is_due(now, INQUIRE_EVERY) && peer.inquiring.pay(INQUIRY_BYTES) {
             peer.inquired.note(now);
-            self.post(whom, Frame::Inquiry);
+            self.post(target, Frame::Inquiry);
         }
     }
 }

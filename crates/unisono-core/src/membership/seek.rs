@@ -6,6 +6,7 @@
 //! members of both get `Conflict`, which says which of the two should give way, if one is to. The member of rank 0 goes
 //! on asking for as long as the group exists, at growing intervals, so that groups of any size find each other.
 
+use crate::episode::Episode;
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::Instance;
@@ -144,6 +145,7 @@ impl Group {
         }
         seek.told.push(other);
         self.probe(Probe::ConflictTold);
+        self.episodes.push(Episode::Conflict { address, gives_way });
         self.notices.push_back(Event::Conflict { address, gives_way });
     }
 

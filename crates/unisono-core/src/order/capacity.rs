@@ -1,7 +1,7 @@
-//! Room: whether one message more may get a number, and who is in the way.
+//! Capacity: whether one more message may get a seqno, and which member is in the way.
 //!
-//! The history has its bounds, and no application is to fall further behind than the history reaches. Whoever keeps the
-//! window shut is remembered, with the time, for those who ask and for the rule that excludes who is too slow.
+//! The history is bounded, and no application may fall further behind than the history reaches. The member that keeps
+//! the window shut is remembered, with the time, for status queries and for the rule that excludes slow members.
 
 use super::Order;
 use crate::config::SlowMember;
@@ -13,11 +13,11 @@ use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use core::time::Duration;
 
-/// Numbers are held back for the buffers of an observer until it has said nothing for so long.
+/// Seqnos are held back for the socket buffer of an observer until it has sent nothing for this time.
 const OBSERVER_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How far messages may be numbered at least before somebody has to be looked at: all members hold enough through there,
-/// and their applications have taken enough.
+/// Seqnos through which messages may be numbered before members have to be looked at again: all members hold enough
+/// through the first, and their applications have taken enough through the second.
 #[derive(Debug, Default)]
 pub(super) struct Margin {
     history: Seqno,
@@ -25,7 +25,7 @@ pub(super) struct Margin {
 }
 
 impl Order {
-    /// There is no room, because of this member.
+    /// Notes that there is no room because of this member.
     fn note_shut(&mut self, now: Time, by: Uid) {
         if self.shut_since.is_none_or(|(_, known)| known != by) {
             self.shut_since = Some((now, by));
@@ -34,8 +34,8 @@ impl Order {
 }
 
 impl Group {
-    /// There is room in the history for one message more, and no application is too far behind. Whoever asks for one
-    /// after the other, while no member says how far it is, keeps the `margin` that was seen the last time.
+    /// True if the history has room for one more message, and no application is too far behind. A caller that numbers
+    /// message after message, while no member reports, passes the `margin` of the last call.
     pub(super) fn has_capacity(&mut self, now: Time, margin: &mut Margin) -> bool {
         if self.broken(Planted::HistoryUnbounded) {
             return true;
@@ -69,25 +69,26 @@ impl Group {
         true
     }
 
-    /// The history has room for messages through here.
+    /// Returns the seqno through which the history has room for messages.
     fn history_reach(&self) -> Seqno {
         self.history.base() + u64::from(self.config.history_messages)
     }
 
-    /// There is no room, because of this member; which cannot make any as long as it is not told.
+    /// Notes that there is no room because of this member. What was numbered is announced, because that member can make
+    /// no room for entries that it does not know of.
     fn note_shut(&mut self, now: Time, by: Uid) {
         self.order.note_shut(now, by);
-        self.order.tell_through = self.history.received();
+        self.order.announce_through = self.history.received();
     }
 
-    /// What has no number yet may get one as soon as the history has room, or an application has caught up.
-    pub(crate) fn somebody_waits_for_room(&self) -> bool {
+    /// True if messages without a seqno may get one as soon as the history has room or an application has caught up.
+    pub(crate) fn messages_wait_for_room(&self) -> bool {
         self.order.shut_since.is_some()
             || self.history.len() as u64 > u64::from(self.config.history_messages)
             || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
     }
 
-    /// As much may lie in the buffer of some member's socket as that holds.
+    /// True if the bytes under way may fill the socket buffer of a member.
     fn fills_buffers(&mut self, now: Time) -> bool {
         let room = self.settings.under_way_bytes_max();
         if self.order.under_way.bytes() < room {
@@ -99,8 +100,9 @@ impl Group {
         self.order.under_way.bytes() >= room
     }
 
-    /// All who are about to join, say how far they are and have what they lack kept for them hold everything through
-    /// here. What overran their buffers they would have to ask for again, and would never catch up with a busy group.
+    /// Returns the seqno through which all observers hold everything that report their watermarks and for which entries
+    /// are kept. If their buffers overflowed, they would have to request the rest, and would never catch up with a busy
+    /// group.
     fn observers_hold(&self, now: Time) -> Seqno {
         let waits_for = |peer: &&Peer| now.since(peer.last_heard) < OBSERVER_PATIENCE && self.keeps_for(peer);
         let observers = self.peers.iter().filter(|peer| peer.is_observer()).filter(waits_for);
@@ -113,7 +115,7 @@ impl Group {
         view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
     }
 
-    /// The slowest application of the view, and whose it is.
+    /// Returns how far the slowest application of the view is, and its member.
     fn slowest_delivered(&self) -> (Seqno, Uid) {
         let mut slowest = (self.delivered, self.me.uid);
         for member in self.history.view().iter() {
@@ -126,18 +128,20 @@ impl Group {
         slowest
     }
 
-    /// Who keeps the window or the history shut, and since when.
+    /// Returns the member that keeps the window or the history shut, and since when.
     pub(crate) fn window_shut_by(&self) -> Option<(Time, Uid)> {
         self.order.shut_since
     }
 
-    /// Everything through here anybody may have freed: it was told so, or infers it from how far the numbers go.
-    pub(crate) fn told_stable(&self) -> Seqno {
+    /// Returns the seqno through which any member may have freed its history: it was announced as stable, or can be
+    /// inferred from the seqnos.
+    pub(crate) fn announced_stable(&self) -> Seqno {
         let room = u64::from(self.config.history_messages);
-        self.order.told_stable.max(self.history.received().saturating_sub(room))
+        self.order.announced_stable.max(self.history.received().saturating_sub(room))
     }
 
-    /// A member whose application holds everybody up for longer than the group allows is excluded by a reset.
+    /// Suspects a member whose application has kept the others waiting for longer than the group allows; a reset then
+    /// excludes it.
     pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
         if let (SlowMember::ExcludeAfter(patience), Some((since, who))) =
             (self.config.slow_member, self.order.shut_since)

@@ -1,7 +1,8 @@
-//! Heartbeats: how far the numbers go, what is accepted and what all hold.
+//! Heartbeats: they announce how far the seqnos go, what is accepted and what is stable.
 //!
-//! They show members what they lack, and the sequencer who is there, since they are answered. One goes soon after the
-//! last number, then ever fewer until the idle period. In between they probe who hears the multicast.
+//! Members see from them what they lack. Since members answer them, the sequencer sees which members are alive. One
+//! goes soon after the last seqno; the intervals to the next ones double up to the idle period. In between, heartbeats
+//! show which members hear the multicast.
 
 use crate::group::Group;
 use crate::identity::Uid;
@@ -10,14 +11,15 @@ use crate::time::Time;
 use crate::wire::{Frame, Heartbeat};
 use core::time::Duration;
 
+/// Time from the last seqno to the first heartbeat. The intervals double up to `HEARTBEAT_IDLE`.
 pub(super) const HEARTBEAT_FIRST: Duration = Duration::from_millis(10);
 pub(super) const HEARTBEAT_IDLE: Duration = Duration::from_millis(100);
-/// A heartbeat goes by multicast, whether or not that is in use, to see who hears it.
+/// Interval of heartbeats that go by multicast, whether or not that is in use, to see which members hear it.
 const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
-/// A sender that missed its numbers is told how far they go at most so often.
+/// Minimum interval between two heartbeats to a sender that missed its seqnos.
 const ROLE_REPEAT_EVERY: Duration = Duration::from_millis(5);
 
-/// The stamp of a heartbeat for one member alone, and of who has heard none.
+/// Stamp of a heartbeat to one member alone, and of a member that has received none.
 const NO_STAMP: u32 = 0;
 
 impl Group {
@@ -31,7 +33,7 @@ impl Group {
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.heartbeat_due = true;
             }
-            let keeps_asking = self.order.shut_since.is_some() || self.somebody_leaves();
+            let keeps_asking = self.order.shut_since.is_some() || self.has_leavers();
             let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
             self.order.heartbeat_at = Some(now + after);
             self.order.heartbeat_after = (after * 2).min(self.idle_period());
@@ -40,7 +42,7 @@ impl Group {
         }
     }
 
-    /// The next heartbeat comes soon after the last number; while numbers keep coming, now and then.
+    /// Schedules the next heartbeat soon after the last seqno; while seqnos keep coming, one per idle period.
     pub(super) fn beat_soon(&mut self, now: Time) {
         self.order.heartbeat_after = HEARTBEAT_FIRST;
         let at_latest = (self.order.beat_at + self.idle_period()).max(now);
@@ -51,23 +53,23 @@ impl Group {
         self.stretched(HEARTBEAT_IDLE)
     }
 
-    /// Larger groups ask less often, so that answers stay few.
+    /// Returns the period lengthened for a large group, so that answers stay few.
     pub(crate) fn stretched(&self, period: Duration) -> Duration {
         period * (1 + self.peers.len() as u32 / 32)
     }
 
-    /// A heartbeat that goes out.
+    /// Returns a heartbeat that goes out now.
     pub(crate) fn say_heartbeat(&mut self, now: Time) -> Heartbeat {
         let heartbeat = self.heartbeat(now);
-        // Who hears of places that it was not told of asks for them.
-        self.order.tell_through = heartbeat.end;
-        self.order.told_stable = self.order.told_stable.max(heartbeat.stable);
-        // It stays true when the role is elsewhere.
+        // Members that see seqnos in it that they do not know request them.
+        self.order.announce_through = heartbeat.end;
+        self.order.announced_stable = self.order.announced_stable.max(heartbeat.stable);
+        // It stays stable when the role moves.
         self.note_stable(heartbeat.stable);
         heartbeat
     }
 
-    /// What a heartbeat says now.
+    /// Returns the heartbeat of this moment.
     fn heartbeat(&self, now: Time) -> Heartbeat {
         Heartbeat {
             term: self.term(),
@@ -81,17 +83,17 @@ impl Group {
         }
     }
 
-    /// A heartbeat went out to everybody.
+    /// Notes that a heartbeat went out to all members.
     pub(crate) fn note_heartbeat_sent(&mut self, now: Time) {
         self.order.heartbeat_due = false;
         self.order.beat_at = now;
         if self.audience().multicast {
-            // It shows who hears the multicast as well as a probe would.
+            // It shows which members hear the multicast as well as a probe would.
             self.order.multicast_probe_at = now + self.stretched(MULTICAST_PROBE_EVERY);
         }
     }
 
-    /// It is time to see who hears the multicast.
+    /// True if it is time to see which members hear the multicast.
     pub(crate) fn multicast_probe_is_due(&mut self, now: Time) -> bool {
         let due = self.order.acting.is_some()
             && self.settings.transport != crate::config::Transport::Unicast
@@ -135,10 +137,10 @@ impl Group {
         }
     }
 
-    /// The sender shows that it missed its number: a heartbeat lets it see what it lacks.
+    /// Sends a heartbeat to a sender that has missed its seqno, to show it what it lacks.
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
         if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, ROLE_REPEAT_EVERY)) {
-            // It shows nothing of the path on which everybody is spoken to.
+            // It shows nothing of the path on which the group is addressed.
             let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));
         }

@@ -1,7 +1,7 @@
-//! Intake: messages that ask for a place, kept until it is their turn.
+//! Intake: messages that ask for a seqno, kept until it is their turn.
 //!
-//! Every member keeps what it hears, since it may have to number it. Only the sequencer asks a sender for what is lacking,
-//! and shows it by a heartbeat that a message has its number already.
+//! Every member keeps the messages that it receives, since it may have to number them. Only the sequencer requests
+//! lacking messages from a sender, and shows it by a heartbeat that a message has its seqno already.
 
 use super::capacity::Margin;
 use super::numbering::numbered;
@@ -14,15 +14,15 @@ use crate::unordered::Manner;
 use crate::wire::{Data, Frame, Method};
 use core::time::Duration;
 
-/// What a sender is to be asked for is looked for at most so often...
+/// Minimum interval between two searches for gaps in one sender's messages.
 const WANT_EVERY: Duration = Duration::from_millis(3);
-/// ... and for the same once more after this: answers take their time where queues are long.
+/// Interval after which the same messages are requested again: answers are late where queues are long.
 const WANT_AGAIN: Duration = Duration::from_millis(20);
-/// Gaps that a sender is asked to fill at once.
+/// Maximum number of gaps that a sender is asked to fill at once.
 const WANTS_MAX: usize = 16;
 
 impl Group {
-    /// Messages that ask for a place.
+    /// Handles messages that ask for a seqno.
     pub(crate) fn handle_data(&mut self, now: Time, data: Data) {
         if self.recovery.has_promised() || !self.is_in_view(data.sender) {
             return;
@@ -59,9 +59,9 @@ impl Group {
         }
     }
 
-    /// How many messages of one sender are kept beyond the last one in this member's log. The sequencer is never behind;
-    /// anybody else may lack as many places as a history holds, while the sender goes on a window beyond them. Who drops
-    /// then what it needs next has to ask for everything, and never catches up.
+    /// Returns the number of messages of one sender that are kept beyond the last one in this member's log. The
+    /// sequencer is never behind. Another member may lack a history of seqnos, while the sender goes on a window beyond
+    /// them. If it dropped what it needs next, it would have to request everything, and would never catch up.
     fn kept_of_one_sender(&self) -> u64 {
         let window = u64::from(self.config.window);
         if self.order.is_acting() { window } else { u64::from(self.config.history_messages) + window }
@@ -87,7 +87,7 @@ impl Group {
         true
     }
 
-    /// Asks a sender for what is lacking after its message `last`, before something of it that is here.
+    /// Requests messages of a sender that are lacking after its message `last` and before others that are here.
     fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
         let Some(peer) = self.peers.get_mut(sender) else { return };
         if !peer.asked.is_due(now, WANT_EVERY) {
@@ -97,7 +97,7 @@ impl Group {
         let again = now.since(since) >= WANT_AGAIN;
         let gaps = self.unordered.gaps(sender, last, WANTS_MAX);
         let Some(&(_, through)) = gaps.last() else { return };
-        // Looked at, which takes long where much is here: not for each datagram.
+        // The search takes long where many messages are here, so it is not made for each datagram.
         peer.asked.note(now);
         if through <= wanted && !again {
             return;

@@ -1,10 +1,10 @@
-//! The migrating sequencer: when the role goes to whoever sends (KT96 §5).
+//! The migrating sequencer: the role moves to the member that sends nearly everything (KT96 §5).
 //!
-//! A member that orders needs one datagram for a message of its own; any other needs two. Who numbers everything also
-//! sees who sends, so the sequencer itself decides: no member asks for the role, and none can be talked out of it. It
-//! looks back over a window of what it numbered. Whoever sent nearly all of it is to have the role, as soon as it is
-//! known to hold the log, unless the role has moved too lately. How it moves is in `order`: by an ordered event like
-//! any other.
+//! The sequencer needs one datagram for a message of its own; any other member needs two. The sequencer numbers
+//! everything, so it knows how much each member sends, and decides itself: no member asks for the role, and no
+//! sequencer can be talked out of it. It looks back over a window of what it numbered. The member that sent nearly all
+//! of it gets the role as soon as it is known to hold the log, unless the role has moved too recently. The role moves
+//! as `order` describes: by an ordered event like any other.
 
 use crate::config::Migration;
 use crate::group::Group;
@@ -16,33 +16,33 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A window has at least so many places: fewer datagrams are saved than a move costs.
+/// Minimum number of seqnos in a window: fewer would save fewer datagrams than a move costs.
 const WINDOW_MESSAGES: u64 = 64;
-/// And so many for each member, each of whom answers a new sequencer.
+/// Minimum number of seqnos for each member, since each answers a new sequencer.
 const WINDOW_MESSAGES_PER_MEMBER: u64 = 2;
-/// A window lasts at least so long: senders take turns that are longer than a few messages.
+/// Minimum duration of a window: senders take turns that are longer than a few messages.
 const WINDOW: Duration = Duration::from_millis(20);
-/// A window that takes longer is no burst.
+/// Maximum duration of a window: a longer one is no burst.
 const LOAD_WINDOW_MAX: Duration = Duration::from_millis(1000);
-/// A sequencer keeps the role at least so long,
+/// Minimum time that a sequencer keeps the role. It doubles each time that the role soon comes back.
 const TENURE_FIRST: Duration = Duration::from_millis(100);
-/// twice as long each time that it soon comes back, up to this.
+/// Maximum of that time.
 const TENURE_MAX: Duration = Duration::from_secs(30);
-/// Soon: within so many times as long as it had to keep the role last time.
+/// The role comes back soon if it does within this multiple of the minimum time of the last tenure.
 const SOON: u32 = 10;
 
-/// What a sequencer knows of who sends.
+/// What a sequencer knows of the members' load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     window: Option<Window>,
     candidate: Option<Candidate>,
     took_at: Time,
-    /// When it last gave the role away because of the load.
+    /// Time when it last gave the role away because of the load.
     gave_at: Option<Time>,
     tenure: Duration,
 }
 
-/// From where on messages are counted.
+/// The seqno and time from which messages are counted.
 #[derive(Clone, Debug)]
 struct Window {
     since: Time,
@@ -51,16 +51,16 @@ struct Window {
     numbers: Vec<(Uid, MessageNumber)>,
 }
 
-/// Who sent nearly all of a window.
+/// The member that sent nearly all of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
     uid: Uid,
-    /// The window's end: who holds this keeps up.
+    /// End of the window: a member that holds this keeps up.
     end: Seqno,
 }
 
 impl Load {
-    /// This member has the role from now on.
+    /// Notes that this member has the role from now on.
     pub(crate) fn begin_term(&mut self, now: Time) {
         let came_back = self.gave_at.is_some_and(|gave_at| now.since(gave_at) < self.tenure * SOON);
         self.tenure = if came_back { (self.tenure * 2).min(TENURE_MAX) } else { TENURE_FIRST };
@@ -68,12 +68,13 @@ impl Load {
         (self.window, self.candidate) = (None, None);
     }
 
-    /// The role was kept long enough.
+    /// True if the role was kept long enough.
     fn is_due(&self, now: Time) -> bool {
         now.since(self.took_at) >= self.tenure
     }
 
-    /// Looks at the window if it is full. `end` is the end of the log, and `numbers` everybody's last message there.
+    /// Evaluates the window if it is full. `end` is the end of the log, and `numbers` every member's last message
+    /// number there.
     fn measure(
         &mut self,
         now: Time,
@@ -98,10 +99,11 @@ impl Load {
     }
 }
 
-/// Who sent at least three quarters of the messages between two places, by everybody's last number at each.
+/// Returns the member that sent at least three quarters of the messages between two seqnos, by every member's last
+/// message number at each.
 fn sent_most(before: &[(Uid, MessageNumber)], after: &[(Uid, MessageNumber)]) -> Option<Uid> {
     let sent = |&(uid, number): &(Uid, MessageNumber)| {
-        // Who was not there has sent nothing that would count.
+        // A member that was not there at the first has sent nothing that would count.
         let known = before.iter().find(|(known, _)| *known == uid);
         known.map_or(0, |(_, known)| number.saturating_sub(*known))
     };
@@ -111,7 +113,7 @@ fn sent_most(before: &[(Uid, MessageNumber)], after: &[(Uid, MessageNumber)]) ->
 }
 
 impl Group {
-    /// Who is to have the role because it sends nearly everything, if it may move now.
+    /// Returns the member that is to get the role because it sends nearly everything, if the role may move now.
     pub(crate) fn successor_by_load(&mut self, now: Time) -> Option<Uid> {
         if self.config.migration != Migration::ByLoad {
             return None;
@@ -129,7 +131,7 @@ impl Group {
             return None;
         }
         if !self.holds(candidate.uid, candidate.end) {
-            // It says so when it is asked.
+            // It reports that when a heartbeat asks.
             self.repeat_to(now, candidate.uid);
             return None;
         }
@@ -138,7 +140,7 @@ impl Group {
         Some(candidate.uid)
     }
 
-    /// Planted bugs only: who sent the last message, if it is somebody else's.
+    /// Planted bugs only: returns the sender of the last message, if it is another member.
     fn last_sender(&self) -> Option<Uid> {
         match self.history.get(self.history.received()) {
             Some(Entry::Message(message)) if message.sender != self.me.uid => Some(message.sender),
@@ -146,8 +148,8 @@ impl Group {
         }
     }
 
-    /// Nothing is under way that a move would disturb: the last one accepted, nobody comes, goes or is missed, and
-    /// nobody is waited for. (That the last join or leave is accepted was seen before.)
+    /// True if nothing is under way that a move would disturb: the last move is accepted, no member joins, leaves or is
+    /// suspected, and no member is waited for. (The caller has seen that the last join or leave is accepted.)
     fn is_settled(&self) -> bool {
         let is_quiet = |standing: &Standing| matches!(standing, Standing::Member);
         self.term() <= self.accepted
@@ -165,7 +167,7 @@ mod tests {
     const A: Uid = Uid(1);
     const B: Uid = Uid(2);
 
-    /// A sequencer's count of what two members send, one message every so often.
+    /// A sequencer's count of what two members send.
     struct Counted {
         load: Load,
         now: Time,
@@ -185,7 +187,7 @@ mod tests {
             self.load.measure(self.now, end, self.numbers.into_iter());
         }
 
-        /// So many messages, each so long after the one before, whose sender is told by its index.
+        /// Sends `messages`, each `every` after the one before; `sender` returns the index of its sender.
         fn send(&mut self, messages: u64, every: Duration, sender: impl Fn(u64) -> usize) {
             for index in 0..messages {
                 self.now = self.now + every;
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_three_quarters_of_a_window_is_the_candidate() {
+    fn the_sender_of_three_quarters_of_a_window_is_the_candidate() {
         let mut counted = Counted::new();
         counted.send(63, MS, |_| 1);
         assert_eq!(counted.candidate(), None);
@@ -218,9 +220,9 @@ mod tests {
     fn a_window_is_long_enough_for_all_to_have_their_turn_and_not_endless() {
         let mut counted = Counted::new();
         counted.send(1_000, MS / 100, |_| 1);
-        assert_eq!(counted.candidate(), None, "ten milliseconds, however many messages");
+        assert_eq!(counted.candidate(), None, "10 ms are too short, however many messages there are");
         counted.send(1_000, MS / 100, |_| 0);
-        assert_eq!(counted.candidate(), None, "as many of each");
+        assert_eq!(counted.candidate(), None, "both sent the same number");
         counted.send(2_000, MS / 100, |_| 1);
         assert_eq!(counted.candidate(), Some(B));
         counted.send(60, 17 * MS, |_| 1);
@@ -240,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_there_at_the_beginning_of_the_window_is_no_candidate() {
+    fn a_member_that_joined_during_the_window_is_no_candidate() {
         assert_eq!(sent_most(&[(A, 10)], &[(A, 11), (B, 500)]), Some(A));
         assert_eq!(sent_most(&[(A, 10)], &[(A, 10), (B, 500)]), None);
     }
 
     #[test]
-    fn whoever_gets_the_role_back_soon_keeps_it_longer() {
+    fn a_sequencer_that_gets_the_role_back_soon_keeps_it_longer() {
         let mut load = Load::default();
         let mut now = Time::ZERO;
         let mut tenures = Vec::new();

@@ -1,13 +1,13 @@
-//! Who numbers, and how: the sequencer, and the handing over of its role (KT93 §3.1; KT96 §5).
+//! Ordering: the sequencer assigns seqnos, and its role moves (KT93 §3.1; KT96 §5).
 //!
-//! The sequencer takes messages from hold and appends them to the log, each under the next number. The role changes
-//! hands by ordered events: a role event, the sequencer's own leave, a reset. Whoever an event names takes the role as
-//! soon as it holds everything through that event; from that event on the old sequencer numbers nothing. Until the
-//! successor is heard, everyone who knows the event tells it so.
+//! The sequencer takes messages from the unordered buffer and appends them to the log, each under the next seqno. The
+//! role changes hands by ordered events: a role event, the sequencer's own leave, a reset. The member that an event
+//! names takes the role as soon as it holds everything through that event; from that event on the old sequencer numbers
+//! nothing. Until the successor is heard, each member that knows the event reports it to the successor.
 //!
-//! `intake` is what comes to be numbered, `numbering` gives out the numbers while there is `room`; what is `under_way`
-//! takes some. `role` is about who does that, `heartbeat` about what a sequencer says of itself, `migration` about where
-//! the role goes by load.
+//! `intake` keeps messages that ask for a seqno, and `numbering` assigns seqnos while there is `capacity`, which
+//! `under_way` reduces. `role` decides which member does that, `heartbeat` what a sequencer announces, and `migration`
+//! where the role goes by load.
 
 mod capacity;
 mod heartbeat;
@@ -26,46 +26,46 @@ use heartbeat::HEARTBEAT_IDLE;
 use migration::Load;
 use under_way::UnderWay;
 
-/// What this member has to do with ordering.
+/// This member's part in ordering.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// It gives out numbers, by the event at this place.
+    /// Seqno of the event by which it is sequencer now; `None` if it is not.
     acting: Option<Seqno>,
-    /// The last event by which it took the role; nothing before the first time in this epoch.
+    /// Seqno of the last event by which it took the role; `None` before the first time in this epoch.
     taken: Option<Seqno>,
-    /// The highest term it has heard a sequencer act in, or was told of by who began the epoch.
+    /// Highest term in which it has heard a sequencer act; at first the term with which the epoch began.
     heard: Option<Seqno>,
-    /// What it numbered was put on the wire through here.
+    /// Everything through here that it numbered was sent.
     pub(crate) announced: Seqno,
-    /// What it numbered through here is to be told at once; the rest when somebody cannot wait for it.
-    tell_through: Seqno,
-    /// It numbers what lies beyond this since it last took the role.
+    /// Everything through here that it numbered is to be announced at once; the rest when a member cannot wait for it.
+    announce_through: Seqno,
+    /// Last seqno before those that it assigned since it last took the role.
     numbered_from: Seqno,
-    /// It numbered through here.
+    /// Last seqno that it assigned.
     pub(crate) numbered: Seqno,
-    /// A heartbeat is to go with the next datagram to everybody, now.
+    /// True if a heartbeat is to go with the next datagram to all members, now.
     pub(crate) heartbeat_due: bool,
     heartbeat_at: Option<Time>,
     heartbeat_after: Duration,
     pub(crate) stamp: u32,
-    /// When the last heartbeat went out.
+    /// Time of the last heartbeat.
     beat_at: Time,
-    /// The sequencer says that every member hears the multicast.
+    /// True if the sequencer reports that every member hears the multicast.
     multicast: bool,
     multicast_probe_at: Time,
-    /// The highest place that a heartbeat called stable.
-    told_stable: Seqno,
-    /// Whom the application wants to have the role.
+    /// Highest seqno that a heartbeat announced as stable.
+    announced_stable: Seqno,
+    /// Member that is to have the role by the wish of the application.
     successor: Option<Uid>,
-    /// Who sends, for a role that follows the load.
+    /// What each member sends, for a role that follows the load.
     pub(crate) load: Load,
-    /// What takes room in the sockets of members.
+    /// Bytes that take room in the sockets of members.
     under_way: UnderWay,
-    /// Whose turn it was last.
+    /// Sender whose turn was last.
     turn: Uid,
-    /// Whose turns come next: empty between two numberings, kept for its memory.
+    /// Senders whose turns come next: empty between two numberings, kept to reuse its memory.
     turns: Vec<Uid>,
-    /// Since when the slowest application has kept the window shut.
+    /// Since when there is no room, and because of which member.
     shut_since: Option<(Time, Uid)>,
 }
 
@@ -74,22 +74,22 @@ impl Order {
         self.acting.is_some()
     }
 
-    /// It has numbered nothing for so long that its heartbeats have grown rare.
+    /// True if it has numbered nothing for a while, so that its heartbeats have grown rare.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_acting() && self.heartbeat_after >= HEARTBEAT_IDLE
     }
 
-    /// A sequencer was heard acting in this very term, and none in a later one.
+    /// True if a sequencer was heard acting in this very term, and none in a later one.
     pub(crate) fn is_heard_in(&self, term: Seqno) -> bool {
         self.heard == Some(term)
     }
 
-    /// Somebody is new: whether it hears the multicast is worth knowing.
+    /// Probes the multicast soon, to see whether a new member hears it.
     pub(crate) fn probe_multicast_soon(&mut self, now: Time) {
         self.multicast_probe_at = self.multicast_probe_at.min(now);
     }
 
-    /// What this member gave out when it last had the role.
+    /// Returns the seqnos that this member assigned when it last had the role.
     pub(crate) fn numbered_by_us(&self) -> Numbered {
         Numbered { term: self.taken.unwrap_or(0), after: self.numbered_from, through: self.numbered }
     }
@@ -102,12 +102,12 @@ impl Order {
         self.multicast
     }
 
-    /// Somebody waits for a number that was not told.
-    pub(crate) fn has_to_tell(&self) -> bool {
-        self.announced < self.tell_through
+    /// True if a member waits for a seqno that was not announced yet.
+    pub(crate) fn has_to_announce(&self) -> bool {
+        self.announced < self.announce_through
     }
 
-    /// A new epoch, or none: this member has no role in it yet.
+    /// Begins a new epoch, or none, in which this member has no role yet.
     pub(crate) fn begin(&mut self, start: Seqno) {
         *self = Order {
             announced: start,
@@ -115,18 +115,18 @@ impl Order {
             numbered: start,
             heard: Some(start),
             stamp: self.stamp,
-            told_stable: start,
+            announced_stable: start,
             multicast: self.multicast,
             ..Order::default()
         };
     }
 
-    /// It comes into an epoch that others have begun, and has heard no sequencer yet.
+    /// Notes that others have begun the epoch, and that this member has heard no sequencer in it yet.
     pub(crate) fn listen(&mut self) {
         self.heard = None;
     }
 
-    /// Stops numbering: a ballot was promised, or this member is out.
+    /// Stops numbering: a ballot was promised, or this member is no longer in the group.
     pub(crate) fn stop(&mut self) {
         self.acting = None;
         self.heartbeat_at = None;

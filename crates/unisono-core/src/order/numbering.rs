@@ -1,7 +1,7 @@
-//! Numbering: messages from hold, and changes, appended to the log under the next number.
+//! Numbering: messages from the unordered buffer, and changes, are appended to the log under the next seqno.
 //!
-//! Senders take turns, each in its own order, as long as there is room. Joins, leaves and the handing over of the role
-//! follow one at a time, the next when the last is accepted.
+//! Senders take turns, each in its own order, as long as there is room. Joins, leaves and role events follow one at a
+//! time, each after the last one is accepted.
 
 use super::capacity::Margin;
 use crate::blocks::Slice;
@@ -15,11 +15,11 @@ use crate::wire::Change;
 use alloc::boxed::Box;
 use core::time::Duration;
 
-/// How many messages of one sender are numbered before the next sender's turn.
+/// Maximum number of messages of one sender that are numbered before the next sender's turn.
 const TURN: usize = 32;
 
 impl Group {
-    /// Numbers whatever may be numbered now, after what may be freed is freed.
+    /// Frees what may be freed, then numbers what may be numbered.
     pub(crate) fn purge_and_number(&mut self, now: Time) {
         self.purge();
         if self.order.acting.is_some()
@@ -46,14 +46,14 @@ impl Group {
         }
     }
 
-    /// Senders take turns, each in its own order, as long as there is room.
+    /// Numbers messages: senders take turns, each in its own order, as long as there is room.
     fn number_messages(&mut self, now: Time) {
-        if self.somebody_waits_for_a_number() {
+        if self.messages_wait_for_a_seqno() {
             self.number_by_turns(now);
         }
     }
 
-    fn somebody_waits_for_a_number(&self) -> bool {
+    fn messages_wait_for_a_seqno(&self) -> bool {
         self.unordered.senders().next().is_some() || !self.outbox.all_numbered()
     }
 
@@ -74,7 +74,7 @@ impl Group {
 
     fn take_turns(&mut self, now: Time, senders: &[Uid]) {
         let (mut progress, mut margin) = (true, Margin::default());
-        while progress && self.somebody_waits_for_a_number() {
+        while progress && self.messages_wait_for_a_seqno() {
             progress = false;
             for &sender in senders {
                 for _ in 0..TURN {
@@ -92,7 +92,7 @@ impl Group {
         }
     }
 
-    /// The next message of `sender` that may be numbered.
+    /// Returns the next message of `sender` that may be numbered.
     fn next_of(&mut self, sender: Uid) -> Option<MessageNumber> {
         let mark = self.history.sender_mark(sender);
         let (number, more) = if sender == self.me.uid {
@@ -100,15 +100,15 @@ impl Group {
         } else {
             self.unordered.next(sender, mark.number)?
         };
-        // A join waits for the end of every message of several pieces: none may begin meanwhile.
-        if more && !mark.open && self.somebody_may_join() {
+        // A join waits for the end of every message of several pieces, so none may begin meanwhile.
+        if more && !mark.open && self.join_is_possible() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }
         Some(number)
     }
 
-    /// Numbers what [`Group::next_of`] named. An own message stays in the outbox until it is accepted.
+    /// Numbers the message that [`Group::next_of`] returned. An own message stays in the outbox until it is accepted.
     fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber) -> bool {
         let own = sender == self.me.uid;
         let found = match own {
@@ -128,15 +128,15 @@ impl Group {
         true
     }
 
-    /// A message of so many bytes got this place.
+    /// Notes that a message of `bytes` got this seqno.
     pub(super) fn note_numbered(&mut self, now: Time, seqno: Seqno, patient: bool, bytes: usize) {
         self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
         if !patient {
-            self.order.tell_through = seqno;
+            self.order.announce_through = seqno;
         }
     }
 
-    /// Joins, leaves and the handing over of the role: one at a time.
+    /// Numbers joins, leaves and role events, one at a time.
     fn number_changes(&mut self, now: Time) {
         if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
             if self.broken(Planted::RoleMovesOverChange) {
@@ -144,7 +144,7 @@ impl Group {
             }
             return;
         }
-        // They take no room from messages, and have a little of their own.
+        // Changes take no room from messages: a few slots are kept for them.
         let members = self.history.view().len() as u64;
         let kept = self.history.received() - self.history.base();
         if kept > u64::from(self.config.history_messages) + members {
@@ -162,11 +162,11 @@ impl Group {
     }
 
     pub(super) fn append_change(&mut self, change: Change) {
-        self.order.tell_through = self.history.append(Entry::Change(Box::new(change)));
+        self.order.announce_through = self.history.append(Entry::Change(Box::new(change)));
     }
 }
 
-/// A message of which all is known but where its data lies.
+/// Returns a message of which everything is known but the position of its data.
 pub(super) fn numbered(sender: Uid, number: MessageNumber, manner: Manner) -> Message {
     let Manner { resilience, broadcast, .. } = manner;
     Message { sender, number, resilience, broadcast, data: None }

@@ -1,8 +1,9 @@
-//! The role of sequencer: who takes it, and when; how it is handed on, and told (KT93 §3.1; KT96 §5).
+//! The role of sequencer: which member takes it and when, how it is handed on, and how members learn of it (KT93 §3.1;
+//! KT96 §5).
 //!
-//! An event of the log names the sequencer: a role event, the leave of the one before, a reset. Whoever is named takes the
-//! role once for each event, as soon as it holds everything through there. Until it is heard, whoever knows of the event
-//! tells it.
+//! An event of the log names the sequencer: a role event, the leave of the previous one, a reset. The named member
+//! takes the role once for each event, as soon as it holds everything through there. Until it is heard, each member
+//! that knows the event reports it to the successor.
 
 use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
 use crate::group::{Group, Phase};
@@ -12,12 +13,12 @@ use crate::time::Time;
 use crate::wire::{Change, Frame};
 
 impl Group {
-    /// Whom the last naming event known names.
+    /// Returns the sequencer that the last known naming event names.
     pub(crate) fn named(&self) -> Uid {
         self.history.term().1
     }
 
-    /// The place of the event that named this sequencer.
+    /// Returns the seqno of the event that named this sequencer.
     pub(crate) fn term(&self) -> Seqno {
         self.history.term().0
     }
@@ -38,7 +39,7 @@ impl Group {
         if event > self.epoch_start {
             self.probe(Probe::RoleTaken);
         }
-        // Places beyond the event would be numbered by somebody else: there are none, or we would not be named.
+        // Seqnos beyond the event would be assigned by another member. There are none, since this member is named.
         let received = self.history.received();
         self.history.cut(received);
         self.order.acting = Some(event);
@@ -54,18 +55,18 @@ impl Group {
         self.order.heartbeat_due = true;
     }
 
-    /// Somebody else is named by the log, and shows no sign of it yet.
+    /// True if the log names another member that shows no sign of it yet.
     pub(crate) fn successor_is_unheard(&self) -> bool {
         let (event, named) = self.history.term();
         named != self.me.uid && Some(event) > self.order.heard && self.history.end() <= event
     }
 
-    /// The event that names somebody else is this member's own doing, and nobody shows that it is known.
+    /// True if this member numbered the event that names another one, and no member shows that it knows the event.
     pub(crate) fn is_predecessor(&self) -> bool {
         self.successor_is_unheard() && self.order.numbered == self.term()
     }
 
-    /// Somebody else is named and not heard yet: arms the timer by which it is told.
+    /// Arms the timer for heartbeats to a named successor that is not heard yet.
     fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
         let unheard = named != self.me.uid
             && Some(event) > self.order.heard
@@ -83,8 +84,8 @@ impl Group {
         }
     }
 
-    /// Whoever knows a naming event and does not hear its term says how far the numbers go: the predecessor to
-    /// everybody, anyone else to the one who is named.
+    /// Announces how far the seqnos go while the term of a naming event is not heard: the predecessor to all members,
+    /// any other member to the successor.
     pub(super) fn tell_successor(&mut self, now: Time) {
         self.order.heartbeat_at = None;
         let (event, named) = self.history.term();
@@ -102,8 +103,8 @@ impl Group {
         self.order.heartbeat_at = Some(now + after);
     }
 
-    /// Somebody acknowledges to this member and has not received the event that names another: who is named may speak to
-    /// all and not be heard there.
+    /// Sends a heartbeat to a member that acknowledges to this one because it has not received the event that names
+    /// another. The successor may address the group and not be heard by that member.
     #[cold]
     pub(crate) fn show_successor(&mut self, now: Time, to: Uid, received: Seqno) {
         if received < self.term() && Some(self.term()) <= self.order.heard && !self.recovery.has_promised() {
@@ -111,7 +112,7 @@ impl Group {
         }
     }
 
-    /// The role goes to whom the application wants to have it, or to who sends.
+    /// Moves the role to the member that the application has chosen, or to the one that sends most.
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
         let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
@@ -121,22 +122,22 @@ impl Group {
         }
     }
 
-    /// The role goes to somebody else with the event just numbered.
+    /// Gives up the role, which another member has from the event just numbered on.
     pub(crate) fn resign(&mut self, now: Time) {
         self.order.numbered = self.history.received();
         if !self.broken(Planted::OldSequencerGoesOn) {
             self.order.acting = None;
         }
         self.order.heartbeat_at = None;
-        // Who is in the way is for the next sequencer to see; in another term the time begins anew.
+        // The next sequencer sees for itself which member is in the way; in another term the time begins anew.
         self.order.shut_since = None;
         self.unordered.clear();
-        // Whoever listens asks the next.
+        // Observers ask the next sequencer.
         self.forget_observers(now, |_, _| true);
         self.audience_is_stale = true;
     }
 
-    /// The application wants somebody else to order.
+    /// Notes that the application wants another member to be sequencer.
     pub(crate) fn request_hand_over(&mut self, to: Uid) {
         self.order.successor = Some(to);
     }

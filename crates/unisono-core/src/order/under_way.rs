@@ -1,27 +1,28 @@
-//! What is under way to the members: bytes that were numbered, and that not every member is known to hold.
+//! Bytes under way to the members: numbered, and not known to be held by every member.
 //!
-//! It may all lie in a socket's buffer at a member that does not run at the moment, so it is bounded by what such a
-//! buffer holds. Who has said nothing of it for a while is far away or stands still, and is not waited for.
+//! All of them may lie in the socket buffer of a member that does not run at the moment, so they are bounded by what
+//! such a buffer holds. A member that has acknowledged nothing of them for a while is far away or stands still, and is
+//! not waited for.
 
 use crate::identity::Seqno;
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// What has been under way for so long does not count any more.
+/// Time after which numbered bytes do not count as under way any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_millis(40);
-/// A mark is made after such a part of what may be under way.
+/// Divisor of the bytes that may be under way: a mark is set after each such part.
 const MARK_PART: u64 = 16;
 
-/// See the module.
+/// Counts the bytes under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnderWay {
-    /// The last place that was numbered.
+    /// Last seqno that was assigned.
     last: Seqno,
-    /// Bytes numbered so far, and those of them that are not under way.
+    /// Bytes numbered so far, and those of them that are no longer under way.
     numbered: u64,
     arrived: u64,
-    /// Some places, ascending.
+    /// Some seqnos, ascending.
     marks: VecDeque<Mark>,
 }
 
@@ -29,12 +30,12 @@ pub(super) struct UnderWay {
 struct Mark {
     seqno: Seqno,
     numbered_at: Time,
-    /// Bytes numbered through here.
+    /// Bytes numbered through this seqno.
     bytes: u64,
 }
 
 impl UnderWay {
-    /// A message of so many bytes got this place. At most `room` bytes are to be under way.
+    /// Notes that a message of `bytes` got this seqno. At most `room` bytes are to be under way.
     pub(super) fn note_numbered(&mut self, now: Time, seqno: Seqno, bytes: usize, room: u64) {
         self.last = seqno;
         self.numbered += bytes as u64;
@@ -44,7 +45,7 @@ impl UnderWay {
         }
     }
 
-    /// Every member holds everything through `held`.
+    /// Notes that every member holds everything through `held`.
     pub(super) fn note_held(&mut self, now: Time, held: Seqno) {
         if held >= self.last {
             self.marks.clear();
@@ -58,7 +59,7 @@ impl UnderWay {
         }
     }
 
-    /// How many bytes are under way: at most this, and less by no more than what lies between two marks.
+    /// Returns the number of bytes under way, rounded up by no more than the bytes between two marks.
     pub(super) fn bytes(&self) -> u64 {
         self.numbered - self.arrived
     }
@@ -70,11 +71,11 @@ mod tests {
 
     const ROOM: u64 = 16_000;
 
-    /// A hundred messages of a thousand bytes, one a millisecond.
+    /// A hundred messages of 1,000 bytes each, one per millisecond.
     fn hundred() -> UnderWay {
         let mut under_way = UnderWay::default();
-        for place in 1..=100 {
-            under_way.note_numbered(at(place), place, 1000, ROOM);
+        for seqno in 1..=100 {
+            under_way.note_numbered(at(seqno), seqno, 1000, ROOM);
         }
         under_way
     }
@@ -83,7 +84,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(millisecond)
     }
 
-    /// What is under way when every member holds everything through `held`.
+    /// Returns the bytes under way when every member holds everything through `held`.
     fn bytes(under_way: &mut UnderWay, millisecond: u64, held: Seqno) -> u64 {
         under_way.note_held(at(millisecond), held);
         under_way.bytes()
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_for_long() {
+    fn bytes_numbered_long_ago_do_not_count() {
         let mut under_way = hundred();
         assert_eq!(bytes(&mut under_way, 100, 0), 40_000);
         assert_eq!(bytes(&mut under_way, 140, 0), 0);
@@ -110,8 +111,8 @@ mod tests {
     #[test]
     fn of_many_small_ones_few_are_marked() {
         let mut under_way = UnderWay::default();
-        for place in 1..=8000 {
-            under_way.note_numbered(at(0), place, 2, ROOM);
+        for seqno in 1..=8000 {
+            under_way.note_numbered(at(0), seqno, 2, ROOM);
         }
         assert!(under_way.marks.len() <= 16, "{} marks", under_way.marks.len());
         assert_eq!(bytes(&mut under_way, 0, 4100), 8_000);

@@ -84,6 +84,7 @@ pub struct RequestId {
 
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Request {
     /// Identifier for the answer.
     pub id: RequestId,
@@ -103,7 +104,7 @@ pub struct Request {
     pub payload: Bytes,
 }
 
-/// Why a call failed.
+/// Why a call failed. Exhaustive: each variant says whether the call may have happened, which no caller can guess.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallFailure {
     /// No server of the port was found: the call did not happen.
@@ -125,6 +126,7 @@ pub enum CallFailure {
 
 /// Why a call was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The request is larger than the settings allow.
     #[error("the request has {bytes} bytes; the maximum is {max}")]
@@ -137,10 +139,14 @@ pub enum CallError {
     /// Too many calls are under way: try again after an outcome.
     #[error("too many calls are under way; try again when one has ended")]
     TooMany,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
 }
 
 /// Why a service was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// This endpoint serves the port already.
     #[error("the port is served here already")]
@@ -158,6 +164,7 @@ pub enum ServeError {
 
 /// Why an answer was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AnswerError {
     /// The reply is larger than the settings allow; another answer is still possible.
     #[error("the reply has {bytes} bytes; the maximum is {max}")]
@@ -174,6 +181,7 @@ pub enum AnswerError {
 
 /// Why a request was not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ForwardError {
     /// The request was passed on the maximum number of times: answer it.
     #[error("the request was passed on {hops} times; it must be answered here")]
@@ -186,7 +194,7 @@ pub enum ForwardError {
     Over,
 }
 
-/// Destination of a datagram.
+/// Destination of a datagram. Exhaustive: a driver must be able to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDestination {
     /// One address.
@@ -197,6 +205,7 @@ pub enum CallDestination {
 
 /// Reason for a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallReason {
     /// Calls: a deadline, a request to repeat, a server to look for.
     Client,
@@ -206,6 +215,7 @@ pub enum CallReason {
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallCounters {
     /// Datagrams sent, counted once for each destination.
     pub datagrams_sent: u64,

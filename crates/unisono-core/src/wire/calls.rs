@@ -1,7 +1,7 @@
-//! What calls say to each other, written and read side by side.
+//! The frames of calls, written and read side by side.
 //!
-//! A client's attempt at a call is named by the server's life, a slot in the session with it, and a number that goes
-//! up with every attempt of that client. Everything that concerns an attempt begins with that name.
+//! An attempt at a call is named by the server's life, a slot in the session with that life, and a number that rises
+//! with every attempt of the client. Every frame about an attempt begins with this name.
 
 use super::frame::Frame;
 use super::kind::FrameKind;
@@ -19,159 +19,161 @@ type Result<T> = core::result::Result<T, FrameError>;
 pub const CALL_BYTES_MAX: usize = 16 << 20;
 /// The smallest part that a large request or reply is cut into, in bytes; the last may be smaller.
 pub const PART_BYTES_MIN: usize = 256;
-/// How many parts beyond the first that is lacking a [`Got`] speaks of.
+/// Number of parts after the first missing one that a [`Got`] describes.
 pub const GOT_PARTS: usize = 256;
-/// Most attempts in one [`Frame::Done`]: so many fit the smallest datagram.
+/// Maximum number of attempts in one [`Frame::Done`]: what fits the smallest datagram.
 pub const DONE_MAX: usize = 48;
-/// The highest slot number, and one more.
+/// Number of slots of a session. Slot numbers are below it.
 pub const SLOTS_MAX: usize = 1024;
-/// A call is passed on at most so often.
+/// Maximum number of times that a call is passed on.
 pub const HOPS_MAX: u8 = 8;
 
-/// One attempt at a call: which session, which slot of it, and which one there.
+/// The name of one attempt at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The life that the frame is for: the server's, or the client's in what a server says.
+    /// Uid of the life that the frame is for: the server's, or the client's in a frame from a server.
     pub to: Uid,
-    /// The slot, below [`SLOTS_MAX`].
+    /// Slot in the session, below [`SLOTS_MAX`].
     pub slot: u16,
     /// Counts the attempts of the client, from 1.
     pub number: u64,
 }
 
-/// Shows that who has it heard what a server sent to its address.
+/// Proves that a client receives datagrams at its address: a server sent the cookie there, and the client returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// When it was issued, by the server's own time.
+    /// Time of issue, in nanoseconds of the server's clock.
     pub issued: u64,
-    /// Binds it to the client's life and address.
+    /// Opaque to the client. Binds the cookie to the client's life and address.
     pub seal: u64,
 }
 
-/// How much a server takes from a client from now on.
+/// What a server allows a client from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// How many calls may be under way in the session, at most [`SLOTS_MAX`].
+    /// Maximum number of calls under way in the session, at most [`SLOTS_MAX`].
     pub slots: u16,
-    /// Requests that wait at the server or are being worked on.
+    /// Number of requests that wait at the server or are in progress.
     pub load: u16,
 }
 
-/// What shows that a server may serve its port: a public key and a signature, as far as the core cares.
+/// Proof that a server may serve its port: a public key (32 bytes) and a signature (64 bytes). The core does not look
+/// inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(pub [u8; 96]);
 
-/// See [`Frame::PortHere`].
+/// Content of [`Frame::PortHere`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortHere {
-    /// The question's.
+    /// Nonce of the question.
     pub nonce: u64,
-    /// What is served.
+    /// The port that is served.
     pub port: Port,
-    /// To be shown with the first requests.
+    /// To be returned in the first requests.
     pub cookie: Cookie,
-    /// How much may be asked.
+    /// Number of calls that the client may have under way.
     pub grant: Grant,
-    /// The service recognises repeats of a call.
+    /// The service recognises a repeated call by its number, whichever server executed it first.
     pub repeats: bool,
-    /// Over everything that the client has to be sure of.
+    /// Proof of a claim: nonce, port, cookie, `repeats`, and the uids of both sides.
     pub proof: Proof,
 }
 
-/// See [`Frame::Request`].
+/// Content of [`Frame::Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// This attempt.
+    /// The attempt that this request makes.
     pub attempt: Attempt,
-    /// The call's number, the same in all attempts.
+    /// Number of the call, the same in all attempts at it.
     pub call: u64,
-    /// The client knows the outcome of all its calls with lower numbers. At most the call's number.
+    /// The client knows the outcomes of all its calls with lower numbers. At most the call's number.
     pub finished_below: u64,
-    /// Which service.
+    /// The service that is called.
     pub port: Port,
-    /// How often the call was passed on.
+    /// Number of times that the call was passed on.
     pub hops: u8,
-    /// How long the client still waits, in milliseconds.
+    /// How much longer the client will wait, in milliseconds.
     pub left_ms: u32,
-    /// Until the server has answered in this session.
+    /// Sent until the server has answered in this session.
     pub cookie: Option<Box<Cookie>>,
-    /// What is asked.
+    /// The request.
     pub payload: Payload,
 }
 
-/// See [`Frame::Reply`].
+/// Content of [`Frame::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What is answered.
+    /// The attempt that is answered.
     pub attempt: Attempt,
-    /// From now on.
+    /// Number of calls that the client may have under way from now on.
     pub grant: Grant,
-    /// The application said no, for this reason.
+    /// The application refused the request; the payload is its reason.
     pub refused: bool,
-    /// The answer.
+    /// The reply.
     pub payload: Payload,
 }
 
-/// The bytes of a request or reply, or how they come.
+/// The bytes of a request or reply, or how they travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// These.
+    /// All bytes.
     Whole(Bytes),
-    /// In parts.
+    /// The bytes follow in [`Frame::Part`]s.
     Parts {
-        /// Bytes of all.
+        /// Total number of bytes.
         total: u32,
         /// Bytes of each part but the last, at least [`PART_BYTES_MIN`].
         part: u16,
     },
-    /// The receiver has them: it is asked what became of them.
+    /// The receiver has the bytes already. The client asks what became of the attempt.
     Omitted,
 }
 
-/// See [`Frame::Part`].
+/// Content of [`Frame::Part`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Of which attempt.
+    /// The attempt.
     pub attempt: Attempt,
-    /// Of its reply; otherwise of its request.
+    /// True for a part of the reply, false for a part of the request.
     pub reply: bool,
-    /// Which part, from 0.
+    /// Index of this part, from 0.
     pub index: u16,
-    /// The bytes, at least one.
+    /// Bytes of the part, at least one.
     pub bytes: Bytes,
 }
 
-/// See [`Frame::Got`].
+/// Content of [`Frame::Got`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Got {
-    /// Of which attempt.
+    /// The attempt.
     pub attempt: Attempt,
-    /// Of its reply; otherwise of its request.
+    /// True for parts of the reply, false for parts of the request.
     pub reply: bool,
-    /// How many parts are there without a gap, from the first on.
+    /// Number of parts received without a gap, from the first on.
     pub through: u32,
-    /// Which of the [`GOT_PARTS`] after the first that is lacking are there, from the lowest bit of the first word on.
+    /// Bits for the [`GOT_PARTS`] parts after the first missing one, set if the part has arrived. The lowest bit of the
+    /// first word stands for the first of them.
     pub beyond: [u64; GOT_PARTS / 64],
 }
 
 /// Why a server does not execute an attempt, or cannot answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// The port is not served here (any more): never executed.
+    /// The port is not served here, or not any more. Never executed.
     NotServed,
-    /// Too much waits: never executed.
+    /// The server has no room for the request. Never executed.
     Busy,
-    /// The client's time was over before the application took it: never executed.
+    /// The client's time was over before the application took the request. Never executed.
     Expired,
-    /// The client cancelled it before the application took it: never executed.
+    /// The client cancelled the attempt before the application took the request. Never executed.
     Cancelled,
-    /// The reply is not kept any more.
+    /// The reply is not kept any more, or the server does not know what became of the attempt.
     Lost,
-    /// There is no session with this client, not any more perhaps: show this.
+    /// There is no session with this client, or not any more. The client is to send the request again with this cookie.
     ShowCookie(Cookie),
-    /// Another life than the one asked lives here, and has for so many milliseconds.
+    /// Another life than the one addressed lives here.
     OtherLife {
-        /// Its age.
+        /// Age of this life, in milliseconds.
         age_ms: u64,
     },
 }
@@ -249,7 +251,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             }
         }
         Frame::Cancel { attempt } => write_attempt(out, *attempt),
-        // The caller hands over no others.
+        // `codec` passes no other frames.
         _ => out.refuse(),
     }
 }
@@ -274,8 +276,8 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
         FrameKind::Request => Frame::Request(Request {
             attempt: read_attempt(from)?,
-            call: from.place("call")?,
-            finished_below: from.place("finished below")?,
+            call: from.number("call")?,
+            finished_below: from.number("finished below")?,
             port: read_port(from)?,
             hops: match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,
@@ -326,7 +328,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Done => {
             let to = read_uid(from)?;
             let count = from.count("attempt count", 1..=DONE_MAX, 10)?;
-            let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.place("number")?)));
+            let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.number("number")?)));
             Frame::Done { to, attempts: attempts.collect::<Result<Vec<_>>>()? }
         }
         FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
@@ -335,7 +337,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
 }
 
 fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {
-    // In one piece: it begins nearly every frame.
+    // All fields at once: nearly every frame begins with an attempt.
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&attempt.to.0.to_be_bytes());
     bytes[8..10].copy_from_slice(&attempt.slot.to_be_bytes());
@@ -344,7 +346,7 @@ fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {
 }
 
 fn read_attempt(from: &mut Reader) -> Result<Attempt> {
-    Ok(Attempt { to: read_uid(from)?, slot: read_slot(from)?, number: from.place("number")? })
+    Ok(Attempt { to: read_uid(from)?, slot: read_slot(from)?, number: from.number("number")? })
 }
 
 fn read_slot(from: &mut Reader) -> Result<u16> {

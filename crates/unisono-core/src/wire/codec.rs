@@ -1,8 +1,8 @@
-//! Frames as bytes: each begins with its kind and the length of its body, so that a reader knows where it ends
+//! Frames to bytes and back. Each frame begins with its kind and the length of its body, so a reader finds its end
 //! whatever is inside. All numbers are big endian.
 //!
-//! Reading is total: whatever the bytes are, it ends with a frame that keeps all its rules or with an error, and
-//! what it allocates is bounded by what it was given. `docs/protocol/wire-format.md` has every frame as a table.
+//! Reading always ends, whatever the bytes are: with a frame that keeps all rules of the format, or with an error. It
+//! allocates no more than in proportion to its input. `docs/protocol/wire-format.md` has every frame as a table.
 
 use super::calls;
 use super::frame::*;
@@ -10,7 +10,7 @@ use super::kind::FrameKind;
 use super::parts::*;
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
-use super::{HEADER_BYTES, PARCELS_MAX, PLACE_MAX};
+use super::{HEADER_BYTES, NUMBER_MAX, PARCELS_MAX};
 use crate::identity::{Instance, Seqno};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,19 +19,19 @@ use core::iter::FusedIterator;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-/// The frames of an opened datagram, one after the other. Ends after the first error.
+/// Iterates over the frames of an opened datagram. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     from: Reader,
 }
 
 impl Decoder {
-    /// Reads what follows a datagram's header.
+    /// Returns a decoder for what follows a datagram's header.
     pub fn new(payload: Bytes) -> Decoder {
         Decoder { from: Reader::new(payload) }
     }
 
-    /// Where the next frame begins, in bytes from the first one's first.
+    /// Returns the offset of the next frame, in bytes from the first frame's first byte.
     pub fn position(&self) -> usize {
         self.from.position()
     }
@@ -56,8 +56,8 @@ impl Iterator for Decoder {
 impl FusedIterator for Decoder {}
 
 impl Frame {
-    /// The frame as it travels in parcels: its kind and its body. Nothing if that is more than
-    /// [`PARCELLED_BYTES_MAX`], or if one of its lists or texts is longer than it may ever be.
+    /// Returns the frame as it travels in parcels: its kind and its body. `None` if that is more than
+    /// [`PARCELLED_BYTES_MAX`] bytes, or if a list or text of the frame exceeds its maximum.
     pub fn encode_alone(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let mut body = Body::new(&mut out, PARCELLED_BYTES_MAX);
@@ -66,13 +66,13 @@ impl Frame {
         body.fits().then_some(out)
     }
 
-    /// Bytes of a datagram with this frame alone; nothing if it cannot be sent.
+    /// Returns the size of a datagram with this frame alone; `None` if the frame cannot be sent.
     pub(crate) fn datagram_bytes(&self) -> Option<usize> {
         let kind_bytes = 1;
         self.encode_alone().map(|alone| HEADER_BYTES + FRAME_HEAD_BYTES - kind_bytes + alone.len())
     }
 
-    /// Reads what [`Frame::encode_alone`] wrote. Parcels in parcels are refused.
+    /// Reads what [`Frame::encode_alone`] wrote. Refuses a parcel in a parcel.
     pub fn decode_alone(bytes: &Bytes) -> Result<Frame> {
         let mut from = Reader::new(bytes.clone());
         let kind = read_kind(&mut from)?;
@@ -97,14 +97,14 @@ fn read_kind(from: &mut Reader) -> Result<FrameKind> {
     Ok(kind)
 }
 
-/// Reads a body, which has to end where `from` does.
+/// Reads a body, which must end where `from` ends.
 fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     let frame = match kind {
         FrameKind::Data => {
             let data = Data {
                 sender: read_uid(from)?,
-                first: from.place("first")?,
-                base: from.place("base")?,
+                first: from.number("first")?,
+                base: from.number("base")?,
                 method: read_method(from)?,
                 resilience: from.u8("resilience")?,
                 pieces: from.pieces()?,
@@ -117,9 +117,9 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         FrameKind::Ordered => {
             let ordered = Ordered {
-                seqno: from.place("seqno")?,
+                seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
-                first: from.place("first")?,
+                first: from.number("first")?,
                 resilience: from.u8("resilience")?,
                 pieces: from.pieces()?,
             };
@@ -129,9 +129,9 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         FrameKind::Numbers => {
             let numbers = Numbers {
-                seqno: from.place("seqno")?,
+                seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
-                first: from.place("first")?,
+                first: from.number("first")?,
                 resilience: from.u8("resilience")?,
                 count: from.count("count", 1..=usize::from(u16::MAX), 0)? as u16,
             };
@@ -164,17 +164,18 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     Ok(frame)
 }
 
-/// Reads what is said when something is lost, when members come, go or are missed, and by those who look on.
+/// Reads the frames that are rare: those for lost datagrams, liveness, joins, leaves and resets, status queries,
+/// parcels, and forming.
 #[cold]
 fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     Ok(match kind {
-        FrameKind::Change => Frame::Change { seqno: from.place("seqno")?, change: read_change(from)? },
+        FrameKind::Change => Frame::Change { seqno: from.number("seqno")?, change: read_change(from)? },
         FrameKind::Nack => Frame::Nack { ranges: read_ranges(from)? },
         FrameKind::Want => {
-            let first = from.place("from")?;
+            let first = from.number("from")?;
             Frame::Want { from: first, to: read_to(from, first)? }
         }
-        FrameKind::Gone => Frame::Gone { through: from.place("through")? },
+        FrameKind::Gone => Frame::Gone { through: from.number("through")? },
 
         FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
         FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
@@ -209,7 +210,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         })),
         FrameKind::Refused => Frame::Refused { cookie: from.u64("cookie")?, reason: read_refusal(from)? },
         FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
-        FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.place("seqno")? },
+        FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.number("seqno")? },
 
         FrameKind::Invite => {
             Frame::Invite { ballot: read_ballot(from)?, members_min: from.u16("members_min")? }
@@ -225,7 +226,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }),
         FrameKind::Outbid => Frame::Outbid { promised: read_ballot(from)? },
         FrameKind::Pull => {
-            let (ballot, first) = (read_ballot(from)?, from.place("from")?);
+            let (ballot, first) = (read_ballot(from)?, from.number("from")?);
             Frame::Pull { ballot, from: first, to: read_to(from, first)? }
         }
         FrameKind::Level => Frame::Level { ballot: read_ballot(from)? },
@@ -304,7 +305,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             founding: Box::new(read_founding(from)?),
         },
-        // All others are read by `read_body`.
+        // `read_body` reads all others.
         _ => return Err(from.error(Fault::Kind(kind as u8))),
     })
 }
@@ -503,7 +504,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
     }
 }
 
-/// Writes what stands before the count of a run's pieces.
+/// Writes the fields before the count of a run's pieces.
 pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
     match *head {
         RunHead::Ordered { seqno, sender, first, resilience } => {
@@ -531,10 +532,10 @@ fn read_method(from: &mut Reader) -> Result<Method> {
     }
 }
 
-/// The last place or message number of a run is one that can be.
+/// Checks that the last seqno or message number of a run does not exceed the maximum.
 fn check_run(from: &Reader, first: u64, count: u16) -> Result<()> {
-    // Neither can overflow: `first` is at most PLACE_MAX.
-    if first + u64::from(count) - 1 <= PLACE_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
+    // The sum cannot overflow: `first` is at most NUMBER_MAX.
+    if first + u64::from(count) - 1 <= NUMBER_MAX { Ok(()) } else { Err(from.out_of_range("count", count)) }
 }
 
 fn write_change(out: &mut Body<'_>, change: &Change) {
@@ -570,13 +571,13 @@ fn read_change(from: &mut Reader) -> Result<Change> {
     }
 }
 
-/// Ranges that are in order and do not overlap.
+/// Reads ranges that are ascending and do not overlap.
 fn read_ranges(from: &mut Reader) -> Result<Vec<(Seqno, Seqno)>> {
     let count = from.count("range count", 1..=NACK_RANGES_MAX, 16)?;
     let mut ranges = Vec::with_capacity(count);
     let mut before = 0;
     for _ in 0..count {
-        let first = from.place("from")?;
+        let first = from.number("from")?;
         if first <= before {
             return Err(from.out_of_range("from", first));
         }
@@ -586,9 +587,9 @@ fn read_ranges(from: &mut Reader) -> Result<Vec<(Seqno, Seqno)>> {
     Ok(ranges)
 }
 
-/// The last place or message number of a range that begins with `first`.
+/// Reads the last seqno or message number of a range that begins with `first`.
 fn read_to(from: &mut Reader, first: u64) -> Result<u64> {
-    match from.place("to")? {
+    match from.number("to")? {
         to if to >= first => Ok(to),
         to => Err(from.out_of_range("to", to)),
     }
@@ -630,7 +631,7 @@ fn read_refusal(from: &mut Reader) -> Result<Refusal> {
     }
 }
 
-/// Makes a frame [`PADDED_BYTES`] long, or as long as there is room for.
+/// Pads a frame to [`PADDED_BYTES`], or to the room that is left. Refuses a frame of less than [`PADDED_BYTES_MIN`].
 pub(super) fn write_padding(out: &mut Body<'_>) {
     let padding = PADDED_BYTES.saturating_sub(out.written()).min(out.room());
     if out.written() + padding < PADDED_BYTES_MIN {
@@ -639,7 +640,7 @@ pub(super) fn write_padding(out: &mut Body<'_>) {
     out.zeros(padding);
 }
 
-/// Makes the frame whose body began there as long as its sender says.
+/// Pads the frame whose body began at `begun` to the length that its `room` field states.
 fn write_room(out: &mut Body<'_>, begun: usize, room: u32) {
     let written = FRAME_HEAD_BYTES + out.written() - begun;
     if (room as usize) < PADDED_BYTES_MIN.max(written) {
@@ -648,7 +649,7 @@ fn write_room(out: &mut Body<'_>, begun: usize, room: u32) {
     out.zeros((room as usize).saturating_sub(written));
 }
 
-/// A question is as long as it has to be. To be called before any field is read.
+/// Checks that a question has its minimum length. To be called before any field is read.
 pub(super) fn check_padding(from: &Reader) -> Result<()> {
     match FRAME_HEAD_BYTES + from.left() {
         bytes if bytes >= PADDED_BYTES_MIN => Ok(()),

@@ -1,7 +1,7 @@
-//! Datagrams in words, for people who look at the wire.
+//! Datagrams as text, for people who look at the wire.
 //!
-//! A frame says itself in one line (its `Display`); [`Explainer`] puts a whole datagram into lines, bad ones with
-//! the reason. Whatever is inside a datagram, what comes out is safe to print: bytes and names are escaped.
+//! The `Display` of a frame is one line. [`Explainer`] describes a whole datagram line by line, and says what is wrong
+//! with a bad one. The text is safe to print whatever the datagram contains: bytes and names are escaped.
 
 use super::calls::{Grant, Part, Payload, Rejection, Reply};
 use super::codec::Decoder;
@@ -19,31 +19,31 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
-/// Most bytes of a message or greeting that are shown.
+/// Maximum number of bytes of a message or greeting that are shown.
 const SHOWN_BYTES: usize = 64;
-/// Most foundings that an [`Explainer`] remembers.
+/// Maximum number of foundings that an [`Explainer`] remembers.
 const INSTANCES_MAX: usize = 64;
 
-/// Puts one datagram into words, without a key. See [`Explainer::explain`].
+/// Describes one datagram, without a key. See [`Explainer::explain`].
 pub fn explain(datagram: &[u8]) -> String {
     Explainer::default().explain(datagram)
 }
 
-/// Puts the datagrams of a recording into words.
+/// Describes the datagrams of a recording.
 #[derive(Default)]
 pub struct Explainer {
     protection: Option<Box<dyn Protection>>,
-    /// Foundings that members told of, the last first: sealed datagrams cannot be opened without theirs.
+    /// The foundings learnt so far, the latest first. A sealed datagram cannot be opened without its founding.
     instances: Vec<Instance>,
 }
 
 impl Explainer {
-    /// Opens sealed datagrams with `protection`.
+    /// Returns an explainer that opens sealed datagrams with `protection`.
     pub fn with_key(protection: Box<dyn Protection>) -> Explainer {
         Explainer { protection: Some(protection), instances: Vec::new() }
     }
 
-    /// Says which founding datagrams may belong to. Those that are named in datagrams explained before are known.
+    /// Adds a founding that datagrams may belong to. The explainer adds those named in the datagrams that it explains.
     pub fn add_instance(&mut self, instance: Instance) {
         if !self.instances.contains(&instance) {
             self.instances.insert(0, instance);
@@ -51,15 +51,15 @@ impl Explainer {
         }
     }
 
-    /// The datagram line by line: its header, what its tag is worth, and each of its frames up to the first that
-    /// cannot be read.
+    /// Describes the datagram line by line: its header, whether its tag fits, and each of its frames up to the first
+    /// that cannot be read.
     pub fn explain(&mut self, datagram: &[u8]) -> String {
         let mut lines = Lines::default();
         lines.add(format_args!("datagram of {}", Size(datagram.len())));
         let header = match Header::parse(datagram) {
             Ok(header) => header,
             Err(error) => {
-                lines.add(format_args!("not one of ours: {error}"));
+                lines.add(format_args!("cannot be read: {error}"));
                 return lines.text;
             }
         };
@@ -96,7 +96,7 @@ impl Explainer {
             }
         }
         lines.add(format_args!(
-            "tag: sealed; {sealed} do not open: another key, a founding that no datagram before told of, or changed \
+            "tag: sealed; {sealed} do not open: another key, a founding that no earlier datagram named, or changed \
              on the way"
         ));
         None
@@ -130,7 +130,7 @@ impl Explainer {
     }
 }
 
-/// Says whether the checksum fits, and gives the frames all the same: nobody is harmed by looking.
+/// Reports whether the checksum fits. Returns the frames in either case: to show a damaged frame does no harm.
 fn check(lines: &mut Lines, datagram: &[u8], header: &Header) -> Bytes {
     let context = KeyContext { instance: Instance::default(), sender: header.sender };
     match open(BytesMut::from(datagram), header, &context, &mut Checksum) {
@@ -145,7 +145,7 @@ fn check(lines: &mut Lines, datagram: &[u8], header: &Header) -> Bytes {
     }
 }
 
-/// What does not fit a frame's line: one line each.
+/// Adds the parts of a frame that do not fit its line: one line each.
 fn details(lines: &mut Lines, frame: &Frame) {
     match frame {
         Frame::Data(Data { pieces, .. }) | Frame::Ordered(Ordered { pieces, .. }) => {
@@ -158,10 +158,10 @@ fn details(lines: &mut Lines, frame: &Frame) {
         Frame::Welcome(welcome) => {
             lines.add(format_args!("    {}", Config(&welcome.config)));
             let LogBase { seqno, members, term, last_numbers } = &welcome.base;
-            lines.add(format_args!("    after place {seqno}, {} orders since place {}", term.1, term.0));
+            lines.add(format_args!("    after seqno {seqno}, sequencer {} since seqno {}", term.1, term.0));
             members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
             for (uid, number) in last_numbers {
-                lines.add(format_args!("    the last message of {uid} is {number}"));
+                lines.add(format_args!("    the last numbered message of {uid} is {number}"));
             }
         }
         Frame::FormPromise(promise) => {
@@ -184,9 +184,9 @@ fn found(lines: &mut Lines, founding: &Founding) {
 }
 
 fn tell(lines: &mut Lines, report: &Report) {
-    let primary = if report.primary { "" } else { ", which is not in the line of views at present" };
+    let primary = if report.primary { "" } else { ", not in the primary line of views" };
     lines.add(format_args!(
-        "    epoch {}{primary}; {} orders since place {}; resilience {}",
+        "    epoch {}{primary}; sequencer {} since seqno {}; resilience {}",
         report.epoch, report.sequencer, report.term, report.resilience
     ));
     lines.add(format_args!(
@@ -194,7 +194,7 @@ fn tell(lines: &mut Lines, report: &Report) {
         Progress { end: report.end, accepted: report.accepted, stable: report.stable }
     ));
     lines.add(format_args!(
-        "    {} in its history, {} of at most {} messages of its own under way; in this epoch for {:?}",
+        "    {} entries in its history, {} of at most {} messages of its own under way; in this epoch for {:?}",
         report.buffered, report.under_way, report.window, report.in_epoch
     ));
     if let Some(reset) = report.last_reset {
@@ -204,7 +204,7 @@ fn tell(lines: &mut Lines, report: &Report) {
         let suspected = if member.suspected { ", suspected" } else { "" };
         let multicast = if member.multicast { ", by multicast" } else { "" };
         lines.add(format_args!(
-            "    member {}: holds through {}, delivered through {}, silent for {:?}{multicast}{suspected}",
+            "    member {}: contiguous through {}, delivered through {}, silent for {:?}{multicast}{suspected}",
             Who(&member.member),
             member.received,
             member.delivered,
@@ -214,19 +214,19 @@ fn tell(lines: &mut Lines, report: &Report) {
     for waiting in &report.waiting {
         let member = waiting.member.map(|uid| format!(" of {uid}")).unwrap_or_default();
         lines.add(format_args!(
-            "    {} waits for {:?}{member} at place {}, for {:?}",
+            "    {} waits for {:?}{member} at seqno {}, for {:?}",
             waiting.who, waiting.reason, waiting.seqno, waiting.since
         ));
     }
     if (report.members_omitted, report.waiting_omitted) != (0, 0) {
         lines.add(format_args!(
-            "    left out: {} members, {} waited for",
+            "    left out: {} members, {} waits",
             report.members_omitted, report.waiting_omitted
         ));
     }
 }
 
-/// A frame in one line: its kind, and what it says.
+/// A frame in one line: its kind, and its content.
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.kind())?;
@@ -253,15 +253,19 @@ impl fmt::Display for Frame {
                 fmt_ordered(f, *seqno, *sender, *first, usize::from(*count), *resilience)
             }
             Frame::Change { seqno, change } => {
-                write!(f, "place {seqno}: ")?;
+                write!(f, "seqno {seqno}: ")?;
                 match change {
                     Change::Join { member, hello } => {
                         write!(f, "{} joins, saying {}", Who(member), Shown(hello))
                     }
                     Change::Leave { uid, sequencer, goodbye } => {
-                        write!(f, "{uid} leaves, saying {}; {sequencer} orders from here on", Shown(goodbye))
+                        write!(
+                            f,
+                            "{uid} leaves, saying {}; sequencer {sequencer} from here on",
+                            Shown(goodbye)
+                        )
                     }
-                    Change::Role { sequencer } => write!(f, "{sequencer} orders from here on"),
+                    Change::Role { sequencer } => write!(f, "sequencer {sequencer} from here on"),
                 }
             }
             Frame::Heartbeat(heartbeat) => {
@@ -269,15 +273,15 @@ impl fmt::Display for Frame {
                 write!(
                     f,
                     "stamp {stamp}, term {term}, {}; {}; {}{}",
-                    if acting { "from its sequencer" } else { "to whom it names" },
+                    if acting { "from the sequencer" } else { "from a predecessor or a witness" },
                     Progress { end, accepted, stable },
-                    if multicast { "all hear multicasts" } else { "not all hear multicasts" },
+                    if multicast { "all members hear multicasts" } else { "not all members hear multicasts" },
                     Late(late_ms)
                 )
             }
             Frame::Watermarks(marks) => write!(
                 f,
-                "holds through {}, knows accepted through {}, delivered through {}; heard stamp {}, {}{}",
+                "contiguous through {}, accepted through {}, delivered through {}; last stamp {}, {}{}",
                 marks.received,
                 marks.accepted,
                 marks.delivered,
@@ -288,14 +292,16 @@ impl fmt::Display for Frame {
             Frame::Nack { ranges } => {
                 f.write_str("lacks")?;
                 for (index, (from, to)) in ranges.iter().enumerate() {
-                    write!(f, "{} {}", if index == 0 { "" } else { "," }, Between("place", *from, *to))?;
+                    write!(f, "{} {}", if index == 0 { "" } else { "," }, Between("seqno", *from, *to))?;
                 }
                 Ok(())
             }
             Frame::Want { from, to } => {
                 write!(f, "the sequencer lacks {} of the receiver", Between("message", *from, *to))
             }
-            Frame::Gone { through } => write!(f, "all held everything through place {through}: it is gone"),
+            Frame::Gone { through } => {
+                write!(f, "every member held everything through seqno {through}; it is not kept any more")
+            }
 
             Frame::Probe { nonce } => write!(f, "are you there? {nonce:016x}"),
             Frame::Alive { nonce } => write!(f, "I am here: {nonce:016x}"),
@@ -303,7 +309,7 @@ impl fmt::Display for Frame {
             Frame::Locate { nonce } => write!(f, "where is this group? {nonce:016x}"),
             Frame::HereIs(here) => write!(
                 f,
-                "{:016x}: ask {} with cookie {:016x}; founding {:032x}, {} resets, {} members{}",
+                "{:016x}: the sequencer is at {}, cookie {:016x}; founding {:032x}, {} resets, {} members{}",
                 here.nonce,
                 here.sequencer,
                 here.cookie,
@@ -313,15 +319,15 @@ impl fmt::Display for Frame {
                 match here.condition {
                     Condition::Open => "",
                     Condition::Pristine => ", nothing ordered yet",
-                    Condition::Halted => ", which stand still",
+                    Condition::Halted => ", halted",
                 }
             ),
             Frame::JoinRequest { cookie, name, hello } => {
-                write!(f, "let {:?} in, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))
+                write!(f, "{:?} asks to join, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))
             }
             Frame::Welcome(welcome) => write!(
                 f,
-                "cookie {:016x}; founding {:032x}, epoch {} since place {}",
+                "cookie {:016x}; founding {:032x}, epoch {} since seqno {}",
                 welcome.cookie, welcome.instance.0, welcome.epoch, welcome.epoch_start
             ),
             Frame::Refused { cookie, reason } => {
@@ -333,16 +339,18 @@ impl fmt::Display for Frame {
                 };
                 write!(f, "cookie {cookie:016x}: {reason}")
             }
-            Frame::LeaveRequest { goodbye } => write!(f, "I want to leave, saying {}", Shown(goodbye)),
-            Frame::Farewell { uid, seqno } => write!(f, "nobody needs {uid} since place {seqno}"),
+            Frame::LeaveRequest { goodbye } => write!(f, "asks to leave, saying {}", Shown(goodbye)),
+            Frame::Farewell { uid, seqno } => {
+                write!(f, "the group does not need {uid} any more, since seqno {seqno}")
+            }
 
             Frame::Invite { ballot, members_min } => {
-                write!(f, "promise {}{}", Attempt(ballot), Floor(*members_min))
+                write!(f, "asks for a promise of {}{}", Attempt(ballot), Floor(*members_min))
             }
             Frame::Vote(vote) => {
                 write!(
                     f,
-                    "promised to {}; holds through {}, accepted through {}; ",
+                    "promises {}; log ends at {}, accepted through {}; ",
                     Attempt(&vote.ballot),
                     vote.end,
                     vote.accepted
@@ -354,17 +362,19 @@ impl fmt::Display for Frame {
                     None => f.write_str("prepared nothing"),
                 }
             }
-            Frame::Outbid { promised } => write!(f, "already promised to {}", Attempt(promised)),
+            Frame::Outbid { promised } => write!(f, "has promised {}", Attempt(promised)),
             Frame::Pull { ballot, from, to } => {
-                write!(f, "send {} under {}", Between("place", *from, *to), Attempt(ballot))
+                write!(f, "send {} under {}", Between("seqno", *from, *to), Attempt(ballot))
             }
-            Frame::Level { ballot } => write!(f, "what follows is taken under {}", Attempt(ballot)),
+            Frame::Level { ballot } => {
+                write!(f, "the entries in this datagram are taken under {}", Attempt(ballot))
+            }
             Frame::Prepare(prepare) => {
                 write!(f, "under {}: {}; ", Attempt(&prepare.ballot), Next(&prepare.proposal))?;
                 write!(f, "view before {}, after {}", Uids(&prepare.before), Uids(&prepare.after))?;
                 write!(f, "{}", Floor(prepare.members_min))
             }
-            Frame::Prepared { ballot } => write!(f, "under {}", Attempt(ballot)),
+            Frame::Prepared { ballot } => write!(f, "prepared under {}", Attempt(ballot)),
             Frame::Decided { proposal, entered } => {
                 let entered = if *entered { "a quorum has entered" } else { "a quorum has not entered yet" };
                 write!(f, "{}; {entered}", Next(proposal))
@@ -373,12 +383,12 @@ impl fmt::Display for Frame {
             Frame::Excluded { uid, instance, epoch } => {
                 write!(
                     f,
-                    "that epoch is over; epoch {epoch} of founding {:032x} is without {uid}",
+                    "that epoch is over; epoch {epoch} of founding {:032x} does not contain {uid}",
                     instance.0
                 )
             }
 
-            Frame::Ask { nonce, .. } => write!(f, "how are you? {nonce:016x}"),
+            Frame::Ask { nonce, .. } => write!(f, "asks for a report: {nonce:016x}"),
             Frame::Tell { nonce, report } => {
                 write!(f, "{nonce:016x}: a report of {}", Size(report.len()))
             }
@@ -389,12 +399,16 @@ impl fmt::Display for Frame {
 
             Frame::Form { formation, ballot, heard, .. } => {
                 let participants = if *heard == 1 { "participant" } else { "participants" };
-                write!(f, "{formation:016x}: promise {}, who hears {heard} {participants}", Attempt(ballot))
+                write!(
+                    f,
+                    "{formation:016x}: asks for a promise of {}, which hears {heard} {participants}",
+                    Attempt(ballot)
+                )
             }
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
                 let (formation, address) = (promise.formation, promise.address);
-                write!(f, "{formation:016x}: {name:?} at {address} promised to {ballot}; ")?;
+                write!(f, "{formation:016x}: {name:?} at {address} promises {ballot}; ")?;
                 match &promise.prepared {
                     Some((ballot, founding)) => {
                         write!(f, "prepared under {}: {}", Attempt(ballot), First(founding))
@@ -403,16 +417,16 @@ impl fmt::Display for Frame {
                 }
             }
             Frame::FormOutbid { formation, promised } => {
-                write!(f, "{formation:016x}: already promised to {}", Attempt(promised))
+                write!(f, "{formation:016x}: has promised {}", Attempt(promised))
             }
             Frame::FormPrepare { formation, ballot, founding } => {
                 write!(f, "{formation:016x}: under {}: {}", Attempt(ballot), First(founding))
             }
             Frame::FormPrepared { formation, ballot } => {
-                write!(f, "{formation:016x}: under {}", Attempt(ballot))
+                write!(f, "{formation:016x}: prepared under {}", Attempt(ballot))
             }
             Frame::Formed { formation, ballot, founding } => {
-                write!(f, "{formation:016x}: {}; told under {}", First(founding), Attempt(ballot))
+                write!(f, "{formation:016x}: {}; under {}", First(founding), Attempt(ballot))
             }
 
             Frame::LocatePort { nonce, port } => write!(f, "who serves {:032x}? {nonce:016x}", port.0),
@@ -431,7 +445,7 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} (done below {}) of {:032x} after {} hops, {} ms left{}: {}",
+                "{}: call {} (finished below {}) of {:032x}, hops {}, {} ms left{}: {}",
                 In(request.attempt),
                 request.call,
                 request.finished_below,
@@ -449,21 +463,21 @@ impl fmt::Display for Frame {
                 write!(f, "{}, {}: ", In(*attempt), Granted(*grant))?;
                 match reason {
                     Rejection::NotServed => f.write_str("not served here, never executed"),
-                    Rejection::Busy => f.write_str("too much waits, never executed"),
+                    Rejection::Busy => f.write_str("the server is busy, never executed"),
                     Rejection::Expired => f.write_str("too late, never executed"),
                     Rejection::Cancelled => f.write_str("cancelled, never executed"),
-                    Rejection::Lost => f.write_str("the reply is lost"),
+                    Rejection::Lost => f.write_str("the reply is not kept any more"),
                     Rejection::ShowCookie(cookie) => {
-                        write!(f, "no session; show cookie {:016x} of {}", cookie.seal, cookie.issued)
+                        write!(f, "no session; return cookie {:016x} of {}", cookie.seal, cookie.issued)
                     }
-                    Rejection::OtherLife { age_ms } => write!(f, "another life, for {age_ms} ms"),
+                    Rejection::OtherLife { age_ms } => write!(f, "another life is here, {age_ms} ms old"),
                 }
             }
             Frame::Forward { attempt, grant, to } => {
                 write!(f, "{}, {}: ask {to}; never executed here", In(*attempt), Granted(*grant))
             }
             Frame::Working { attempt, grant } => {
-                write!(f, "{}, {}: being worked on", In(*attempt), Granted(*grant))
+                write!(f, "{}, {}: in progress", In(*attempt), Granted(*grant))
             }
             Frame::Part(Part { attempt, reply, index, bytes }) => {
                 let whole = if *reply { "reply" } else { "request" };
@@ -476,14 +490,14 @@ impl fmt::Display for Frame {
                 write!(f, "{attempt}: has {through} parts of the {whole}, and {beyond} beyond a gap")
             }
             Frame::Done { to, attempts } => {
-                write!(f, "to {to}: answered are")?;
+                write!(f, "to {to}: has the replies to")?;
                 for (index, (slot, number)) in attempts.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };
                     write!(f, "{comma} attempt {number} in slot {slot}")?;
                 }
                 Ok(())
             }
-            Frame::Cancel { attempt } => write!(f, "{}: not waited for any longer", In(*attempt)),
+            Frame::Cancel { attempt } => write!(f, "{}: given up", In(*attempt)),
         }
     }
 }
@@ -496,12 +510,12 @@ fn fmt_ordered(
     count: usize,
     resilience: u8,
 ) -> fmt::Result {
-    let (places, messages) = (Span("place", seqno, count), Span("message", first, count));
+    let (seqnos, messages) = (Span("seqno", seqno, count), Span("message", first, count));
     let verb = if count == 1 { "is" } else { "are" };
-    write!(f, "{places} {verb} {messages} of {sender}, resilience {resilience}")
+    write!(f, "{seqnos} {verb} {messages} of {sender}, resilience {resilience}")
 }
 
-/// Text that grows line by line.
+/// Text that grows by lines.
 #[derive(Default)]
 struct Lines {
     text: String,
@@ -509,13 +523,13 @@ struct Lines {
 
 impl Lines {
     fn add(&mut self, line: fmt::Arguments<'_>) {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = fmt::Write::write_fmt(&mut self.text, line);
         self.text.push('\n');
     }
 }
 
-/// So many bytes.
+/// A number of bytes.
 struct Size(usize);
 
 impl fmt::Display for Size {
@@ -524,7 +538,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// So many of something, from the first on.
+/// A noun, the first number of a range, and the count of its numbers.
 struct Span(&'static str, u64, usize);
 
 impl fmt::Display for Span {
@@ -533,7 +547,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// An attempt at a call.
+/// The name of an attempt at a call.
 struct In(super::calls::Attempt);
 
 impl fmt::Display for In {
@@ -550,7 +564,7 @@ impl fmt::Display for Granted {
     }
 }
 
-/// What a call carries.
+/// The payload of a request or reply.
 struct Load<'a>(&'a Payload);
 
 impl fmt::Display for Load<'_> {
@@ -558,24 +572,24 @@ impl fmt::Display for Load<'_> {
         match self.0 {
             Payload::Whole(bytes) => write!(f, "{} {}", Size(bytes.len()), Shown(bytes)),
             Payload::Parts { total, part } => write!(f, "{} in parts of {part}", Size(*total as usize)),
-            Payload::Omitted => f.write_str("bytes that are there"),
+            Payload::Omitted => f.write_str("payload omitted"),
         }
     }
 }
 
-/// How late the sender was, if it was.
+/// How late the sender's timers fired, if they did.
 struct Late(u8);
 
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
-            ms => write!(f, "; late by {ms} ms"),
+            ms => write!(f, "; timers late by {ms} ms"),
         }
     }
 }
 
-/// Something, from the first to the last.
+/// A noun, and the first and last number of a range.
 struct Between(&'static str, u64, u64);
 
 impl fmt::Display for Between {
@@ -585,7 +599,7 @@ impl fmt::Display for Between {
     }
 }
 
-/// How far an order goes.
+/// How far the order has come.
 struct Progress {
     end: u64,
     accepted: u64,
@@ -599,7 +613,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// The beginning of some bytes: as text where they are text, the rest escaped.
+/// The beginning of some bytes: text as text, the rest escaped.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -642,14 +656,14 @@ impl fmt::Display for Attempt<'_> {
     }
 }
 
-/// At least so many are to go on, if anybody says so.
+/// Minimum number of members after a reset, if one was set.
 struct Floor(u16);
 
 impl fmt::Display for Floor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
-            min => write!(f, "; at least {min} are to go on"),
+            min => write!(f, "; at least {min} members"),
         }
     }
 }
@@ -659,7 +673,7 @@ struct Next<'a>(&'a Proposal);
 impl fmt::Display for Next<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Proposal { epoch, start, members, degraded } = self.0;
-        write!(f, "epoch {epoch} begins at place {start} with {}", Uids(members))?;
+        write!(f, "epoch {epoch} begins at seqno {start} with {}", Uids(members))?;
         f.write_str(if *degraded { ", degraded" } else { "" })
     }
 }
@@ -702,13 +716,13 @@ impl fmt::Display for Config<'_> {
             }
         }
         match config.slow_member {
-            SlowMember::Wait => f.write_str(", the slow are waited for")?,
-            SlowMember::ExcludeAfter(time) => write!(f, ", the slow are excluded after {time:?}")?,
+            SlowMember::Wait => f.write_str(", slow members are waited for")?,
+            SlowMember::ExcludeAfter(time) => write!(f, ", slow members are excluded after {time:?}")?,
         }
         f.write_str(match config.migration {
-            Migration::Never => ", the role stays",
+            Migration::Never => ", the role never moves",
             Migration::OnRequest => ", the role moves on request",
-            Migration::ByLoad => ", the role moves to who sends",
+            Migration::ByLoad => ", the role moves by load",
         })
     }
 }

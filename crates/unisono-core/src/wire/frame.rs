@@ -1,8 +1,8 @@
-//! What travels: the frames that a datagram carries, one after the other.
+//! The frames that a datagram carries, one after the other.
 //!
-//! This file says what there is; `codec` says how each lies in bytes. Frames hold their payloads as slices of the
-//! datagram they came in, so that nothing is copied between the wire and the application. What is large and rare has a
-//! place of its own: every frame is handed from room to room in the size of the largest.
+//! This file defines the frames and their fields; `codec` writes them to bytes and reads them. A frame holds its
+//! payload as a slice of the datagram that brought it, so nothing is copied between the wire and the application.
+//! Frames are passed by value, so each costs as much as the largest variant: large and rare contents are boxed.
 
 use super::calls::{Attempt, Got, Grant, Part, PortHere, Rejection, Reply, Request};
 use crate::config::GroupConfig;
@@ -12,328 +12,336 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 
-/// One thing said in a datagram.
+/// A frame: one statement or question of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     // --- ordering ---
-    /// Messages of one sender that ask for a place: PB to the sequencer, BB to everybody.
+    /// Messages of one sender that need seqnos: by PB to the sequencer alone, by BB to all members.
     Data(Data),
-    /// Numbered messages with their data: consecutive places, consecutive messages of one sender.
+    /// Messages with their seqnos and their data: consecutive seqnos, consecutive messages of one sender.
     Ordered(Ordered),
-    /// The same without data (BB): whoever holds the data files it under these numbers.
+    /// The seqnos of messages whose data travelled by BB. Members find the data in their unordered buffers.
     Numbers(Numbers),
-    /// A numbered change: join, leave, or the role handed on.
+    /// A join, a leave or a role event, with its seqno.
     Change {
-        /// Its place.
+        /// Seqno of the change.
         seqno: Seqno,
-        /// What changes.
+        /// The change.
         change: Change,
     },
-    /// The sequencer (or its predecessor, until it hears the successor) says how far the order goes.
+    /// Reports the highest seqno, what is accepted, and what is stable. Sent by the sequencer; by its predecessor until
+    /// it hears the new term; and by a witness to the successor.
     Heartbeat(Heartbeat),
-    /// A member says how far it is: an acknowledgement, and the answer to a heartbeat.
+    /// A member's watermarks: an acknowledgement, and the answer to a heartbeat.
     Watermarks(Watermarks),
-    /// Places that the sender lacks, data included; answered by anyone who holds them.
+    /// A retransmission request: seqnos that the sender lacks, data included. Any process that holds them answers.
     Nack {
-        /// First and last of each range, ascending; at most [`NACK_RANGES_MAX`].
+        /// First and last seqno of each range, ascending; at most [`NACK_RANGES_MAX`].
         ranges: Vec<(Seqno, Seqno)>,
     },
-    /// The sequencer lacks messages of the receiver that must be numbered before later ones it has.
+    /// The sequencer lacks messages of the receiver that precede messages it has. It can number those only afterwards.
     Want {
-        /// The first number lacking.
+        /// Number of the first missing message.
         from: MessageNumber,
-        /// The last number lacking.
+        /// Number of the last missing message.
         to: MessageNumber,
     },
-    /// Answer to a NACK for places that nobody keeps any more: everything through here was held by all members.
+    /// Answers a NACK for seqnos that have left the histories: every member held everything through here.
     Gone {
-        /// The last place that is gone.
+        /// The last seqno that is not kept any more.
         through: Seqno,
     },
 
     // --- liveness ---
-    /// Are you there? Do you hear me?
+    /// Asks a silent member for a sign of life. The answer also shows that the member hears the sender.
     Probe {
-        /// Returned in the answer.
+        /// Echoed in the answer.
         nonce: u64,
     },
-    /// The answer to a probe.
+    /// Answers a probe.
     Alive {
-        /// The probe's.
+        /// Nonce of the probe.
         nonce: u64,
     },
 
     // --- finding, joining, leaving ---
-    /// Where is this group? Outside of any epoch. Padded so that the answer is never longer.
+    /// Asks where the group is. Outside of any epoch; padded, so that the answer is never longer.
     Locate {
-        /// Returned in the answer.
+        /// Echoed in the answer.
         nonce: u64,
     },
-    /// Here. Within an epoch: another group of this port is there.
+    /// Answers [`Frame::Locate`]. Within an epoch: reports that the sender has met another group of this port.
     HereIs(HereIs),
-    /// Let me in.
+    /// Asks the sequencer to let the sender join.
     JoinRequest {
-        /// From [`HereIs`]: shows that the joiner hears what is sent to its address.
+        /// From [`HereIs`]; proves that the joiner receives at its address.
         cookie: u64,
-        /// What people call the joiner; its uid and address are the datagram's.
+        /// Name of the joiner. Its uid and address are those of the datagram.
         name: Name,
-        /// Words of greeting, delivered with its join.
+        /// Greeting, delivered with the join.
         hello: Bytes,
     },
-    /// What a joiner needs in order to listen.
+    /// Answers [`Frame::JoinRequest`] with what the joiner needs to observe the group.
     Welcome(Box<Welcome>),
-    /// No.
+    /// Answers [`Frame::JoinRequest`]: the joiner is not admitted.
     Refused {
-        /// The request's: another life may have asked at this address.
+        /// Cookie of the request. It distinguishes the joiner's life from an earlier one at the same address.
         cookie: u64,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
     },
-    /// I want to leave.
+    /// Asks the sequencer to order the sender's leave.
     LeaveRequest {
-        /// Parting words, delivered with the leave.
+        /// Goodbye, delivered with the leave.
         goodbye: Bytes,
     },
-    /// Nobody needs you any more. Of its own sender: it goes.
+    /// Dismisses a leaver or a joiner: the group does not need it any more. With the uid of its own sender it announces
+    /// that the sender goes.
     Farewell {
-        /// Who may go: another life may have lived at this address.
+        /// Uid of the life that may go. It distinguishes that life from an earlier one at the same address.
         uid: Uid,
-        /// The place of its leave.
+        /// Seqno of its leave, or of something accepted.
         seqno: Seqno,
     },
 
     // --- reset (the datagram's epoch tag is that of the epoch that ends) ---
     /// A coordinator asks for promises.
     Invite {
-        /// Its attempt.
+        /// The coordinator's attempt.
         ballot: Ballot,
-        /// At least so many members, says the application that asked for this reset; 0 if none did.
+        /// Minimum number of members after the reset, set by the application that asked for it; 0 if none did.
         members_min: u16,
     },
-    /// A promise, and what the voter holds.
+    /// Promises a ballot, and describes the voter's log.
     Vote(Vote),
-    /// I promised a higher ballot than yours.
+    /// The sender has promised a higher ballot than the receiver's.
     Outbid {
-        /// That ballot.
+        /// The higher ballot.
         promised: Ballot,
     },
-    /// Send me these places, whatever state you are in. The answer is a datagram that begins with [`Frame::Level`].
+    /// Asks for these seqnos, whatever the receiver's state is. The answer is a datagram that begins with
+    /// [`Frame::Level`].
     Pull {
-        /// The ballot under which they are taken.
+        /// The ballot under which the entries will be taken.
         ballot: Ballot,
-        /// First place wanted.
+        /// First seqno wanted.
         from: Seqno,
-        /// Last place wanted.
+        /// Last seqno wanted.
         to: Seqno,
     },
-    /// First frame of a datagram whose numbered frames are taken under this ballot: that is a promise to it, and no
-    /// acknowledgement.
+    /// First frame of a datagram whose entries are taken under this ballot. To take them promises the ballot, and
+    /// acknowledges nothing.
     Level {
-        /// The ballot.
+        /// The ballot that is promised by taking the entries.
         ballot: Ballot,
     },
     /// The coordinator proposes the next view.
     Prepare(Box<Prepare>),
-    /// I prepared what was proposed under this ballot.
+    /// The sender has prepared what was proposed under this ballot.
     Prepared {
-        /// The ballot.
+        /// The ballot of the proposal.
         ballot: Ballot,
     },
     /// This proposal is decided.
     Decided {
-        /// What was decided.
+        /// The decided proposal.
         proposal: Proposal,
-        /// A quorum of the new view has entered: an excluded member need not serve its log any longer.
+        /// A quorum of the new view has entered, so an excluded member may stop serving its log.
         entered: bool,
     },
-    /// What became of the epoch that this datagram's tag names? Padded; the answer is [`Frame::Decided`] or
+    /// Asks what became of the epoch that the datagram's tag names. Padded; the answer is [`Frame::Decided`] or
     /// [`Frame::Excluded`].
     Inquiry,
-    /// That epoch is over, and somebody is not in the present one: named, since whoever hears this can have it sent to
-    /// others. Of all frames only this one is said under the tag of an epoch that its sender was never in.
+    /// The epoch of the datagram's tag is over, and the present epoch does not contain `uid`. The uid is named because
+    /// any receiver of this frame could have it sent to others. This is the only frame that a process sends under the
+    /// tag of an epoch in which it never was.
     Excluded {
-        /// Who is not.
+        /// The life that is not in the present epoch.
         uid: Uid,
-        /// Which founding: to another group of the port every epoch but its own is unknown.
+        /// The founding. To a member of another group of this port every epoch of this group is unknown, and it may
+        /// answer [`Frame::Inquiry`] too. So a receiver of another founding ignores the frame.
         instance: Instance,
-        /// The present one.
+        /// The present epoch.
         epoch: EpochId,
     },
 
-    // --- looking from outside ---
-    /// How are you? Padded so that the answer is never longer.
+    // --- status queries ---
+    /// Asks for a report on the group. Padded, so that the answer is never longer.
     Ask {
-        /// Returned in the answer.
+        /// Echoed in the answer.
         nonce: u64,
-        /// Bytes of this frame, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
+        /// Length of this frame in bytes, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
         room: u32,
     },
-    /// So.
+    /// Answers [`Frame::Ask`].
     Tell {
-        /// The question's.
+        /// Nonce of the question.
         nonce: u64,
         /// An encoded [`crate::look::Report`].
         report: Bytes,
     },
 
-    // --- what is too large for one datagram ---
+    // --- frames larger than a datagram ---
     /// A piece of one encoded frame.
     Parcel {
-        /// Names the frame among its sender's parcels.
+        /// Number of the frame among those that its sender sends in parcels.
         id: u32,
-        /// Which piece, from 0.
+        /// Index of this piece, from 0.
         index: u16,
-        /// How many there are.
+        /// Number of pieces.
         count: u16,
-        /// The piece.
+        /// Bytes of this piece.
         bytes: Bytes,
     },
 
     // --- forming a group (outside of any epoch) ---
     /// A coordinator asks the participants of a formation for promises. Padded so that no answer is longer.
     Form {
-        /// Names the formation: its participants, and how many of them it takes.
+        /// Hash of the participants' names and of the minimum number of members.
         formation: u64,
         /// The coordinator's attempt.
         ballot: Ballot,
-        /// Participants that answered the coordinator lately, itself included.
+        /// Number of participants that answered the coordinator recently, itself included.
         heard: u16,
-        /// Bytes of this frame, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
+        /// Length of this frame in bytes, [`PADDED_BYTES_MIN`](super::PADDED_BYTES_MIN) or more.
         room: u32,
     },
-    /// A promise, and what the participant has prepared.
+    /// Promises a ballot, and reports what the participant has prepared.
     FormPromise(Box<FormPromise>),
-    /// I promised a higher ballot than yours.
+    /// The sender has promised a higher ballot than the receiver's.
     FormOutbid {
         /// As in [`Frame::Form`].
         formation: u64,
-        /// That ballot.
+        /// The higher ballot.
         promised: Ballot,
     },
     /// The coordinator proposes the group.
     FormPrepare {
         /// As in [`Frame::Form`].
         formation: u64,
-        /// The attempt.
+        /// The coordinator's attempt.
         ballot: Ballot,
-        /// What is proposed.
+        /// The proposed founding.
         founding: Box<Founding>,
     },
-    /// I prepared what was proposed under this ballot.
+    /// The sender has prepared what was proposed under this ballot.
     FormPrepared {
         /// As in [`Frame::Form`].
         formation: u64,
-        /// The ballot.
+        /// The ballot of the proposal.
         ballot: Ballot,
     },
-    /// This group is formed.
+    /// The group is formed.
     Formed {
         /// As in [`Frame::Form`].
         formation: u64,
-        /// That of the question, or the one under which it was decided.
+        /// The ballot of the question, or the one under which the founding was decided.
         ballot: Ballot,
-        /// What was decided.
+        /// The decided founding.
         founding: Box<Founding>,
     },
 
     // --- calls (outside of any epoch) ---
-    /// Who serves this port? Padded so that the answer is never longer.
+    /// Asks which servers serve a port. Padded, so that the answer is never longer.
     LocatePort {
-        /// Returned in the answer.
+        /// Echoed in the answer.
         nonce: u64,
-        /// Which one.
+        /// The port.
         port: Port,
     },
-    /// I do.
+    /// Answers [`Frame::LocatePort`]: the sender serves the port.
     PortHere(Box<PortHere>),
-    /// I do not; said if asked alone, or by who did once.
+    /// Answers [`Frame::LocatePort`]: the sender does not serve the port. Sent if the question went to this address
+    /// alone, or if this process served the port earlier.
     PortNotHere {
-        /// The question's.
+        /// Nonce of the question.
         nonce: u64,
-        /// Which one.
+        /// The port.
         port: Port,
     },
-    /// A client asks.
+    /// A client sends a call to a server.
     Request(Request),
-    /// The server answers.
+    /// The server answers a call.
     Reply(Reply),
-    /// The server does not execute this, or knows nothing of it.
+    /// The server does not execute an attempt, or does not know what became of it.
     Reject {
-        /// What.
+        /// The attempt.
         attempt: Attempt,
-        /// From now on.
+        /// Number of calls that the client may have under way from now on.
         grant: Grant,
-        /// Why.
+        /// Reason of the rejection.
         reason: Rejection,
     },
-    /// This life has not executed this, and never will: ask there.
+    /// The server passes the call on: its life has not executed the attempt and never will, and the client is to ask
+    /// another server.
     Forward {
-        /// What.
+        /// The attempt.
         attempt: Attempt,
-        /// From now on.
+        /// Number of calls that the client may have under way from now on.
         grant: Grant,
-        /// Where.
+        /// Address of the other server.
         to: SocketAddr,
     },
-    /// The server has the whole request, and no answer yet.
+    /// The server has the whole request, and no reply yet.
     Working {
-        /// Which one.
+        /// The attempt.
         attempt: Attempt,
-        /// From now on.
+        /// Number of calls that the client may have under way from now on.
         grant: Grant,
     },
     /// A part of a large request or reply.
     Part(Part),
-    /// Which parts are there.
+    /// Acknowledges parts.
     Got(Got),
-    /// The client has the answers to these: nobody needs them any more.
+    /// Acknowledges replies. The server need not keep them any longer.
     Done {
-        /// The server's life.
+        /// Uid of the server's life.
         to: Uid,
-        /// The slot and number of each attempt; at most [`DONE_MAX`](super::DONE_MAX).
+        /// Slot and number of each attempt; at most [`DONE_MAX`](super::DONE_MAX) attempts.
         attempts: Vec<(u16, u64)>,
     },
-    /// The client does not wait for this any longer.
+    /// The client gives up an attempt.
     Cancel {
-        /// What.
+        /// The attempt.
         attempt: Attempt,
     },
 }
 
-/// Most ranges in one [`Frame::Nack`].
+/// Maximum number of ranges in one [`Frame::Nack`].
 pub const NACK_RANGES_MAX: usize = 32;
-/// Most bytes of a hello or a goodbye.
+/// Maximum length of a hello or a goodbye, in bytes.
 pub const GREETING_BYTES_MAX: usize = 512;
-/// Most bytes of a frame that travels in parcels.
+/// Maximum length of a frame that travels in parcels, in bytes of kind and body.
 pub const PARCELLED_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of one piece of a message.
+/// Maximum length of one piece of a message, in bytes: what fits the 14 low bits of its length field.
 pub const PIECE_BYTES_MAX: usize = 0x3fff;
 
-/// See [`Frame::Data`].
+/// Content of [`Frame::Data`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Whose messages these are; not always the datagram's sender.
+    /// Uid of the messages' sender; not always the datagram's sender.
     pub sender: Uid,
-    /// The number of the first of them.
+    /// Number of the first message.
     pub first: MessageNumber,
-    /// The sender's first number of this epoch: nobody waits for one below it.
+    /// The sender's first message number of this epoch. The sequencer does not wait for lower ones, which an earlier
+    /// epoch has settled.
     pub base: MessageNumber,
-    /// How they travel.
+    /// How the messages reach the members.
     pub method: Method,
-    /// How many crashes they are to survive, if more than the group's resilience.
+    /// Number of crashes that the messages must survive, if more than the group's resilience.
     pub resilience: u8,
     /// The messages.
     pub pieces: Pieces,
 }
 
-/// See [`Frame::Ordered`].
+/// Content of [`Frame::Ordered`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ordered {
-    /// The place of the first.
+    /// Seqno of the first message.
     pub seqno: Seqno,
-    /// Whose they are.
+    /// Uid of the messages' sender.
     pub sender: Uid,
-    /// The message number of the first.
+    /// Number of the first message.
     pub first: MessageNumber,
     /// As in [`Data`].
     pub resilience: u8,
@@ -341,207 +349,212 @@ pub struct Ordered {
     pub pieces: Pieces,
 }
 
-/// See [`Frame::Numbers`].
+/// Content of [`Frame::Numbers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The place of the first.
+    /// Seqno of the first message.
     pub seqno: Seqno,
-    /// Whose they are.
+    /// Uid of the messages' sender.
     pub sender: Uid,
-    /// The message number of the first.
+    /// Number of the first message.
     pub first: MessageNumber,
     /// As in [`Data`].
     pub resilience: u8,
-    /// How many, at least 1.
+    /// Number of messages, at least 1.
     pub count: u16,
 }
 
-/// How a message reaches everybody (KT93 §3.1).
+/// How a message reaches all members (KT93 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The sender sends it to the sequencer, which numbers it and sends it to everybody.
+    /// The sender sends the message to the sequencer, which numbers it and sends it to the group.
     Pb,
-    /// The sender sends it to everybody, and the sequencer a short accept.
+    /// The sender sends the message to the group, and the sequencer sends its seqno.
     Bb,
-    /// The same, and more of the sender is under way: the accept may wait for theirs.
+    /// BB in a stream: as BB, and more messages of this sender follow. The sequencer may announce the seqno together
+    /// with theirs.
     BbStream,
 }
 
-/// A piece of a message: a whole one, or part of one that is too large for a datagram.
+/// A whole message, or a piece of one that is too large for a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The next message number of the same sender continues this message.
     pub more: bool,
-    /// The bytes.
+    /// Bytes of the piece.
     pub bytes: Bytes,
 }
 
-/// At least one [`Piece`], as they lie in a datagram: each two bytes (length, with `more` as the highest bit), then
-/// its bytes.
+/// At least one [`Piece`], as in a datagram: two bytes each (length, with `more` as the highest bit), then the piece's
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub(super) bytes: Bytes,
     pub(super) count: u16,
 }
 
-/// An ordered change of the group.
+/// A change of the group that has a seqno of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This one joins.
+    /// A member joins.
     Join {
         /// The new member.
         member: Member,
-        /// Its greeting.
+        /// Greeting of the new member.
         hello: Bytes,
     },
-    /// This one leaves.
+    /// A member leaves.
     Leave {
-        /// The leaver.
+        /// Uid of the leaver.
         uid: Uid,
-        /// Who orders from here on: another one if the leaver did, unless it is the last.
+        /// The sequencer from here on. If the leaver was the sequencer, its successor; the leaver itself if it was the
+        /// last member.
         sequencer: Uid,
-        /// Its parting words.
+        /// Goodbye of the leaver.
         goodbye: Bytes,
     },
-    /// This one orders from here on.
+    /// The sequencer's role moves.
     Role {
-        /// The new sequencer.
+        /// The sequencer from here on.
         sequencer: Uid,
     },
 }
 
-/// See [`Frame::Heartbeat`].
+/// Content of [`Frame::Heartbeat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// The place of the event that named this sequencer; 0 for the founder.
+    /// Seqno of the event that named this sequencer; 0 for the founder.
     pub term: Seqno,
-    /// The sender orders in this term; otherwise it is a predecessor or a witness that tells the one who is named.
+    /// The sender is the sequencer of this term. Otherwise it is a predecessor or a witness.
     pub acting: bool,
-    /// The highest number given.
+    /// The highest seqno assigned.
     pub end: Seqno,
     /// Everything through here is accepted.
     pub accepted: Seqno,
-    /// Everything through here is held by every member.
+    /// Every member holds everything through here.
     pub stable: Seqno,
-    /// Counts heartbeats; members return it, which shows that they hear the group's path.
+    /// Counts the heartbeats to the whole group. Members return it in their watermarks, which shows that they hear the
+    /// path on which the group is addressed. 0 in a heartbeat to one member alone.
     pub stamp: u32,
-    /// Every member is seen to hear the group's multicast: others may use it too.
+    /// The sequencer sees that every member hears the group's multicasts, so other members may multicast too.
     pub multicast: bool,
-    /// How late the sender's timers were served of late, in milliseconds; 255 for more.
+    /// How late the sender's timers fired recently, in milliseconds; 255: 255 ms or more.
     pub late_ms: u8,
 }
 
-/// See [`Frame::Watermarks`].
+/// Content of [`Frame::Watermarks`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Held without a gap, data included, through here.
+    /// Contiguous through here, data included.
     pub received: Seqno,
     /// Known to be accepted through here.
     pub accepted: Seqno,
-    /// Given to the application through here.
+    /// Delivered to the application through here.
     pub delivered: Seqno,
-    /// The stamp of the last heartbeat heard; 0 before the first.
+    /// Stamp of the last heartbeat received; 0 before the first.
     pub stamp: u32,
-    /// Multicasts of this group were heard lately.
+    /// The sender has received multicasts of this group recently.
     pub hears_multicast: bool,
-    /// How late the sender's timers were served of late, in milliseconds; 255 for more.
+    /// How late the sender's timers fired recently, in milliseconds; 255: 255 ms or more.
     pub late_ms: u8,
 }
 
-/// See [`Frame::HereIs`].
+/// Content of [`Frame::HereIs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HereIs {
-    /// The question's.
+    /// Nonce of the question.
     pub nonce: u64,
-    /// To be shown when asking to join.
+    /// To be returned in [`Frame::JoinRequest`].
     pub cookie: u64,
-    /// Which founding.
+    /// The founding.
     pub instance: Instance,
-    /// Resets so far: of two answers of one founding the higher counts.
+    /// Number of resets so far. Of two answers of one founding the one with the higher number counts.
     pub epoch_counter: u64,
-    /// Where to ask: the sequencer, as far as the answerer knows.
+    /// Address of the sequencer, as far as the answering member knows it. The joiner sends its request there.
     pub sequencer: SocketAddr,
-    /// Members now.
+    /// Present number of members.
     pub members: u16,
-    /// Whether it pays to ask.
+    /// Whether the group admits joiners.
     pub condition: Condition,
 }
 
-/// How a group is that was found.
+/// Condition of a group that answers [`Frame::Locate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It orders.
+    /// Its sequencer assigns seqnos.
     Open,
     /// A founder alone that has ordered nothing: it gives way to another group of this port.
     Pristine,
-    /// It is being reset, or has lost its quorum: nobody is let in for now, and nobody shall found another.
+    /// It is being reset, or has lost its quorum. It admits no joiner for now, and no second group may be founded
+    /// beside it.
     Halted,
 }
 
-/// See [`Frame::Welcome`].
+/// Content of [`Frame::Welcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The request's: another life may have asked at this address.
+    /// Cookie of the request. It distinguishes the joiner's life from an earlier one at the same address.
     pub cookie: u64,
-    /// Which founding.
+    /// The founding.
     pub instance: Instance,
-    /// The epoch.
+    /// The present epoch.
     pub epoch: EpochId,
-    /// The place with which the epoch began.
+    /// Seqno with which the epoch began.
     pub epoch_start: Seqno,
-    /// What all have in common.
+    /// The settings that all members share.
     pub config: GroupConfig,
-    /// Where the joiner's log begins.
+    /// State of the group where the joiner's log begins.
     pub base: LogBase,
 }
 
-/// What is known at the place before a log's first entry.
+/// State of the group at the seqno before a log's first entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBase {
-    /// The place.
+    /// The seqno before the first entry.
     pub seqno: Seqno,
-    /// The members, in rank order.
+    /// Members, in rank order.
     pub members: Vec<Member>,
-    /// The event that names the sequencer at this place, and whom it names.
+    /// Seqno of the event that named the sequencer, and the sequencer's uid.
     pub term: (Seqno, Uid),
-    /// The last numbered message of each sender that has one.
+    /// Number of the last message that has a seqno, for each sender that has one.
     pub last_numbers: Vec<(Uid, MessageNumber)>,
 }
 
 /// Why a joiner is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many members as the group allows.
+    /// The group has its maximum number of members.
     Full,
-    /// The fixed list does not have this name, or a member of this name is in.
+    /// The fixed list does not contain this name, or a member of this name is in the view.
     Name,
-    /// Not now (as many listen already as there are places): ask again.
+    /// Members and observers together reach the maximum number of members. The joiner asks again.
     NotNow,
-    /// The cookie is stale: locate again.
+    /// The cookie is stale. The joiner locates the group again.
     Cookie,
 }
 
-/// See [`Frame::Vote`].
+/// Content of [`Frame::Vote`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vote {
-    /// Promised to this one.
+    /// The ballot that the voter promises.
     pub ballot: Ballot,
-    /// The end of the log, tentative entries included.
+    /// End of the voter's log, tentative entries included.
     pub end: Seqno,
     /// Known to be accepted through here.
     pub accepted: Seqno,
-    /// What the voter prepared last in this epoch, and under which ballot.
+    /// The proposal that the voter prepared last in this epoch, and its ballot.
     pub prepared: Option<(Ballot, Proposal)>,
 }
 
-/// See [`Frame::Prepare`].
+/// Content of [`Frame::Prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
-    /// The attempt.
+    /// The coordinator's attempt.
     pub ballot: Ballot,
-    /// At least so many members, as in [`Frame::Invite`]: who was not invited promises by this.
+    /// Minimum number of members, as in [`Frame::Invite`]. A member that did not receive the invitation promises by
+    /// preparing.
     pub members_min: u16,
-    /// What is proposed.
+    /// The proposal.
     pub proposal: Proposal,
     /// The view before the last join or leave that is not known to be accepted; the same as `after` if there is none.
     pub before: Vec<Uid>,
@@ -552,40 +565,40 @@ pub struct Prepare {
 /// A next epoch, and the view it begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// Its name.
+    /// Name of the next epoch.
     pub epoch: EpochId,
-    /// The place of the reset event: everything below is kept.
+    /// Seqno of the reset event. Everything below it is kept.
     pub start: Seqno,
-    /// Who goes on, in rank order; the first orders.
+    /// Members of the next epoch, in rank order; the first is its sequencer.
     pub members: Vec<Uid>,
     /// More members are missing than the group's resilience covers.
     pub degraded: bool,
 }
 
-/// See [`Frame::FormPromise`].
+/// Content of [`Frame::FormPromise`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormPromise {
     /// As in [`Frame::Form`].
     pub formation: u64,
-    /// Promised to this one.
+    /// The ballot that the participant promises.
     pub ballot: Ballot,
-    /// Which participant promises; its uid is the datagram's.
+    /// Name of the participant. Its uid is the datagram's.
     pub name: Name,
-    /// Where it is. A datagram that comes from elsewhere is a copy.
+    /// Address of the participant. A promise that arrives from another address does not count: it is a copy.
     pub address: SocketAddr,
-    /// What it prepared last, and under which ballot.
+    /// The founding that the participant prepared last, and its ballot.
     pub prepared: Option<(Ballot, Founding)>,
 }
 
-/// A group to be formed: all that its members begin with.
+/// A group to be formed: everything that its members begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founding {
-    /// Names the group for ever.
+    /// Name of the group for ever.
     pub instance: Instance,
     /// Its first epoch.
     pub epoch: EpochId,
-    /// What all have in common.
+    /// The settings that all members share.
     pub config: GroupConfig,
-    /// Its first view, in rank order; the first orders.
+    /// Its first view, in rank order; the first member is the sequencer.
     pub members: Vec<Member>,
 }

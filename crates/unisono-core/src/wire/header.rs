@@ -1,7 +1,7 @@
-//! The header that every datagram begins with, and the seal over the whole datagram.
+//! The header that every datagram begins with, and the protection of the whole datagram.
 //!
-//! The header is never encrypted: it says which group a datagram is for and which key opens it. Its last part is the
-//! tag, which proves that neither the header nor the frames behind it were changed on the way.
+//! The header is never encrypted. It says which group a datagram is for, and which key opens it. Its last part is the
+//! tag, which proves that neither the header nor the frames were changed on the way.
 
 use super::protection::{KeyContext, Protection, ProtectionKind, TAG_BYTES};
 use crate::identity::{EpochTag, GroupTag, Uid};
@@ -18,40 +18,41 @@ const UNTAGGED_BYTES: usize = 36;
 /// Bytes of the header, tag included.
 pub const HEADER_BYTES: usize = UNTAGGED_BYTES + TAG_BYTES;
 
-/// What stands before the frames.
+/// The header of a datagram, without its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// How the datagram is protected.
     pub protection: ProtectionKind,
-    /// Which group it is for.
+    /// The group that the datagram is for.
     pub group: GroupTag,
-    /// Which epoch it belongs to.
+    /// The epoch that the datagram belongs to.
     pub epoch: EpochTag,
-    /// Who sent it.
+    /// Uid of the sender.
     pub sender: Uid,
-    /// Its number among those of its sender, from 1.
+    /// Packet number: counts the datagrams of this sender, from 1.
     pub number: u64,
 }
 
-/// Why a datagram is not one of ours, or not one that this version can read.
+/// Why a datagram is not in unisono's format, or not in a version that this code can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum HeaderError {
-    /// Shorter than a header.
+    /// The datagram is shorter than a header.
     #[error("shorter than the {HEADER_BYTES} bytes of a header")]
     TooShort,
-    /// It begins with something else than [`MAGIC`].
+    /// It does not begin with [`MAGIC`].
     #[error("it does not begin with \"UN\"")]
     Magic,
-    /// Another version of the wire format.
+    /// It has another version of the wire format.
     #[error("it is of version {0} of the wire format; this is version {VERSION}")]
     Version(u8),
-    /// An unknown kind of protection.
+    /// Its kind of protection is unknown.
     #[error("its kind of protection, {0}, is unknown")]
     Protection(u8),
 }
 
 impl Header {
-    /// Reads the header at the beginning of a datagram. This proves nothing yet: see [`open`].
+    /// Reads the header at the beginning of a datagram. This proves nothing: see [`open`].
     pub fn parse(datagram: &[u8]) -> Result<Header, HeaderError> {
         let Some(header) = datagram.first_chunk::<HEADER_BYTES>() else {
             return Err(HeaderError::TooShort);
@@ -81,7 +82,7 @@ impl Header {
         out.extend_from_slice(&self.bytes());
     }
 
-    /// The header, with a tag of zeros.
+    /// Returns the header, with a tag of zeros.
     pub(crate) fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..2].copy_from_slice(&MAGIC);
@@ -94,34 +95,34 @@ impl Header {
     }
 }
 
-/// A datagram as a [`Protection`] takes it apart.
+/// The parts of a datagram, for a [`Protection`].
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// The header before its tag: proven, and never encrypted.
+    /// The header before its tag. The tag proves it; it is never encrypted.
     pub header: &'a [u8],
-    /// What proves it, and the payload.
+    /// Proves the header and the payload.
     pub tag: &'a mut [u8; TAG_BYTES],
     /// The frames.
     pub payload: &'a mut [u8],
 }
 
-/// The parts of a datagram; nothing if it is shorter than a header.
+/// Splits a datagram into its parts. `None` if it is shorter than a header.
 pub fn parts(datagram: &mut [u8]) -> Option<Parts<'_>> {
     let (front, payload) = datagram.split_first_chunk_mut::<HEADER_BYTES>()?;
     let (header, tag) = front.split_last_chunk_mut()?;
     Some(Parts { header, tag, payload })
 }
 
-/// The group a datagram claims to be for: all that is needed to find who should look at it. Nothing if it is too
-/// short to be a datagram of ours, or begins differently.
+/// Returns the group that a datagram claims to be for. A driver needs no more to find the receiver. `None` if the
+/// datagram is shorter than a header or does not begin with [`MAGIC`].
 pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
     let header = datagram.first_chunk::<HEADER_BYTES>()?;
     (header[..2] == MAGIC).then(|| GroupTag(word(header, 4)))
 }
 
-/// Seals a finished datagram in place: encrypts what follows the header and fills in the tag.
+/// Seals a finished datagram in place: encrypts what follows the header, and fills in the tag.
 ///
-/// `datagram` begins with `header` as [`Header::write`] wrote it, and `header.protection` is `protection`'s kind.
+/// `datagram` begins with `header` as [`Header::write`] wrote it. `header.protection` is the kind of `protection`.
 pub fn seal(datagram: &mut [u8], header: &Header, context: &KeyContext, protection: &mut dyn Protection) {
     debug_assert_eq!(Header::parse(datagram).as_ref(), Ok(header));
     debug_assert_eq!(header.protection, protection.kind());
@@ -129,8 +130,8 @@ pub fn seal(datagram: &mut [u8], header: &Header, context: &KeyContext, protecti
     protection.seal(context, header.number, datagram);
 }
 
-/// Opens a datagram whose `header` was parsed from it: the frames, decrypted in place and not copied; nothing if the
-/// tag does not fit, or the datagram is protected in another way than `protection` does it.
+/// Opens a datagram whose `header` was parsed from it. Returns the frames, decrypted in place and not copied. `None` if
+/// the tag does not fit, or if the header states another kind of protection than `protection` has.
 pub fn open(
     mut datagram: BytesMut,
     header: &Header,
@@ -144,7 +145,7 @@ pub fn open(
     Some(datagram.freeze())
 }
 
-/// The eight bytes at `offset` of a header.
+/// Returns the eight bytes at `offset` of a header.
 fn word(header: &[u8; HEADER_BYTES], offset: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&header[offset..offset + 8]);

@@ -1,4 +1,4 @@
-//! The table of frame kinds: the one place where frames have numbers.
+//! The table of frame kinds: the numbers of the frames, and the bytes of their shortest bodies.
 
 use super::frame::Frame;
 use super::writer::{FRAME_HEAD_BYTES, PADDED_BYTES_MIN};
@@ -7,7 +7,7 @@ use core::fmt;
 /// Makes [`FrameKind`] from lines of: name, number, bytes of the shortest body.
 macro_rules! kinds {
     ($($name:ident = $number:literal, $bytes_min:expr;)*) => {
-        /// The first byte of a frame: which of [`Frame`]'s variants it is.
+        /// The first byte of a frame: it selects one of [`Frame`]'s variants.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum FrameKind {
@@ -18,7 +18,7 @@ macro_rules! kinds {
             /// All kinds, by number.
             pub const ALL: &'static [FrameKind] = &[$(FrameKind::$name),*];
 
-            /// The kind of this number, if there is one.
+            /// Returns the kind with this number, if there is one.
             pub fn from_number(number: u8) -> Option<FrameKind> {
                 match number {
                     $($number => Some(FrameKind::$name),)*
@@ -26,19 +26,19 @@ macro_rules! kinds {
                 }
             }
 
-            /// Clients and servers say it, not members of groups.
+            /// True if clients and servers send this frame, rather than members of groups.
             pub fn is_of_calls(self) -> bool {
                 self >= FrameKind::LocatePort
             }
 
-            /// The variant's name.
+            /// Returns the variant's name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(FrameKind::$name => stringify!($name),)*
                 }
             }
 
-            /// Bytes of the shortest body that a frame of this kind can have.
+            /// Returns the bytes of the shortest body that a frame of this kind can have.
             pub const fn body_bytes_min(self) -> usize {
                 match self {
                     $(FrameKind::$name => $bytes_min,)*
@@ -47,7 +47,7 @@ macro_rules! kinds {
         }
 
         impl Frame {
-            /// Which kind of frame this is.
+            /// Returns the frame's kind.
             pub fn kind(&self) -> FrameKind {
                 match self {
                     $(Frame::$name { .. } => FrameKind::$name,)*
@@ -57,7 +57,7 @@ macro_rules! kinds {
     };
 }
 
-/// Bytes of the body of a padded frame: see [`PADDED_BYTES_MIN`].
+/// Fewest bytes of the body of a padded frame: see [`PADDED_BYTES_MIN`].
 const QUESTION_BYTES_MIN: usize = PADDED_BYTES_MIN - FRAME_HEAD_BYTES;
 
 kinds! {
@@ -93,10 +93,10 @@ kinds! {
     Decided = 0x37, 44;
     Inquiry = 0x38, QUESTION_BYTES_MIN;
     Excluded = 0x39, 48;
-    // looking from outside
+    // status queries
     Ask = 0x40, QUESTION_BYTES_MIN;
     Tell = 0x41, 8;
-    // what is too large for one datagram
+    // frames larger than a datagram
     Parcel = 0x50, 8;
     // forming a group
     Form = 0x60, QUESTION_BYTES_MIN;

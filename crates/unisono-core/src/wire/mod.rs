@@ -1,18 +1,18 @@
-//! The wire: a datagram is a header and the frames packed into it. Nothing else in the project knows how they lie
-//! in bytes.
+//! The wire format. A datagram is a header followed by frames; each frame is one statement or question of the protocol,
+//! such as a message with its seqno or a request to join. All knowledge of how these lie in bytes is in this module.
 //!
 //! | | |
 //! |---|---|
-//! | `frame` | what there is to say |
-//! | `header`, `protection` | what stands before it, and what proves that it is genuine |
+//! | `frame` | the frames and their fields |
+//! | `header`, `protection` | the datagram's header, and the tag that proves it genuine |
 //! | `kind` | the frames' numbers |
 //! | `codec`, on `parts`, `reader` and `writer` | frames to bytes and back |
 //! | `pieces` | the messages of a run, not copied |
 //! | `parcel` | frames larger than a datagram |
-//! | `report` | what is told to whoever looks from outside |
-//! | `calls` | what calls say |
-//! | `replay` | which datagrams were seen before |
-//! | `explain` | datagrams in words |
+//! | `report` | the report that a member sends in answer to a status query |
+//! | `calls` | the frames of calls |
+//! | `replay` | which datagrams were received before |
+//! | `explain` | datagrams as text for people |
 
 mod calls;
 mod codec;
@@ -46,11 +46,11 @@ pub use writer::{
     run_overhead,
 };
 
-/// The highest place, message number or epoch counter on the wire. Two of them can be added without a thought.
-pub const PLACE_MAX: u64 = (1 << 63) - 1;
-/// Most members of a group, and most names in a fixed list.
+/// The highest seqno, message number or epoch counter on the wire. The sum of two of them does not overflow a `u64`.
+pub const NUMBER_MAX: u64 = (1 << 63) - 1;
+/// Maximum number of members of a group, and of names in a fixed list.
 pub const MEMBERS_MAX: usize = 4096;
-/// Most parcels that one frame is cut into.
+/// Maximum number of parcels that one frame is cut into.
 pub const PARCELS_MAX: usize = 4096;
-/// Set in the length of a piece that the next message number continues.
+/// The bit in the length of a piece that says: the next message number continues this message.
 const MORE: u16 = 1 << 15;

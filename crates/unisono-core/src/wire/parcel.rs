@@ -1,8 +1,8 @@
 //! Frames too large for one datagram, sent in pieces: a [`Frame::Parcel`] each.
 //!
-//! The sender cuts the encoded frame with [`cut`] and sends every parcel, again if it must, under the same id. The
-//! receiver has one [`Assembler`] for each sender it takes parcels from. Parcels come in any order and any number of
-//! times; one frame at a time is put together, and the next id, which is higher, pushes an unfinished one out.
+//! The sender cuts the encoded frame with [`cut`]. It sends every parcel under the same id, retransmissions too. The
+//! receiver has one [`Assembler`] for each sender from which it takes parcels. Parcels may arrive in any order and more
+//! than once. The assembler works on one frame at a time; a parcel with a higher id replaces an unfinished frame.
 
 use super::PARCELS_MAX;
 use super::frame::{Frame, PARCELLED_BYTES_MAX};
@@ -14,9 +14,9 @@ use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// Cuts a frame into parcels for datagrams of so many bytes, all headers included, each to be sent in a datagram of
-/// its own. `id` is higher than that of any parcel sent to the same receivers before. Nothing if the frame is larger
-/// than [`PARCELLED_BYTES_MAX`], or the datagrams are too small for it.
+/// Cuts a frame into parcels, each for a datagram of its own of at most `datagram_bytes_max` bytes, all headers
+/// included. `id` must be higher than that of any parcel sent to the same receivers before. `None` if the frame is
+/// larger than [`PARCELLED_BYTES_MAX`], or if the datagrams are too small for it.
 pub fn cut(frame: &Frame, id: u32, datagram_bytes_max: usize) -> Option<Vec<Frame>> {
     let overhead = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Parcel.body_bytes_min();
     let room = datagram_bytes_max.checked_sub(overhead).filter(|&room| room > 0)?;
@@ -34,25 +34,25 @@ pub fn cut(frame: &Frame, id: u32, datagram_bytes_max: usize) -> Option<Vec<Fram
     Some((0..count).map(parcel).collect())
 }
 
-/// Puts the parcels of one sender together.
+/// Assembles the parcels of one sender.
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
-    /// The frame under way, or the last one: older ones are never taken up again.
+    /// Id of the present frame, or of the last one. Parcels with lower ids are dropped.
     id: Option<u32>,
-    /// How many parcels it has; 0 when it is done with, complete or not.
+    /// Number of parcels of the present frame; 0 when it is complete or given up.
     count: u16,
     parcels: BTreeMap<u16, Bytes>,
     bytes: usize,
 }
 
 impl Assembler {
-    /// Nothing yet.
+    /// Returns an assembler without parcels.
     pub fn new() -> Assembler {
         Assembler::default()
     }
 
-    /// Takes a parcel: the fields of a [`Frame::Parcel`]. Returns the whole encoded frame, for
-    /// [`Frame::decode_alone`], with the parcel that completes it, once.
+    /// Takes a parcel: the fields of a [`Frame::Parcel`]. With the parcel that completes the frame it returns the
+    /// encoded frame once, for [`Frame::decode_alone`].
     pub fn take(&mut self, id: u32, index: u16, count: u16, bytes: &[u8]) -> Option<Bytes> {
         if self.id.is_none_or(|present| id > present) {
             *self = Assembler { id: Some(id), count, ..Assembler::default() };
@@ -61,7 +61,7 @@ impl Assembler {
             return None;
         }
         if let Entry::Vacant(place) = self.parcels.entry(index) {
-            // A copy: a slice would keep its whole datagram, however little of it is parcel.
+            // Copied: a slice would keep its whole datagram, however small the parcel is.
             place.insert(Bytes::copy_from_slice(bytes));
             self.bytes += bytes.len();
         }
@@ -78,12 +78,12 @@ impl Assembler {
         Some(whole.into())
     }
 
-    /// Bytes held of a frame that is not complete yet.
+    /// Returns the number of bytes held of a frame that is not complete yet.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps nothing but the id, so that late duplicates do not begin it anew.
+    /// Keeps only the id, so that late duplicates do not begin the frame again.
     fn done(&mut self) {
         *self = Assembler { id: self.id, ..Assembler::default() };
     }

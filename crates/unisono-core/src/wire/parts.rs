@@ -1,9 +1,10 @@
-//! What frames are made of: each thing that occurs in several frames, written and read side by side.
+//! The parts that several frames have in common, such as addresses, names and views. The function that writes a part
+//! stands next to the one that reads it.
 
 use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
-use super::{MEMBERS_MAX, PLACE_MAX};
+use super::{MEMBERS_MAX, NUMBER_MAX};
 use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use alloc::vec::Vec;
@@ -14,10 +15,11 @@ use core::time::Duration;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-/// The fewest bytes of a member: uid, empty name, IPv4 address.
+/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7).
 pub(super) const MEMBER_BYTES_MIN: usize = 16;
 
-/// Family, IP address, port. The scope and flow of an IPv6 address mean nothing elsewhere and stay behind.
+/// Writes family, IP address and port. The scope and the flow of an IPv6 address have no meaning on another host, and
+/// are left out.
 pub(super) fn write_address(out: &mut Body<'_>, address: &SocketAddr) {
     match address.ip() {
         IpAddr::V4(ip) => {
@@ -80,7 +82,7 @@ pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
     Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
 }
 
-/// Who is in a view, with names and addresses: at least one.
+/// Writes the members of a view, at least one, with names and addresses.
 fn write_members(out: &mut Body<'_>, members: &[Member]) {
     out.count(members.len(), MEMBERS_MAX);
     for member in members {
@@ -97,7 +99,7 @@ pub(super) fn read_uid(from: &mut Reader) -> Result<Uid> {
     from.u64("uid").map(Uid)
 }
 
-/// Who is in a view: at least one.
+/// Writes the uids of a view, at least one.
 pub(super) fn write_uids(out: &mut Body<'_>, uids: &[Uid]) {
     out.count(uids.len(), MEMBERS_MAX);
     for uid in uids {
@@ -143,13 +145,13 @@ pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
 pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     Ok(Proposal {
         epoch: read_epoch(from)?,
-        start: from.place("start")?,
+        start: from.number("start")?,
         degraded: from.flag("degraded")?,
         members: read_uids(from)?,
     })
 }
 
-/// Nanoseconds, at most the 584 years that fit 64 bits.
+/// Writes a duration in nanoseconds, at most the 584 years that fit 64 bits.
 pub(super) fn write_duration(out: &mut Body<'_>, duration: Duration) {
     out.u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }
@@ -204,7 +206,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
     let history_messages = from.u32("history_messages")?;
     within(from, "history_messages", history_messages.into(), 16..=1 << 20)?;
     let history_bytes = from.u64("history_bytes")?;
-    within(from, "history_bytes", history_bytes, 1 << 16..=PLACE_MAX)?;
+    within(from, "history_bytes", history_bytes, 1 << 16..=NUMBER_MAX)?;
     let message_bytes_max = from.u32("message_bytes_max")?;
     within(from, "message_bytes_max", message_bytes_max.into(), 0..=16 << 20)?;
     let window = from.u32("window")?;
@@ -272,7 +274,7 @@ pub(super) fn read_log_base(from: &mut Reader) -> Result<LogBase> {
     let members = read_members(from)?;
     let count = from.count("number count", 0..=usize::from(u16::MAX), 16)?;
     let last_numbers =
-        (0..count).map(|_| Ok((read_uid(from)?, from.place("message number")?))).collect::<Result<_>>()?;
+        (0..count).map(|_| Ok((read_uid(from)?, from.number("message number")?))).collect::<Result<_>>()?;
     Ok(LogBase { seqno, members, term, last_numbers })
 }
 

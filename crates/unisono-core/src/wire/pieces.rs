@@ -1,7 +1,7 @@
-//! The messages of a run, as they lie in the datagram they came in.
+//! The messages of a run, as they lie in the datagram that brought them.
 //!
-//! A run of a thousand small messages is one slice of its datagram, checked once and cut up only when somebody walks
-//! over it.
+//! A run of a thousand small messages is one slice of its datagram. It is checked once, and cut up only when it is
+//! iterated.
 
 use super::MORE;
 use super::frame::{PIECE_BYTES_MAX, Piece, Pieces};
@@ -13,11 +13,12 @@ use core::iter::FusedIterator;
 use core::ops::Range;
 
 impl Pieces {
-    /// These pieces. For tests and tools: what is sent is written by [`super::Writer`], which builds no `Pieces`.
+    /// Returns a run of these pieces. For tests and tools: senders write runs with [`super::Writer`], which builds no
+    /// `Pieces`.
     ///
     /// # Panics
     ///
-    /// If there is none, or more than 65,535, or one is longer than [`PIECE_BYTES_MAX`].
+    /// If there is no piece, if there are more than 65,535, or if one is longer than [`PIECE_BYTES_MAX`].
     pub fn from_pieces(pieces: &[Piece]) -> Pieces {
         assert!((1..=usize::from(u16::MAX)).contains(&pieces.len()), "a run has 1 to 65,535 pieces");
         let mut bytes = Vec::new();
@@ -30,24 +31,24 @@ impl Pieces {
         Pieces { bytes: bytes.into(), count: pieces.len() as u16 }
     }
 
-    /// How many.
+    /// Returns the number of pieces.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Never true of what was decoded: a run has at least one piece.
+    /// True if there is no piece; never for a decoded run, which has at least one.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Gives each to `take`, in the block that they lie in.
+    /// Passes each piece to `take`, together with the block that contains it.
     pub(crate) fn each(&self, mut take: impl FnMut(Slice<'_>)) {
         for (more, range) in self.ranges() {
             take(Slice::new(more, Cow::Borrowed(&self.bytes), range));
         }
     }
 
-    /// Whether each is to be continued, and where it lies in their block.
+    /// Returns for each piece whether the next one continues its message, and its range in the block.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (bool, Range<usize>)> {
         let mut position = 0;
         core::iter::from_fn(move || {
@@ -57,12 +58,12 @@ impl Pieces {
         })
     }
 
-    /// What they lie in.
+    /// Returns the block that contains the pieces.
     pub(crate) fn into_block(self) -> Bytes {
         self.bytes
     }
 
-    /// One piece after the other, each a slice of the datagram.
+    /// Iterates over the pieces, each a slice of the datagram.
     pub fn iter(&self) -> PiecesIter<'_> {
         PiecesIter { pieces: self, position: 0, left: self.count }
     }
@@ -77,7 +78,7 @@ impl<'a> IntoIterator for &'a Pieces {
     }
 }
 
-/// See [`Pieces::iter`].
+/// Iterator over the pieces of a run. See [`Pieces::iter`].
 #[derive(Clone, Debug)]
 pub struct PiecesIter<'a> {
     pieces: &'a Pieces,
@@ -103,7 +104,7 @@ impl Iterator for PiecesIter<'_> {
 impl ExactSizeIterator for PiecesIter<'_> {}
 impl FusedIterator for PiecesIter<'_> {}
 
-/// Whether the piece there is to be continued, and where its bytes lie.
+/// Returns whether the piece at `position` is continued by the next one, and the range of its bytes.
 #[inline]
 fn piece_at(bytes: &[u8], position: usize) -> Option<(bool, Range<usize>)> {
     let length = u16::from_be_bytes(*bytes.get(position..)?.first_chunk::<2>()?);

@@ -1,8 +1,8 @@
 //! How datagrams are protected: sealed with a key that the caller's implementation holds, or with a checksum only.
 //!
-//! The core does no cryptography. It is handed a [`Protection`], which seals with an AEAD under a key derived from
-//! the group key, the group instance and the sender's uid, with the packet number as nonce. A uid never lives twice
-//! and a packet number is never used twice, so a nonce never is.
+//! The core does no cryptography. Its caller passes a [`Protection`], which seals with an AEAD. The key is derived from
+//! the group key, the group instance and the sender's uid; the nonce is the packet number. A uid is never used for a
+//! second life, and a packet number never twice, so no nonce is used twice.
 
 use super::header::parts;
 use crate::identity::{Instance, Uid};
@@ -11,12 +11,12 @@ use core::mem;
 /// Bytes of the tag that ends every datagram header.
 pub const TAG_BYTES: usize = 16;
 
-/// Whose key, and for what.
+/// What a datagram's key is derived from, besides the group key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyContext {
-    /// The founding; zero outside of membership.
+    /// The founding; zero outside of an epoch.
     pub instance: Instance,
-    /// The sender.
+    /// The uid of the datagram's sender.
     pub sender: Uid,
 }
 
@@ -25,32 +25,32 @@ pub trait Protection: Send {
     /// The value of the header's protection byte.
     fn kind(&self) -> ProtectionKind;
 
-    /// Encrypts the payload of a datagram in place, and fills in the tag, which was zero. `number` is never given
-    /// twice for one context. [`parts`] says what is where.
+    /// Encrypts the payload of a datagram in place, and fills in the tag, which is zero before. The caller never passes
+    /// the same `number` twice for one context. [`parts`] finds the tag and the payload.
     fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]);
 
-    /// Decrypts the payload in place; false, and the payload of no use, if the tag does not fit. The tag is of no use
-    /// afterwards.
+    /// Decrypts the payload in place, and returns true if the tag fits. Otherwise the payload has no meaning
+    /// afterwards. The tag has none in either case.
     fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool;
 }
 
-/// What the protection byte of a header says.
+/// The value of a header's protection byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ProtectionKind {
-    /// CRC32C: finds accidents, stops nobody.
+    /// CRC32C: detects accidental damage, and stops no attacker.
     Checksum = 0,
     /// An AEAD under the group key.
     Sealed = 1,
 }
 
-/// CRC32C over the datagram with a tag of zeros, in the tag's first four bytes, the rest zero. For loopback and first
-/// steps: it finds accidents, not attackers.
+/// CRC32C over the datagram with a tag of zeros, in the tag's first four bytes; the rest of the tag is zero. For
+/// loopback and first steps: it detects accidental damage, and stops no attacker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum;
 
 impl Checksum {
-    /// The tag of a datagram whose tag is zero.
+    /// Returns the tag of a datagram whose tag is zero.
     fn tag(datagram: &[u8]) -> [u8; TAG_BYTES] {
         let mut tag = [0; TAG_BYTES];
         tag[..4].copy_from_slice(&crc32c::crc32c(datagram).to_be_bytes());

@@ -1,11 +1,11 @@
-//! Reads the fields of a frame, and says what is wrong and where when it cannot.
+//! Reads the fields of a frame. If a field is wrong, the error says what is wrong and at which byte.
 //!
-//! Nothing here trusts its input: every length is compared with what is left before anything is taken or allocated,
-//! and every value with its range.
+//! The reader does not trust its input. It compares every length with what is left before it takes or allocates
+//! anything, and every value with its range.
 
 use super::frame::{PIECE_BYTES_MAX, Pieces};
 use super::kind::FrameKind;
-use super::{MORE, PLACE_MAX};
+use super::{MORE, NUMBER_MAX};
 use bytes::{Buf, Bytes};
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -14,11 +14,11 @@ use thiserror::Error;
 /// Why a frame cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub struct FrameError {
-    /// Which kind of frame, if it is known.
+    /// Kind of the frame, if it is known.
     pub kind: Option<FrameKind>,
-    /// Where the bad field begins, in bytes from the first frame's first byte.
+    /// Offset of the bad field, in bytes from the first frame's first byte.
     pub offset: usize,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub fault: Fault,
 }
 
@@ -33,71 +33,72 @@ impl fmt::Display for FrameError {
 
 /// What is wrong with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// No frame has this number.
     #[error("no frame has the number {0:#04x}")]
     Kind(u8),
-    /// It ends before all of it is there.
+    /// The frame ends before the field does.
     #[error("it ends within {0}")]
     Short(&'static str),
-    /// It goes on after its last field.
+    /// Bytes follow the last field.
     #[error("{0} bytes follow its last field")]
     Trailing(usize),
-    /// A field has a value outside of its range.
+    /// A field's value is outside of its range.
     #[error("{field} is {value}, which is out of range")]
     Range {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it says.
+        /// Value of the field.
         value: u64,
     },
     /// A name is not UTF-8, or has control characters.
-    #[error("the name is not text of visible characters")]
+    #[error("the name is not UTF-8, or has control characters")]
     Text,
-    /// It is too small for a question that is padded so that its answer is never longer.
-    #[error("it is padded to {0} bytes only")]
+    /// A question is shorter than the minimum to which questions are padded.
+    #[error("the question is padded to {0} bytes only")]
     Padding(usize),
 }
 
-/// Reads fields one after the other, up to an end.
+/// Reads fields one after the other, up to the end of a frame.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
-    /// Empty when its last bytes were given away with what was read.
+    /// Empty after the last bytes were returned: they took the buffer itself.
     whole: Bytes,
     length: usize,
     position: usize,
     end: usize,
     kind: Option<FrameKind>,
-    /// Where the last field began: what an error points at.
+    /// Offset of the field read last; errors report it.
     field: usize,
 }
 
 type Result<T> = core::result::Result<T, FrameError>;
 
 impl Reader {
-    /// Reads `whole` from its first byte on.
+    /// Returns a reader that begins with the first byte of `whole`.
     pub(super) fn new(whole: Bytes) -> Reader {
         let length = whole.len();
         Reader { whole, length, position: 0, end: length, kind: None, field: 0 }
     }
 
-    /// Another frame begins here; false if nothing is left.
+    /// Begins the next frame. False if nothing is left.
     pub(super) fn begin(&mut self) -> bool {
         (self.end, self.kind, self.field) = (self.length, None, self.position);
         self.position < self.length
     }
 
-    /// Reads no further.
+    /// Skips everything that is left.
     pub(super) fn give_up(&mut self) {
         self.position = self.length;
     }
 
-    /// Whose frame this is: what errors say from here on.
+    /// Sets the frame's kind, which later errors report.
     pub(super) fn set_kind(&mut self, kind: FrameKind) {
         self.kind = Some(kind);
     }
 
-    /// Goes no further than `bytes` from here.
+    /// Ends the frame `bytes` from here.
     pub(super) fn stop_after(&mut self, bytes: usize, what: &'static str) -> Result<()> {
         if bytes > self.left() {
             return Err(self.error(Fault::Short(what)));
@@ -106,23 +107,23 @@ impl Reader {
         Ok(())
     }
 
-    /// Where the next field begins.
+    /// Returns the offset of the next field.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes to the end.
+    /// Returns the number of bytes up to the frame's end.
     pub(super) fn left(&self) -> usize {
         self.end - self.position
     }
 
-    /// An error about the field read last.
+    /// Returns an error about the field read last.
     #[cold]
     pub(super) fn error(&self, fault: Fault) -> FrameError {
         FrameError { kind: self.kind, offset: self.field, fault }
     }
 
-    /// An error about the value of the field read last.
+    /// Returns an error about the value of the field read last.
     #[cold]
     pub(super) fn out_of_range(&self, field: &'static str, value: impl TryInto<u64>) -> FrameError {
         self.error(Fault::Range { field, value: value.try_into().unwrap_or(u64::MAX) })
@@ -165,7 +166,7 @@ impl Reader {
         self.array(what).map(u128::from_be_bytes)
     }
 
-    /// A truth value: 0 or 1.
+    /// Reads a truth value: 0 or 1.
     #[inline]
     pub(super) fn flag(&mut self, what: &'static str) -> Result<bool> {
         match self.u8(what)? {
@@ -175,26 +176,26 @@ impl Reader {
         }
     }
 
-    /// A place in the order or a message number that may be 0: before the first.
+    /// Reads a seqno or message number that may be 0, which means "before the first".
     #[inline]
     pub(super) fn mark(&mut self, what: &'static str) -> Result<u64> {
         match self.u64(what)? {
-            mark if mark <= PLACE_MAX => Ok(mark),
+            mark if mark <= NUMBER_MAX => Ok(mark),
             other => Err(self.out_of_range(what, other)),
         }
     }
 
-    /// A place in the order or a message number, from 1.
+    /// Reads a seqno or message number, from 1.
     #[inline]
-    pub(super) fn place(&mut self, what: &'static str) -> Result<u64> {
+    pub(super) fn number(&mut self, what: &'static str) -> Result<u64> {
         match self.mark(what)? {
             0 => Err(self.out_of_range(what, 0_u64)),
-            place => Ok(place),
+            number => Ok(number),
         }
     }
 
-    /// How many of something follow: a number in `range`, and no more than can be left, if each has at least
-    /// `bytes_min` bytes.
+    /// Reads the number of entries of a list. It must be in `range`, and `bytes_min` for each entry must not exceed
+    /// what is left.
     pub(super) fn count(
         &mut self,
         what: &'static str,
@@ -211,39 +212,39 @@ impl Reader {
         Ok(count)
     }
 
-    /// So many bytes, not copied.
+    /// Returns the next `bytes` bytes, not copied.
     pub(super) fn bytes(&mut self, bytes: usize, what: &'static str) -> Result<Bytes> {
         self.take(bytes, what)?;
         Ok(self.whole.slice(self.field..self.position))
     }
 
-    /// So many bytes, borrowed.
+    /// Returns the next `bytes` bytes, borrowed.
     pub(super) fn slice(&mut self, bytes: usize, what: &'static str) -> Result<&[u8]> {
         self.take(bytes, what)
     }
 
-    /// All bytes to the end, not copied.
+    /// Returns all bytes up to the frame's end, not copied.
     pub(super) fn rest(&mut self) -> Bytes {
         self.field = self.position;
         self.position = self.end;
         self.whole.slice(self.field..self.end)
     }
 
-    /// Passes over all bytes to the end.
+    /// Skips all bytes up to the frame's end.
     pub(super) fn skip_rest(&mut self) {
         self.field = self.position;
         self.position = self.end;
     }
 
-    /// All bytes to the end, not copied. Nothing may be read after them.
+    /// Returns all bytes up to the frame's end, not copied. Nothing may be read from this frame afterwards.
     pub(super) fn tail(&mut self) -> Bytes {
         let begin = self.position;
         self.skip_rest();
         self.cut_out(begin)
     }
 
-    /// A count, and so many pieces of messages. They are checked here, so that nobody who walks over them meets an
-    /// error. Nothing may be read after them.
+    /// Reads a count, and that number of pieces. They are checked here, so that iterating over them cannot fail.
+    /// Nothing may be read from this frame afterwards.
     #[inline]
     pub(super) fn pieces(&mut self) -> Result<Pieces> {
         let count = self.u16("count")?;
@@ -261,8 +262,8 @@ impl Reader {
         Ok(Pieces { bytes: self.cut_out(begin), count })
     }
 
-    /// What was read from `begin` on. The last bytes of all take the memory along: most datagrams end with a message,
-    /// and are of no further use.
+    /// Returns what was read from `begin` on. If that ends the datagram, it takes the buffer itself: most
+    /// datagrams end with a message, and are not read further.
     #[inline]
     fn cut_out(&mut self, begin: usize) -> Bytes {
         if self.position < self.length {
@@ -273,7 +274,7 @@ impl Reader {
         bytes
     }
 
-    /// Nothing is left.
+    /// Checks that nothing is left in the frame.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<()> {
         self.field = self.position;

@@ -1,9 +1,9 @@
-//! Tells datagrams that are new from those that were seen before.
+//! Recognises datagrams that were received before.
 //!
-//! Every datagram of a sender has a number of its own. The window remembers which of the last thousand or so came;
-//! what is older than the window counts as seen, since nobody can tell any more.
+//! Every datagram of a sender has a packet number of its own. The window remembers which of the last 1,024 numbers were
+//! taken. A number older than that counts as taken, because the window cannot tell.
 
-/// How many numbers back from the highest are told apart.
+/// Number of packet numbers that the window remembers, up to the highest taken.
 pub const REPLAY_WINDOW: u64 = 1024;
 
 const WORD_BITS: u64 = u64::BITS as u64;
@@ -12,28 +12,28 @@ const WORDS: usize = (REPLAY_WINDOW / WORD_BITS) as usize;
 /// Which packet numbers of one sender have been taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayWindow {
-    /// One past the highest number taken.
+    /// The highest number taken, plus one.
     end: u64,
-    /// The bit of a number is its remainder by the window's size.
+    /// A bit for each number. Its position is the number modulo the window's size.
     taken: [u64; WORDS],
 }
 
 impl ReplayWindow {
-    /// Takes nothing below `number`. Packet numbers begin with 1.
+    /// Returns a window that refuses every number below `number`. Packet numbers begin with 1.
     pub fn starting_at(number: u64) -> ReplayWindow {
         ReplayWindow { end: number, taken: [u64::MAX; WORDS] }
     }
 
-    /// The highest number taken, or the one before where it starts.
+    /// Returns the highest number taken; before the first one, the number below the start.
     pub fn highest(&self) -> u64 {
         self.end.saturating_sub(1)
     }
 
-    /// Takes `number`, and says whether that is the first time. To be asked only about datagrams that have been
-    /// opened: otherwise anybody could move the window.
+    /// Takes `number`, and returns true if it was not taken before. Call this only for datagrams that have been opened.
+    /// Otherwise any process could move the window.
     pub fn fresh(&mut self, number: u64) -> bool {
         if number >= self.end {
-            // The highest number there is has no successor.
+            // The highest `u64` has no successor.
             let Some(end) = number.checked_add(1) else { return false };
             let skipped = number - self.end;
             if skipped >= REPLAY_WINDOW {
@@ -68,7 +68,7 @@ impl ReplayWindow {
     }
 }
 
-/// The word and the bit in it that stand for a number.
+/// Returns the index of the word for a number, and its bit in the word.
 fn place(number: u64) -> (usize, u64) {
     let place = number % REPLAY_WINDOW;
     ((place / WORD_BITS) as usize, 1 << (place % WORD_BITS))
@@ -118,7 +118,7 @@ mod tests {
     }
 
     proptest! {
-        /// The window says what a memory of everything would say, cut off at the window's end.
+        /// Compares the window with a set of all numbers ever taken, cut off at the window's end.
         #[test]
         fn the_window_agrees_with_a_perfect_memory(
             start in 0_u64..3000,

@@ -1,7 +1,7 @@
-//! A member's account of its group as bytes: what a [`super::Frame::Tell`] carries.
+//! A member's report on its group as bytes: the content of a [`super::Frame::Tell`].
 //!
-//! The answer must not be longer than the question, so the lists are cut where they stop fitting, and the bytes say
-//! how much was left out. What somebody waits for goes first: it is short, and the reason for most questions.
+//! The answer must not be longer than the question. So the lists are cut to what fits, and each says how many entries
+//! were left out. The list of waits comes first: it is short, and the reason for most questions.
 
 use super::MEMBERS_MAX;
 use super::kind::FrameKind;
@@ -19,15 +19,15 @@ type Result<T> = core::result::Result<T, FrameError>;
 /// Bytes before the first list.
 const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 13 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
-/// Bytes before the entries of a list: how many there are, how many of them follow.
+/// Bytes before the entries of a list: its total, and the number of entries that follow.
 const LIST_HEAD_BYTES: usize = 4;
 const WAITING_BYTES: usize = 8 + 1 + 1 + 8 + 8 + 8;
 const MEMBER_REPORT_BYTES_MIN: usize = MEMBER_BYTES_MIN + 8 + 8 + 1 + 1 + 8;
 
-/// The least that [`encode_report`] can do with, in bytes.
+/// Minimum size of an encoded report, in bytes: both lists empty.
 pub const REPORT_BYTES_MIN: usize = FIXED_BYTES + 2 * LIST_HEAD_BYTES;
 
-/// Appends a report to `out`, in at most `limit` bytes. False, and nothing written, if `limit` is less than
+/// Appends a report to `out`, in at most `limit` bytes. False, with nothing written, if `limit` is less than
 /// [`REPORT_BYTES_MIN`].
 pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
     if limit < REPORT_BYTES_MIN {
@@ -39,7 +39,7 @@ pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
     let room = end - out.len() - 2 * LIST_HEAD_BYTES;
     let mut members = Vec::new();
     let (members_count, members_bytes) = write_members(report, &mut members, room);
-    // What is waited for may have half of the room, and what the members leave of the rest.
+    // The waits may take half of the room, or what the members leave if that is more.
     let waiting_room = (room / 2).max(room - members_bytes);
     let waiting = &report.waiting[..report.waiting.len().min(waiting_room / WAITING_BYTES)];
     let waiting_bytes = waiting.len() * WAITING_BYTES;
@@ -62,7 +62,8 @@ pub fn encode_report(report: &Report, out: &mut Vec<u8>, limit: usize) -> bool {
     true
 }
 
-/// Reads what [`encode_report`] wrote, with lists that may have been cut. Errors count their offset from the report's first byte.
+/// Reads what [`encode_report`] wrote, with lists that may have been cut. Errors give offsets from the report's first
+/// byte.
 pub fn decode_report(report: &Bytes) -> Result<Report> {
     let mut from = Reader::new(report.clone());
     from.set_kind(FrameKind::Tell);
@@ -113,7 +114,7 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
         sequencer: read_uid(from)?,
         term: from.mark("term")?,
         resilience_founded: from.u8("resilience")?,
-        // As many members as come later allow.
+        // Computed from the number of members, which follows.
         resilience: 0,
         end: from.mark("end")?,
         accepted: from.mark("accepted")?,
@@ -131,7 +132,7 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
     })
 }
 
-/// Zeros if there was none.
+/// Writes zeros if there was no reset.
 fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
     let none = LastReset { seqno: 0, excluded: 0, degraded: false, reason: None };
     let LastReset { seqno, excluded, degraded, reason } = reset.unwrap_or(none);
@@ -144,7 +145,6 @@ fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
         Some(Suspicion::Silent) => 1,
         Some(Suspicion::Deaf) => 2,
         Some(Suspicion::Replaced) => 3,
-        Some(Suspicion::Crashed) => 4,
         Some(Suspicion::Slow) => 5,
     });
 }
@@ -158,7 +158,6 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
         1 => Some(Suspicion::Silent),
         2 => Some(Suspicion::Deaf),
         3 => Some(Suspicion::Replaced),
-        4 => Some(Suspicion::Crashed),
         5 => Some(Suspicion::Slow),
         other => return Err(from.out_of_range("suspicion", other)),
     };
@@ -170,13 +169,14 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
     }
 }
 
-/// The counters in the order in which they travel.
+/// Returns the counters in the order in which they travel.
 fn counters(counters: &Counters) -> [u64; 13] {
     let Counters {
         datagrams_sent,
         datagrams_received,
         malformed,
         foreign,
+        other_version,
         replayed,
         stale,
         messages_sent,
@@ -190,7 +190,7 @@ fn counters(counters: &Counters) -> [u64; 13] {
     [
         datagrams_sent,
         datagrams_received,
-        malformed,
+        malformed.saturating_add(other_version),
         foreign,
         replayed,
         stale,
@@ -210,6 +210,8 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         datagrams_received: from.u64("datagrams received")?,
         malformed: from.u64("malformed")?,
         foreign: from.u64("foreign")?,
+        // Among the malformed ones.
+        other_version: 0,
         replayed: from.u64("replayed")?,
         stale: from.u64("stale")?,
         messages_sent: from.u64("messages sent")?,
@@ -222,8 +224,8 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
     })
 }
 
-/// As many members as fit `room` bytes, from the first: how many, and in how many bytes. What stands in `out` beyond
-/// these is of no use.
+/// Writes as many members as fit `room` bytes, from the first on. Returns their number and their bytes. What stands in
+/// `out` beyond these bytes has no meaning.
 fn write_members(report: &Report, out: &mut Vec<u8>, room: usize) -> (usize, usize) {
     let mut body = Body::new(out, room);
     let (mut count, mut bytes) = (0, 0);
@@ -264,7 +266,6 @@ fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
         WaitReason::Window => 2,
         WaitReason::Token => 3,
         WaitReason::Flush => 4,
-        WaitReason::State => 5,
         WaitReason::Reset => 6,
     });
     out.flag(waiting.member.is_some());
@@ -280,7 +281,6 @@ fn read_waiting(from: &mut Reader) -> Result<Waiting> {
         2 => WaitReason::Window,
         3 => WaitReason::Token,
         4 => WaitReason::Flush,
-        5 => WaitReason::State,
         6 => WaitReason::Reset,
         other => return Err(from.out_of_range("reason", other)),
     };

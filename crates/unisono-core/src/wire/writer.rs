@@ -1,7 +1,7 @@
-//! Packs frames into a datagram, up to its limit.
+//! Packs frames into a datagram, up to a limit.
 //!
-//! The output holds whole frames at every moment: what does not fit is not begun, and a run of messages is made
-//! longer one message at a time. So a datagram can be sent whenever its writer is done with it.
+//! The output holds whole frames at every moment: a frame that does not fit is not begun, and a run of messages grows
+//! by one message at a time. So the datagram can be sent whenever its writer is done with it.
 
 use super::MORE;
 use super::codec;
@@ -15,61 +15,63 @@ use alloc::vec::Vec;
 pub const FRAME_HEAD_BYTES: usize = 3;
 /// Bytes before each piece of a message: its length.
 pub const PIECE_HEAD_BYTES: usize = 2;
-/// Size that questions which anybody may ask are padded to, in bytes of the whole frame.
+/// Size to which questions are padded that any process may ask, in bytes of the whole frame.
 pub const PADDED_BYTES: usize = 1200;
-/// Size below which such a question is not answered, in bytes of the whole frame. It fits the smallest datagram.
+/// Minimum size of such a question, in bytes of the whole frame; shorter ones are refused. It fits the smallest
+/// datagram.
 pub const PADDED_BYTES_MIN: usize = 512;
 
-/// Bytes of a datagram that are not the message, if it carries one piece in the longest kind of run. A
-/// [`Frame::Level`] before it is counted in, so that whatever was sent once can also be served in a reset.
+/// Returns the bytes of a datagram besides the message, if it carries one piece in the longest kind of run. They
+/// include a [`Frame::Level`], so that everything that was sent once can also be served in a reset.
 pub const fn run_overhead() -> usize {
     let level = FRAME_HEAD_BYTES + FrameKind::Level.body_bytes_min();
     let run = FRAME_HEAD_BYTES + FrameKind::Data.body_bytes_min();
     HEADER_BYTES + level + run
 }
 
-/// The largest piece of a message, in bytes, that fits a datagram of so many bytes, all headers included.
+/// Returns the size in bytes of the largest piece that fits a datagram of `datagram_bytes_max` bytes, all headers
+/// included.
 pub const fn piece_bytes_max(datagram_bytes_max: usize) -> usize {
     let fits = datagram_bytes_max.saturating_sub(run_overhead());
     if fits < PIECE_BYTES_MAX { fits } else { PIECE_BYTES_MAX }
 }
 
-/// What a run of messages has in common: the head of a [`Frame::Ordered`] or [`Frame::Data`].
+/// The fields that a run of messages has in common: the head of a [`Frame::Ordered`] or [`Frame::Data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunHead {
-    /// Consecutive places, consecutive messages of one sender.
+    /// Consecutive seqnos, consecutive messages of one sender.
     Ordered {
-        /// The place of the first.
+        /// Seqno of the first message.
         seqno: Seqno,
-        /// Whose they are.
+        /// Uid of the messages' sender.
         sender: Uid,
-        /// The message number of the first.
+        /// Number of the first message.
         first: MessageNumber,
-        /// How many crashes they are to survive, if more than the group's resilience.
+        /// Number of crashes that the messages must survive, if more than the group's resilience.
         resilience: u8,
     },
-    /// Messages that ask for a place.
+    /// Messages that need seqnos.
     Data {
-        /// Whose they are.
+        /// Uid of the messages' sender.
         sender: Uid,
-        /// The message number of the first.
+        /// Number of the first message.
         first: MessageNumber,
-        /// The sender's first number of this epoch.
+        /// The sender's first message number of this epoch.
         base: MessageNumber,
-        /// How they travel.
+        /// How the messages reach the members.
         method: Method,
-        /// How many crashes they are to survive, if more than the group's resilience.
+        /// Number of crashes that the messages must survive, if more than the group's resilience.
         resilience: u8,
     },
 }
 
 impl RunHead {
-    /// Bytes of the run's frame before its first piece.
+    /// Returns the bytes of the run's frame before its first piece.
     const fn bytes(&self) -> usize {
         FRAME_HEAD_BYTES + self.kind().body_bytes_min() - PIECE_HEAD_BYTES
     }
 
-    /// The frame's kind.
+    /// Returns the frame's kind.
     const fn kind(&self) -> FrameKind {
         match self {
             RunHead::Ordered { .. } => FrameKind::Ordered,
@@ -81,9 +83,9 @@ impl RunHead {
 /// A run that is being written.
 struct Run {
     head: RunHead,
-    /// Where its frame begins.
+    /// Offset of the run's frame in the output.
     start: usize,
-    /// Pieces so far. The head is written with the first.
+    /// Number of pieces so far. The head is written with the first one.
     count: u16,
 }
 
@@ -95,22 +97,22 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to what is in `out`, and never lets `out` grow beyond `limit` bytes.
+    /// Returns a writer that appends to `out`, and never lets it grow beyond `limit` bytes.
     pub fn new(out: &'a mut Vec<u8>, limit: usize) -> Writer<'a> {
         Writer { out, limit, run: None }
     }
 
-    /// Bytes that can still be appended.
+    /// Returns the number of bytes that can still be appended.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.out.len())
     }
 
-    /// Appends a frame. False, and nothing written, if it does not fit, or if one of its lists or texts is longer
-    /// than it may ever be. A run under way is closed first.
+    /// Closes an open run, and appends a frame. False, with nothing written, if the frame does not fit, or if one of
+    /// its lists or texts exceeds its maximum.
     pub fn frame(&mut self, frame: &Frame) -> bool {
         self.end();
         let start = self.out.len();
-        // The length field bounds a frame too.
+        // The frame's length field limits it too.
         let limit = self.limit.min(start + FRAME_HEAD_BYTES + usize::from(u16::MAX));
         let mut body = Body::new(self.out, limit);
         body.u8(frame.kind() as u8);
@@ -125,8 +127,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Begins a run of messages, each to be given to [`Writer::piece`]. False, and no run under way, if not even an
-    /// empty message would fit. A run under way is closed first.
+    /// Closes an open run, and begins another; its messages are passed to [`Writer::piece`]. False, with no run open,
+    /// if not even an empty message would fit.
     pub fn begin(&mut self, head: &RunHead) -> bool {
         self.end();
         let fits = head.bytes() + PIECE_HEAD_BYTES <= self.room();
@@ -136,7 +138,7 @@ impl<'a> Writer<'a> {
         fits
     }
 
-    /// The most bytes that the next piece of the run may have; nothing if there is no run or none fits.
+    /// Returns the maximum size in bytes of the next piece. `None` if no run is open, or if no piece fits.
     pub fn piece_room(&self) -> Option<usize> {
         let run = self.run.as_ref()?;
         let begun = if run.count == 0 { run.start + run.head.bytes() } else { self.out.len() };
@@ -145,7 +147,7 @@ impl<'a> Writer<'a> {
         (run.count < u16::MAX).then_some(room.min(PIECE_BYTES_MAX))
     }
 
-    /// Appends a message, or a piece of one that `more` pieces follow, to the run. False, and the run as it was, if
+    /// Appends a message, or a piece of one if the next piece continues it (`more`). False, with the run unchanged, if
     /// it does not fit.
     pub fn piece(&mut self, more: bool, bytes: &[u8]) -> bool {
         if self.piece_room().is_none_or(|room| bytes.len() > room) {
@@ -168,7 +170,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Closes the run and says how many pieces it has. A run without any leaves nothing behind.
+    /// Closes the run, and returns the number of its pieces. A run without pieces leaves no bytes in the output.
     pub fn end(&mut self) -> u16 {
         self.run.take().map_or(0, |run| run.count)
     }
@@ -179,7 +181,7 @@ fn patch(out: &mut [u8], offset: usize, value: u16) {
     out[offset..offset + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Appends fields, and remembers when one did not fit.
+/// Appends fields, and remembers whether one of them did not fit.
 pub(super) struct Body<'a> {
     out: &'a mut Vec<u8>,
     limit: usize,
@@ -188,28 +190,28 @@ pub(super) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Appends to `out` until it has `limit` bytes.
+    /// Returns a body that appends to `out` up to `limit` bytes.
     pub(super) fn new(out: &'a mut Vec<u8>, limit: usize) -> Body<'a> {
         let start = out.len();
         Body { out, limit, start, full: false }
     }
 
-    /// Everything so far has found room.
+    /// True if everything so far has fitted.
     pub(super) fn fits(&self) -> bool {
         !self.full
     }
 
-    /// Bytes that can still be appended.
+    /// Returns the number of bytes that can still be appended.
     pub(super) fn room(&self) -> usize {
         self.limit.saturating_sub(self.out.len())
     }
 
-    /// Bytes appended so far.
+    /// Returns the number of bytes appended so far.
     pub(super) fn written(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// What was to be written may not be: as if it did not fit.
+    /// Rejects the frame as if it did not fit: one of its values may not be written.
     pub(super) fn refuse(&mut self) {
         self.full = true;
     }
@@ -222,7 +224,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Zeros.
+    /// Appends `count` zeros.
     pub(super) fn zeros(&mut self, count: usize) {
         if self.full || count > self.room() {
             self.full = true;
@@ -247,7 +249,7 @@ impl<'a> Body<'a> {
         self.bytes(&value.to_be_bytes());
     }
 
-    /// The same as one after the other.
+    /// Appends several numbers at once.
     pub(super) fn u64s<const N: usize>(&mut self, values: [u64; N]) {
         self.bytes(values.map(u64::to_be_bytes).as_flattened());
     }
@@ -260,7 +262,7 @@ impl<'a> Body<'a> {
         self.u8(u8::from(value));
     }
 
-    /// How many of something follow, at most `max`.
+    /// Appends the number of entries of a list, at most `max`.
     pub(super) fn count(&mut self, count: usize, max: usize) {
         match u16::try_from(count) {
             Ok(short) if count <= max => self.u16(short),

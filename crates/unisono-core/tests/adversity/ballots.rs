@@ -1,4 +1,4 @@
-//! What a coordinator makes of its votes, one ballot at a time.
+//! How a coordinator uses its votes, one ballot at a time.
 
 use crate::network::*;
 use bytes::Bytes;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// m0 of five, whom nobody hears any more, in a ballot of its own. What the others say to it is forged.
+/// m0 of five, in a ballot of its own. Nothing that it sends arrives, and the other members' votes are forged.
 struct Coordinator {
     net: Net,
     ballot: Ballot,
     packet: u64,
-    /// What it asked the others to prepare last.
+    /// The last proposal that it sent.
     proposed: Option<Proposal>,
 }
 
@@ -35,14 +35,15 @@ impl Coordinator {
         Coordinator { net, ballot: ballot.get().unwrap(), packet: 1_000_000, proposed: None }
     }
 
-    /// A reset in which these go on, as somebody else proposed it.
+    /// Returns a reset to these members, as another coordinator proposed it.
     fn proposal_of(&self, coordinator: usize, members: &[usize]) -> Proposal {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
         let start = self.net.group(0).marks().received + 1;
         Proposal { epoch, start, members: members.iter().copied().map(uid).collect(), degraded: false }
     }
 
-    /// This one votes, and says what it has prepared, and in which round.
+    /// m0 receives a vote of this member, with the proposal that the member has prepared and the round of that
+    /// proposal.
     fn hear_vote(&mut self, from: usize, prepared: Option<(u32, Proposal)>) {
         let Marks { epoch, received, accepted, .. } = self.net.group(0).marks();
         let prepared = prepared.map(|(round, proposal)| {
@@ -56,7 +57,7 @@ impl Coordinator {
         self.note_what_is_said();
     }
 
-    /// It asks once more whoever has not answered.
+    /// m0 repeats its request to the members that have not answered.
     fn repeat(&mut self) {
         self.net.now += 20 * MS;
         let now = Time::from_nanos(self.net.now);
@@ -78,14 +79,15 @@ impl Coordinator {
     }
 }
 
-// Two ballots came before this one, and two members prepared a different proposal each. That of the later ballot may have been
-// decided; that of the earlier one cannot, or the later coordinator would have found it.
+// Two ballots came before this one, and under each of them a member prepared another proposal. The proposal of the
+// later ballot may have been decided. That of the earlier ballot cannot have been, or the later coordinator would have
+// found it.
 #[test]
 fn of_two_prepared_proposals_that_of_the_higher_ballot_is_taken_over() {
     for (earlier, later) in [(1, 2), (2, 1)] {
         for later_votes_first in [false, true] {
             let mut coordinator = Coordinator::inviting();
-            // The higher ballot has not the higher uid, nor the longer list.
+            // The higher ballot has neither the higher uid nor the longer list.
             let first = coordinator.proposal_of(4, &[0, 1, 2, 4]);
             let second = coordinator.proposal_of(3, &[1, 2, 3]);
             let mut votes = [(earlier, (1, first)), (later, (2, second.clone()))];
@@ -102,10 +104,10 @@ fn of_two_prepared_proposals_that_of_the_higher_ballot_is_taken_over() {
     }
 }
 
-// Three of five have voted, and somebody may have prepared what was proposed to them. A fourth vote must not change it, whatever
-// it brings: two proposals of one ballot could both be decided.
+// Three of five have voted, and one of them may have prepared the proposal. A fourth vote must not change the proposal,
+// whatever it carries: two proposals of one ballot could both be decided.
 #[test]
-fn a_proposal_stays_what_it_is_whoever_votes_later() {
+fn a_later_vote_does_not_change_a_proposal() {
     for has_prepared in [false, true] {
         let mut coordinator = Coordinator::inviting();
         for voter in [1, 2] {
@@ -121,8 +123,8 @@ fn a_proposal_stays_what_it_is_whoever_votes_later() {
     }
 }
 
-/// m0 and m1, of whom m1 orders, and m2, which joins from here on. Of the view before that, m0 alone is a quorum; of the one after
-/// it, m1 and m2 are.
+/// Returns a group of m0 and m1, with m1 as sequencer, which m2 joins from here on. Of the view before the join m0
+/// alone is a quorum; of the view after it m1 and m2 are.
 fn at_a_join(filter: impl FnMut(&Seen) -> Option<u64> + 'static) -> Net {
     let mut net = group_of(2, 0);
     net.hand_over(0, 1);
@@ -138,8 +140,8 @@ fn asks_to_prepare(seen: &Seen) -> bool {
     seen.has(|frame| matches!(frame, Frame::Prepare(_)))
 }
 
-// m0 hears nothing of the join and goes on alone, a quorum of all that it knows. m1 and m2 may not do the same: whether the join
-// counts nobody can tell, so they need m0, to vote and to prepare, or there are two groups.
+// m0 does not receive the join and goes on alone, a quorum of the view that it knows. m1 and m2 cannot know whether the
+// join counts. So they need m0's vote and its `Prepared`; otherwise there would be two groups.
 #[test]
 fn while_a_join_is_open_its_holders_need_a_quorum_of_the_view_before_it() {
     for m0_votes in [false, true] {
@@ -161,13 +163,13 @@ fn while_a_join_is_open_its_holders_need_a_quorum_of_the_view_before_it() {
         net.show("five seconds later");
         assert_eq!((net.epoch(0), net.size(0)), (1, 1), "the case was not reached");
         assert_eq!((net.epoch(1), net.epoch(2)), (0, 0), "there are two groups");
-        assert_eq!(asks.get(), m0_votes, "what is proposed must be chosen by a quorum of both");
+        assert_eq!(asks.get(), m0_votes, "the proposal needs a quorum of both views");
     }
 }
 
-// m0 holds the join, and not what came of it: m1 and m2 may know it accepted, and have gone on without m0.
+// m0 holds the join, and does not know its outcome. m1 and m2 may know it accepted, and may have gone on without m0.
 #[test]
-fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_on_alone() {
+fn while_a_join_is_open_a_quorum_of_the_view_before_it_does_not_go_on_alone() {
     for others_vote in [false, true] {
         let (asks, holds) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
         let (asked, held) = (asks.clone(), holds.clone());
@@ -189,15 +191,15 @@ fn while_a_join_is_open_whoever_needs_nobody_in_the_view_before_it_does_not_go_o
         net.run(5_000 * MS);
         net.show("five seconds later");
         assert_eq!(net.epoch(0), 0, "m0 went on alone");
-        assert_eq!(asks.get(), others_vote, "what is proposed must be chosen by a quorum of both");
+        assert_eq!(asks.get(), others_vote, "the proposal needs a quorum of both views");
         assert_eq!(net.epoch(1), u64::from(!others_vote), "the case was not reached");
     }
 }
 
-// m1 lacks the join of m4 until it has pulled the longest log. The others are a quorum of the five without m4, but that is no
-// reason to leave it behind.
+// m1 lacks m4's join until it has pulled the longest log. The others are a quorum of the five without m4. That is no
+// reason to leave m4 behind.
 #[test]
-fn whoever_turns_up_in_the_longest_log_is_invited_too() {
+fn a_member_that_turns_up_in_the_longest_log_is_invited_too() {
     let mut net = group_of(4, 0);
     let misses = |seen: &Seen| {
         let is_level = seen.has(|frame| matches!(frame, Frame::Level { .. }));
@@ -216,7 +218,7 @@ fn whoever_turns_up_in_the_longest_log_is_invited_too() {
     assert_eq!(net.size(1), 4, "m4 was left behind");
 }
 
-/// Whether this invites, and is not m1's; the round of an invitation of m1's is noted.
+/// True if another member than m1 invites. Notes the round of m1's invitations.
 fn is_invited_by_another(seen: &Seen, round: &Cell<u32>) -> bool {
     let invites = |frame: &Frame| match frame {
         Frame::Invite { ballot, .. } => Some(ballot.round),
@@ -229,7 +231,8 @@ fn is_invited_by_another(seen: &Seen, round: &Cell<u32>) -> bool {
     seen.from != 1 && invited.is_some()
 }
 
-// m1 lacks two entries. Those who vote in time lack the second one, too. While m1 pulls the first, m3's vote comes, which has both.
+// m1 lacks two entries. The members that vote in time lack the second one too. While m1 pulls the first one, the vote
+// of m3 arrives, which has both.
 #[test]
 fn a_longer_log_that_turns_up_while_another_is_pulled_is_pulled_too() {
     let mut net = group_of(5, 0);
@@ -257,8 +260,8 @@ fn a_longer_log_that_turns_up_while_another_is_pulled_is_pulled_too() {
     assert_eq!((round.get(), net.delivered(1), net.size(1)), (1, 2, 4));
 }
 
-// m1 invites, and sleeps before m4's vote is in. When it goes on that waits in its socket, and the time of the
-// ballot is over: the vote is heard first, and no other ballot begun.
+// m1 invites, and is stopped before m4's vote arrives. When m1 runs again, the vote waits in its socket, and the
+// ballot's time is over. It must read the vote first, and not begin another ballot.
 #[test]
 fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
     let mut net = group_with(5, GroupConfig::default(), unicast());
@@ -281,7 +284,7 @@ fn a_coordinator_that_slept_hears_the_votes_that_wait_for_it() {
     assert_eq!((round.get(), net.size(1)), (1, 4));
 }
 
-// m2 has voted, and sleeps until it would begin a ballot of its own. What was decided meanwhile waits in its socket.
+// m2 has voted, and is stopped until it would begin a ballot of its own. The decision waits in its socket.
 #[test]
 fn a_voter_that_slept_hears_what_was_decided_before_it_begins_a_ballot() {
     let settings = Settings { silence: Duration::from_secs(1), ..unicast() };
@@ -306,10 +309,10 @@ fn a_voter_that_slept_hears_what_was_decided_before_it_begins_a_ballot() {
     assert!(!invites.get(), "it began a ballot of its own");
 }
 
-// No vote for m1's first ballot arrives, so it waits less long for those of the next. It sleeps before m5's is in, and the others
-// are a quorum: but that vote waits in its socket.
+// No vote for m1's first ballot arrives, so m1 waits less long for the votes of the next one. It is stopped before m5's
+// vote arrives. The others are a quorum, but m5's vote waits in m1's socket.
 #[test]
-fn a_coordinator_that_slept_hears_those_who_left_an_invitation_unanswered() {
+fn a_coordinator_that_slept_hears_members_that_left_an_invitation_unanswered() {
     let mut net = group_with(6, GroupConfig::default(), unicast());
     net.run(50 * MS);
     net.crash(0);
@@ -338,17 +341,17 @@ fn a_coordinator_that_slept_hears_those_who_left_an_invitation_unanswered() {
     assert_eq!(net.size(1), 5, "m5 was left behind");
 }
 
-/// How many invitations m0 has sent to m3.
+/// Counts the invitations that m0 sends to m3.
 fn count_invitations(seen: &Seen, count: &Cell<u32>) {
     let is_invitation = |frame: &&Frame| matches!(frame, Frame::Invite { .. });
     let to_m3 = seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 3));
     count.set(count.get() + to_m3.filter(is_invitation).count() as u32);
 }
 
-// A cable is cut for hours. Whoever is alone behind it does not fill its side of the network with invitations all the while; but as
-// soon as anybody is heard again, the others may hear as well.
+// A cable is cut for hours. A member alone behind it must not fill its side of the network with invitations. When it
+// hears one of the others again, it invites at full pace, because the rest may hear it too.
 #[test]
-fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
+fn silent_members_are_invited_ever_more_rarely_until_one_is_heard() {
     let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     let (count, m2_is_heard) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
@@ -359,7 +362,7 @@ fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
         if passes { PROMPT } else { LOST }
     });
     net.run(1_000 * MS);
-    assert!(count.take() >= 10, "whoever may only be late is invited briskly");
+    assert!(count.take() >= 10, "members that may only be late are invited at full pace");
     net.run(90_000 * MS);
     count.set(0);
     net.run(10_000 * MS);
@@ -373,8 +376,8 @@ fn whoever_is_silent_is_invited_ever_more_rarely_until_somebody_is_heard() {
     assert!(invitations >= 10, "{invitations} in a second in which m2 was heard");
 }
 
-// Two parts of a group that may not go on without each other have been silent for two minutes. When they hear each other again that is
-// over as soon as if they had invited each other all the while, but for a second.
+// Two parts of a group that cannot go on without each other have been cut off from each other for two minutes. When
+// they hear each other again, the reset takes at most a second longer than if they had invited each other at full pace.
 #[test]
 fn parts_of_a_group_that_hear_each_other_again_soon_go_on() {
     let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };

@@ -1,4 +1,4 @@
-//! How soon a loss is noticed, and who is given time.
+//! How soon a loss is detected, and which members are given more time.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// Milliseconds until the group of these members goes on in another epoch.
+/// Returns the milliseconds until the group enters another epoch, as seen by `witness`.
 fn until_reset(net: &mut Net, witness: usize) -> u64 {
     let began = net.now;
     let reset = net.run_until(MS, 5000 * MS, |net| net.epoch(witness) == 1);
-    assert!(reset, "nobody noticed");
+    assert!(reset, "no reset");
     (net.now - began) / MS
 }
 
-// Whoever waits for a number need not wait for the silence of an idle group to end.
+// A member that waits for a seqno detects the loss of the sequencer sooner than an idle group does.
 #[test]
 fn a_working_group_misses_its_sequencer_sooner_than_an_idle_one() {
     let mut idle = group_of(3, 1);
@@ -28,12 +28,12 @@ fn a_working_group_misses_its_sequencer_sooner_than_an_idle_one() {
     working.crash(0);
     working.send(1, b"where are you?").unwrap();
     let working = until_reset(&mut working, 1);
-    assert!((100..=140).contains(&working), "{working} ms at work");
+    assert!((100..=140).contains(&working), "{working} ms when working");
 }
 
-// To be woken is most of what an idle group costs.
+// Wakeups are most of the cost of an idle group.
 #[test]
-fn nobody_in_a_quiet_group_is_woken_to_look_whether_the_others_live() {
+fn a_quiet_group_does_not_wake_its_members_to_check_the_others() {
     let mut net = group_of(5, 1);
     net.run(2_000 * MS);
     let mut woken = [0; 5];
@@ -48,7 +48,7 @@ fn nobody_in_a_quiet_group_is_woken_to_look_whether_the_others_live() {
     assert!(woken.iter().all(|count| *count <= 10), "{woken:?}");
 }
 
-/// A member is silent until 80 ms after it was first asked whether it lives, then answers everything.
+/// Keeps a member silent until 80 ms after its first probe. After that it answers everything.
 fn be_late(net: &mut Net, member: usize) {
     let mut asked = None;
     net.filter(move |seen| {
@@ -62,9 +62,10 @@ fn be_late(net: &mut Net, member: usize) {
     assert_eq!(net.epoch(0), 0, "late, and alive");
 }
 
-// On overloaded processors a member is late, and then later still: it is not taken for dead by the first measure.
+// On overloaded processors a member is late, and later still the next time. It must not be taken for dead by the
+// measure of a calm machine.
 #[test]
-fn whoever_was_late_lately_is_given_more_time() {
+fn a_member_that_was_late_recently_is_given_more_time() {
     for (calm, expected) in [(0, 500..=1000), (10_000 * MS, 150..=280)] {
         let mut net = group_of(3, 1);
         net.run(1000 * MS);
@@ -76,14 +77,14 @@ fn whoever_was_late_lately_is_given_more_time() {
     }
 }
 
-// Who watches a member is another with each hand-over. What it left unanswered when it was watched before, by the same one,
-// says nothing of it now.
+// Each hand-over changes which member watches the others. Probes that a member left unanswered in an earlier term of
+// the same watcher do not count.
 #[test]
 fn what_was_left_unanswered_in_an_earlier_term_is_forgotten() {
     for wait in 0..10 {
         let mut net = group_of(4, 1);
         net.run(1000 * MS);
-        // What the sequencer says to one is lost, until that has asked nearly as often as it asks at all.
+        // What the sequencer m0 sends to m1 is lost, until m1 has sent eight probes, nearly as many as it ever sends.
         let asked = Rc::new(Cell::new(0));
         let count = asked.clone();
         net.filter(move |seen| {
@@ -95,7 +96,7 @@ fn what_was_left_unanswered_in_an_earlier_term_is_forgotten() {
         assert!(net.run_until(MS, 1000 * MS, |_| asked.get() >= 8));
         net.hand_over(0, 2);
         net.run(100 * MS);
-        // From now on it is late, and no later than anybody may be.
+        // From now on m0's datagrams to m1 are late by 30 ms, which is no reason to suspect it.
         net.filter(|seen| if (seen.from, seen.to) == (0, 1) { Some(30 * MS) } else { PROMPT });
         net.run(2000 * MS + wait * 20 * MS);
         net.hand_over(2, 1);
@@ -105,7 +106,7 @@ fn what_was_left_unanswered_in_an_earlier_term_is_forgotten() {
     }
 }
 
-/// A process that runs for `awake` and stops for what `stop` says, again and again.
+/// Lets a process run for `awake` nanoseconds and stop for `stop()` nanoseconds, by turns, until `until`.
 fn starve(net: &mut Net, index: usize, awake: u64, until: u64, mut stop: impl FnMut() -> u64) {
     let mut at = net.now;
     while at < until {
@@ -115,7 +116,8 @@ fn starve(net: &mut Net, index: usize, awake: u64, until: u64, mut stop: impl Fn
     }
 }
 
-// Whoever is kept waiting again and again, and forgives others all that time, misses nobody as long as that lasts.
+// A process that is stopped again and again must not excuse the silence of others for all that time. Otherwise it would
+// never detect a dead member.
 #[test]
 fn a_starved_member_misses_the_dead() {
     for (awake, stop, limit) in [(8, 92, 2_000), (2, 500, 9_000), (1, 60, 1_500)] {
@@ -147,9 +149,10 @@ fn a_starved_member_misses_the_dead() {
     }
 }
 
-// What waits in the socket of a starved process shows that the others live: nobody is suspected before it was read.
+// The datagrams in the socket of a starved process show that the others are alive. It must read them before it suspects
+// a member.
 #[test]
-fn a_starved_member_suspects_nobody_who_lives() {
+fn a_starved_member_suspects_no_live_member() {
     for seed in 0..20 {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
@@ -173,16 +176,17 @@ fn a_starved_member_suspects_nobody_who_lives() {
     }
 }
 
-// Its answers take long, and the one who asks sleeps: they wait in its socket, and are read before anybody is suspected.
+// m1's answers take long, and m0 is stopped meanwhile. They wait in m0's socket, and m0 must read them before it
+// suspects m1.
 #[test]
-fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
+fn a_member_that_was_stopped_reads_its_socket_before_it_suspects() {
     for seed in 0..20 {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
         net.add(EntryMode::Found(GroupConfig::default()), unicast());
         net.add(EntryMode::Join, patient);
         net.run(300 * MS);
-        // All that m0 hears of m1 is that it lives, 90 ms after it asked.
+        // m0 receives nothing from m1 but `Alive`, 90 ms after it was sent.
         net.filter(|seen| match seen.from == 1 {
             true if seen.has(|frame| matches!(frame, Frame::Alive { .. })) => Some(90 * MS),
             true => LOST,
@@ -195,10 +199,12 @@ fn whoever_slept_reads_what_came_before_it_suspects_anybody() {
     }
 }
 
-// Under the manual policy nobody resets for a suspicion whose reason is gone: it would stand in the way of leaves for ever.
+// Under the manual policy no reset follows a suspicion whose reason is gone. If the suspicion stayed, it would block
+// leaves for ever.
 #[test]
-fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
-    // A member that hears nothing, missed by the sequencer; a sequencer that does not hear a member, missed by that.
+fn a_deaf_member_that_shows_that_it_hears_is_not_suspected_any_more() {
+    // A member that hears nothing, suspected by the sequencer; and a sequencer that does not hear one member, suspected
+    // by that member.
     for (deaf, unheard, witness) in [(2, None, 0), (0, Some(1), 1)] {
         let config = GroupConfig { automatic: false, quorum: Quorum::All, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
@@ -207,7 +213,7 @@ fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
             if lost { LOST } else { PROMPT }
         });
         let missed = Event::Suspected { member: uid(deaf), reason: Suspicion::Deaf };
-        // It is not silent.
+        // The deaf member sends, so it is not silent.
         let talks = (0..100).any(|_| {
             let _ = net.send(deaf, b"can you hear me?");
             net.run_until(MS, 20 * MS, |net| net.events[witness].contains(&missed))
@@ -219,20 +225,20 @@ fn whoever_was_deaf_and_shows_that_it_hears_is_suspected_no_more() {
         let report = net.group(witness).report(Time::from_nanos(net.now));
         assert!(report.members.iter().all(|member| !member.suspected), "{:?}", report.members);
         net.leave(1);
-        assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
+        assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(1) == Phase::Gone), "m1 gets no farewell");
     }
 }
 
-// Whoever speaks is not silent, but it hears the sequencer only if it returns what that said lately: the stamp of a
-// heartbeat, or the nonce of a probe.
+// A member that sends is not silent. But it shows that it hears the sequencer only by returning something recent: the
+// stamp of a heartbeat, or the nonce of a probe.
 #[test]
-fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
+fn a_member_that_returns_only_old_stamps_or_nonces_is_deaf() {
     for (by_stamp, keeps_up) in [(true, true), (true, false), (false, true), (false, false)] {
         let config = GroupConfig { automatic: false, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
         let said = Rc::new(Cell::new((0, 0)));
         let heard = said.clone();
-        // m2 itself is cut off.
+        // m2 is cut off; the test sends in its name.
         net.filter(move |seen| {
             for frame in seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 2)) {
                 match frame {
@@ -247,7 +253,7 @@ fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
             let (stamp, nonce) = said.get();
             stamp != 0 && nonce != 0
         });
-        assert!(reached, "nothing was said to m2");
+        assert!(reached, "m2 was sent no stamp or no nonce");
         let (group, epoch, mut returned) = (net.group(0).tag(), net.group(0).marks().epoch, said.get());
         for number in 0..200 {
             if keeps_up {
@@ -270,11 +276,12 @@ fn whoever_returns_only_what_was_said_long_ago_hears_nothing() {
             net.run(20 * MS);
         }
         let missed = Event::Suspected { member: uid(2), reason: Suspicion::Deaf };
-        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, late ones: {keeps_up}");
+        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, recent: {keeps_up}");
     }
 }
 
-// Another process lives at a member's address and has joined: nobody waits for the silence of the old one (hazard H21).
+// Another process has joined at a member's address. The old member is suspected at once, before its silence shows
+// (hazard H21).
 #[test]
 fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
     for automatic in [true, false] {
@@ -297,11 +304,11 @@ fn a_member_is_suspected_as_soon_as_another_life_has_joined_at_its_address() {
     }
 }
 
-// A sleeper's probes are few and far between, and so are the answers that can get lost: it suspects nobody before it has asked
-// eight times, however long that takes.
+// A process that is mostly stopped sends few probes, and their few answers may get lost. It suspects no member before
+// it has sent eight probes, however long that takes.
 #[test]
-fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
-    // Three times all begins anew.
+fn no_member_is_suspected_after_fewer_than_eight_probes() {
+    // The probing begins anew up to three times in a row.
     for (unanswered, suspicions) in [(3 + 7, 0), (u32::MAX, 1)] {
         let patient = Settings { silence: Duration::from_secs(30), ..unicast() };
         let mut net = Net::new();
@@ -321,7 +328,7 @@ fn nobody_is_suspected_who_was_asked_less_than_eight_times() {
     }
 }
 
-// Where one member says that it is kept waiting, others may be too: whoever says nothing is given more time.
+// If one member reports that its timers are late, others may be late as well. A silent member is given more time.
 #[test]
 fn members_that_are_late_make_the_others_patient() {
     for (stop, expected) in [(0, 150..=280), (100, 500..=1000)] {
@@ -335,10 +342,10 @@ fn members_that_are_late_make_the_others_patient() {
             asks.set(asks.get() || by_m0);
             PROMPT
         });
-        // Nobody is silent for so long that it is asked, and so no answer is late.
+        // No member is silent long enough to be probed, so no answer is late.
         while net.now < crash_at {
-            net.send(0, b"m1 says how far it is").unwrap();
-            net.send(2, b"and m2 that it is here").unwrap();
+            net.send(0, b"m1 reports its watermarks").unwrap();
+            net.send(2, b"and m2 is not silent").unwrap();
             net.run(20 * MS);
         }
         assert!(!asked.get(), "the case was not reached");

@@ -1,5 +1,5 @@
-//! Somebody without the key, who hears everything, sends any of it again, to whomever it likes and under any address, and
-//! lets others wait. What it sends here is what a member or a joiner has sent once, and what is sent in answer.
+//! A process without the key that hears everything, replays any of it to any receiver and under any address, and makes
+//! others wait. What it sends here is what a member or a joiner sent earlier, and what was sent in answer.
 
 use crate::network::*;
 use bytes::{Bytes, BytesMut};
@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// Where it lives.
+/// The eavesdropper's host.
 const EAVESDROPPER: usize = 11;
-/// A joiner that was heard once, and is no more.
+/// A joiner that was heard once, and does not exist any more.
 const NO_MORE: Uid = Uid(555);
 
-/// What the member answers when this comes from the eavesdropper's address.
+/// Returns what the member answers to a datagram from the eavesdropper's address.
 fn answers(net: &mut Net, member: usize, datagram: &[u8]) -> Vec<Vec<u8>> {
     net.drain(member);
     net.inject(member, address(EAVESDROPPER), datagram);
@@ -26,10 +26,10 @@ fn answers(net: &mut Net, member: usize, datagram: &[u8]) -> Vec<Vec<u8>> {
     answers
 }
 
-// m2 is in the next view and has not heard of it. Somebody else, who was let in by nobody, is told that the group went on
-// without it; m2 must not believe that it was meant.
+// m2 is in the next view, and does not know it yet. The answer to another process says that the group went on without
+// that process. Replayed to m2, it must not exclude m2.
 #[test]
-fn what_was_said_to_another_excludes_nobody() {
+fn an_answer_to_another_process_excludes_no_member() {
     let mut net = group_of(4, 1);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     net.filter(|seen| {
@@ -49,8 +49,8 @@ fn what_was_said_to_another_excludes_nobody() {
     assert_eq!((net.epoch(2), net.phase(2)), (1, Phase::Member));
 }
 
-// Whoever is no observer any more is told so whenever it speaks, or somebody in its name. A joiner that takes that for
-// itself is kept out for as long as somebody cares to.
+// A process that is not an observer any more gets a farewell when it sends something, or when the eavesdropper replays
+// it. If a joiner took that farewell for its own, it could be kept out for ever.
 #[test]
 fn what_was_said_to_another_keeps_no_joiner_out() {
     let mut net = group_of(2, 1);
@@ -70,10 +70,10 @@ fn what_was_said_to_another_keeps_no_joiner_out() {
     assert_eq!(net.phase(joiner), Phase::Member);
 }
 
-// Whoever may ask can ask in another's name. A question of the least length that is answered gets no longer answer, be
-// there ever so much to tell.
+// Any process may ask, and may ask in another's name. The answers must not be longer than the question, however much
+// there is to report.
 #[test]
-fn nobody_outside_is_answered_with_more_than_it_asked() {
+fn no_outsider_is_sent_more_than_it_asked_with() {
     let long = |index: usize| format!("{:-<60}", format!("m{index}"));
     let mut net = Net::new();
     net.add_named(EntryMode::Found(GroupConfig::default()), unicast(), &long(0));
@@ -105,8 +105,8 @@ fn nobody_outside_is_answered_with_more_than_it_asked() {
     }
 }
 
-// What is asked by multicast everybody hears. If each of them answered, a recorded question would be worth as many answers
-// as there are members to whoever sends it again. And the group is found all the same when its sequencer is gone.
+// All members receive a multicast question. If each of them answered, the replay of a recorded question would bring as
+// many answers as there are members. But the group must also be found when its sequencer is gone.
 #[test]
 fn a_question_to_everybody_is_answered_by_one() {
     let mut net = group_of(4, 1);
@@ -139,10 +139,10 @@ fn a_question_to_everybody_is_answered_by_one() {
     assert_eq!(answers(&mut net), [1, 0, 0, 0], "the sequencer answers");
     [0, 1, 2].into_iter().for_each(|member| net.crash(member));
     net.run(1_500 * MS);
-    assert_eq!(answers(&mut net), [0, 0, 0, 1], "whoever is left alone answers");
+    assert_eq!(answers(&mut net), [0, 0, 0, 1], "the only member left answers");
 }
 
-// What was held by everybody stays so, whoever tells it.
+// What a report has called stable stays stable in later reports, also while the group is halted.
 #[test]
 fn a_sequencer_that_stands_still_knows_what_it_counted() {
     let mut net = group_of(3, 1);

@@ -1,4 +1,5 @@
-//! Finding a group and founding one: many that begin together, groups out of reach, and two of one name.
+//! Finding a group and founding one: many processes that begin together, groups out of reach, and two groups of one
+//! name.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -6,9 +7,10 @@ use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// The name is taken, though nobody can let the newcomer in: a group of its own would be a second one (hazard H6).
+// The name is taken, although the group cannot admit the newcomer. If the newcomer founded a group, there would be two
+// (hazard H6).
 #[test]
-fn nobody_founds_beside_a_group_without_a_quorum() {
+fn no_joiner_founds_beside_a_group_without_a_quorum() {
     for automatic in [true, false] {
         let config = GroupConfig { automatic, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
@@ -23,14 +25,14 @@ fn nobody_founds_beside_a_group_without_a_quorum() {
     }
 }
 
-// Whoever gives up just as the first answer comes reports a failure although the group is there.
+// A joiner that gives up just when the first answer arrives must not report a failure: the group is there.
 #[test]
 fn join_or_found_takes_an_answer_of_the_last_moment() {
     let enter = || EntryMode::JoinOrFound(GroupConfig::default());
-    // Its patience, which its seed decides.
+    // The time until a lone process founds the group; its seed determines it.
     let patience = {
         let mut alone = Net::new();
-        alone.add_nobody();
+        alone.add_empty_host();
         let joiner = alone.add(enter(), unicast());
         assert!(alone.run_until(MS / 10, 60_000 * MS, |net| net.phase(joiner) != Phase::Locating));
         alone.now
@@ -48,11 +50,11 @@ fn join_or_found_takes_an_answer_of_the_last_moment() {
     assert!(!matches!(last, Some(Event::JoinFailed { .. })), "{last:?}");
 }
 
-// Whoever was told of the group, and cannot reach its sequencer, founds a second one.
+// A joiner that knows of the group and cannot reach its sequencer must not found a second one.
 #[test]
 fn a_group_whose_sequencer_is_out_of_reach_is_not_founded_again() {
     let mut net = Net::new();
-    net.add_nobody();
+    net.add_empty_host();
     let asked = Rc::new(Cell::new(None));
     let question = asked.clone();
     net.filter(move |seen| {
@@ -82,7 +84,8 @@ fn a_group_whose_sequencer_is_out_of_reach_is_not_founded_again() {
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
 }
 
-// Each finds nobody, and they are many: one of them founds the group, and not two that others join at once.
+// Many processes start, and each finds no group. One of them founds the group. Two must not, with others joining each
+// of them.
 #[test]
 fn of_many_that_start_together_one_founds_the_group() {
     for delay in 0..10 {
@@ -101,7 +104,8 @@ fn of_many_that_start_together_one_founds_the_group() {
     }
 }
 
-// It may be one that only wants to join: whoever would found the group waits for it, and not for ever.
+// The smallest uid may belong to a process that only wants to join. A process that would found the group waits for it,
+// but not for ever.
 #[test]
 fn one_that_only_asks_does_not_keep_others_from_founding() {
     let mut net = Net::new();
@@ -114,7 +118,7 @@ fn one_that_only_asks_does_not_keep_others_from_founding() {
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(asks) == Phase::Member));
 }
 
-/// Two groups of one name, of three members and of two, that have not heard each other for so long.
+/// Returns two groups of one name, of three members and of two, that have not heard each other for `apart` nanoseconds.
 fn two_groups(apart: u64, settings: &Settings) -> Net {
     let mut net = Net::new();
     net.filter(|seen| if (seen.from < 3) == (seen.to < 3) { PROMPT } else { LOST });
@@ -132,7 +136,7 @@ fn two_groups(apart: u64, settings: &Settings) -> Net {
     net
 }
 
-/// What each member was told of conflicts: whether its group is to give way.
+/// Returns, for each conflict that this member reported, whether its own group is to give way.
 fn conflicts(net: &Net, member: usize) -> Vec<bool> {
     let told = |event: &Event| match event {
         Event::Conflict { gives_way, .. } => Some(*gives_way),
@@ -141,13 +145,13 @@ fn conflicts(net: &Net, member: usize) -> Vec<bool> {
     net.events[member].iter().filter_map(told).collect()
 }
 
-// Only a founder that is alone looks for others, and two groups that had members before they heard each other never learn of
-// each other (hazard H56).
+// If only lone founders looked for other groups, two groups that had members before they heard each other would never
+// learn of each other (hazard H56).
 #[test]
 fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late() {
     for (apart, within) in [(0, 4_000), (3_600_000, 19_000)] {
         let mut net = two_groups(apart * MS, &unicast());
-        // Whoever orders, the first in rank looks for others.
+        // The member of rank 0 looks for other groups, whichever member is the sequencer.
         net.hand_over(3, 4);
         net.run(100 * MS);
         net.calm();
@@ -156,20 +160,21 @@ fn groups_founded_apart_learn_of_each_other_whatever_their_size_and_however_late
         let joiner = net.add(EntryMode::Join, unicast());
         net.run(120_000 * MS);
         let gives_way = conflicts(&net, 0);
-        assert_eq!(gives_way.len(), 1, "told once");
+        assert_eq!(gives_way.len(), 1, "reported once");
         for (member, expected) in
             [(1, gives_way[0]), (2, gives_way[0]), (3, !gives_way[0]), (4, !gives_way[0])]
         {
             assert_eq!(conflicts(&net, member), [expected], "m{member}");
         }
-        // Newcomers go where the others are to come.
+        // A newcomer joins the group that does not give way.
         let stays = if gives_way[0] { 3 } else { 0 };
         assert_eq!(net.group(joiner).info().instance, net.group(stays).info().instance);
-        assert_eq!(conflicts(&net, joiner), [false], "a newcomer is told too");
+        assert_eq!(conflicts(&net, joiner), [false], "a newcomer reports it too");
     }
 }
 
-// Who learns of the other group tells its own once, and cannot know whether they hear what it multicasts.
+// The member that meets the other group reports it to its own group once. It cannot know whether the members hear its
+// multicasts.
 #[test]
 fn members_learn_of_another_group_though_multicast_does_not_reach_them() {
     let mut net = two_groups(0, &Settings::default());
@@ -179,10 +184,10 @@ fn members_learn_of_another_group_though_multicast_does_not_reach_them() {
         if seen.multicast && passes_on { LOST } else { PROMPT }
     });
     let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
-    assert!(net.run_until(MS, 19_000 * MS, all_told), "not everybody was told");
+    assert!(net.run_until(MS, 19_000 * MS, all_told), "a member did not report the conflict");
 }
 
-// Nobody has used it, and nobody misses it.
+// No process has used the group of such a founder, so the founder may dissolve it.
 #[test]
 fn a_founder_that_has_ordered_nothing_gives_way_however_late() {
     let mut net = Net::new();
@@ -212,7 +217,7 @@ fn a_group_that_knows_of_no_other_asks_four_times_a_minute() {
     assert!((30..=55).contains(&asked.get()), "{} questions in ten minutes", asked.get());
 }
 
-/// Three groups of two members each, that hear each other now.
+/// Returns three groups of two members each, which hear each other from now on.
 fn three_groups() -> Net {
     let mut net = Net::new();
     net.filter(|seen| if seen.from / 2 == seen.to / 2 { PROMPT } else { LOST });
@@ -227,7 +232,7 @@ fn three_groups() -> Net {
     net
 }
 
-// Each of the others answers every question.
+// Each of the other groups answers every question.
 #[test]
 fn of_three_groups_each_is_told_of_both_others_once() {
     let mut net = three_groups();
@@ -237,7 +242,8 @@ fn of_three_groups_each_is_told_of_both_others_once() {
     }
 }
 
-// Whoever has no key can send again what it has recorded: an answer to a question of long ago, or the same one over and over.
+// A process without the key can replay what it has recorded: an answer to an old question, or the same answer over and
+// over.
 #[test]
 fn answers_that_are_replayed_are_not_passed_on() {
     let mut net = two_groups(0, &unicast());
@@ -270,13 +276,13 @@ fn answers_that_are_replayed_are_not_passed_on() {
         passed_on.get()
     };
     assert_eq!(replay(&mut net, 100), 0, "the same answer");
-    // The other group is no more, and a newcomer is not to be told of it.
+    // The other group does not exist any more, and a newcomer must not hear of it.
     net.crash(3);
     net.crash(4);
     net.run(30_000 * MS);
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(300 * MS);
-    assert_eq!(replay(&mut net, 1), 0, "an answer of long ago");
+    assert_eq!(replay(&mut net, 1), 0, "an old answer");
     net.run(300 * MS);
     assert!(conflicts(&net, joiner).is_empty());
 }

@@ -1,12 +1,12 @@
-//! Datagrams with a right seal and wrong contents: replayed, forged by a member, or from somewhere else.
+//! Datagrams with a valid seal and wrong contents: replayed, forged by a member, or from another source.
 
 use crate::network::*;
 use bytes::{Bytes, BytesMut};
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A welcome too large for one datagram comes in parcels. A parcel that somebody else sent before, with a higher id,
-// must not make them look old (hazard H22).
+// A welcome too large for one datagram arrives in parcels. A parcel with a higher id, which another process sent
+// before, must not make them look old (hazard H22).
 #[test]
 fn parcels_of_a_stranger_do_not_keep_the_welcome_out() {
     let small = Settings { datagram_bytes_max: 700, ..unicast() };
@@ -27,12 +27,12 @@ fn parcels_of_a_stranger_do_not_keep_the_welcome_out() {
     assert_eq!(net.phase(joiner), Phase::Member);
 }
 
-// A member that claims to have promised the last ballot there is leaves no higher one: whoever believes it can never
-// bring a reset to its end (hazard S9).
+// A member claims to have promised the highest possible ballot. If other members believed it, no ballot could be
+// higher, and no reset would ever end (hazard S9).
 #[test]
 fn the_largest_round_does_not_end_all_resets() {
     let mut net = group_of(3, 1);
-    // In the name of m0: so high a packet number makes the others refuse whatever else comes from its owner.
+    // In the name of m0. The packet number is so high that the others drop everything else from m0.
     let promised = Ballot { round: u32::MAX, coordinator: uid(0) };
     let epoch = net.group(1).marks().epoch;
     let datagram = forge(net.group(0).tag(), epoch, uid(0), 1_000_000, &[Frame::Outbid { promised }]);
@@ -46,7 +46,7 @@ fn the_largest_round_does_not_end_all_resets() {
     }
 }
 
-// Whoever records what members say to each other can send it again, and has no key to say anything else.
+// A process that records the datagrams of members can replay them. Without the key it can send nothing else.
 #[test]
 fn a_datagram_is_taken_once() {
     let mut net = group_of(2, 1);
@@ -65,7 +65,7 @@ fn a_datagram_is_taken_once() {
     assert_eq!((answers, net.group(0).counters().replayed), (1, 2));
 }
 
-// The source of a datagram may be forged: who says little is told nothing, not even that nobody needs it.
+// The source of a datagram may be forged. A short datagram gets no longer answer, not even a farewell.
 #[test]
 fn a_stranger_is_sent_no_more_than_it_sent() {
     let mut net = group_of(2, 1);
@@ -83,9 +83,9 @@ fn a_stranger_is_sent_no_more_than_it_sent() {
     }
 }
 
-// In the name of m0, of an epoch that m1 is in itself, or one before: said late, or to somebody else.
+// From a stranger, with m1's own epoch or the one before: sent late, or meant for another member.
 #[test]
-fn nobody_is_excluded_by_an_epoch_that_is_not_later() {
+fn an_epoch_that_is_not_later_excludes_no_member() {
     let mut net = group_of(3, 1);
     net.crash(2);
     net.run(2_000 * MS);
@@ -101,9 +101,9 @@ fn nobody_is_excluded_by_an_epoch_that_is_not_later() {
     }
 }
 
-// A vote is a promise to whoever runs the ballot: nobody else asks for it.
+// A vote is a promise to the ballot's coordinator, so only the coordinator may ask for it.
 #[test]
-fn nobody_invites_to_the_ballot_of_another() {
+fn only_the_coordinator_invites_to_its_ballot() {
     let mut net = group_of(3, 1);
     let (group, epoch) = (net.group(1).tag(), net.group(1).marks().epoch);
     let ballot = Ballot { round: 1, coordinator: uid(2) };
@@ -117,16 +117,17 @@ fn nobody_invites_to_the_ballot_of_another() {
     assert_eq!(net.group(1).marks().promised, None);
 }
 
-// What is prepared under a ballot is its coordinator's to say: two proposals of one ballot could both be decided.
+// Only a ballot's coordinator may propose what is prepared under it. Otherwise two proposals of one ballot could both
+// be decided.
 #[test]
-fn nobody_proposes_in_the_ballot_of_another() {
+fn only_the_coordinator_proposes_in_its_ballot() {
     let mut net = group_of(3, 1);
     let (group, marks) = (net.group(1).tag(), net.group(1).marks());
-    let everybody: Vec<Uid> = (0..3).map(uid).collect();
+    let all: Vec<Uid> = (0..3).map(uid).collect();
     for (number, coordinator, is_taken) in [(1, 2, false), (2, 0, true)] {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
-        let (before, after) = (everybody.clone(), everybody.clone());
-        let (start, members) = (marks.received + 1, everybody.clone());
+        let (before, after) = (all.clone(), all.clone());
+        let (start, members) = (marks.received + 1, all.clone());
         let proposal = Proposal { epoch, start, members, degraded: false };
         let ballot = Ballot { round: 1, coordinator: uid(coordinator) };
         let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
@@ -138,10 +139,10 @@ fn nobody_proposes_in_the_ballot_of_another() {
     }
 }
 
-// In the name of m0, a decision of an epoch that does not follow that of m1, or of one that begins before its own: whoever
-// enters it is in no line of epochs any more, or takes back what it delivered.
+// In the name of m0, decisions for an epoch that does not follow m1's, or that begins before m1's own epoch. A member
+// that entered it would leave the line of epochs, or take back what it has delivered.
 #[test]
-fn nobody_enters_an_epoch_that_does_not_follow_its_own() {
+fn no_member_enters_an_epoch_that_does_not_follow_its_own() {
     let mut net = group_of(3, 1);
     net.crash(2);
     net.run(2_000 * MS);
@@ -165,8 +166,8 @@ fn nobody_enters_an_epoch_that_does_not_follow_its_own() {
     }
 }
 
-// A sequencer with two addresses answers from the one by which it is not known. A joiner that takes each answer for news
-// and asks again at once keeps the two of them busy for ever.
+// A sequencer with two addresses answers from the one that the joiner does not know. If the joiner took each answer for
+// news and asked again at once, the two would exchange datagrams for ever.
 #[test]
 fn answers_from_another_address_start_no_endless_exchange() {
     let mut net = Net::new();
@@ -194,14 +195,14 @@ fn answers_from_another_address_start_no_endless_exchange() {
             break;
         }
     }
-    assert!(asked < 50, "{asked} datagrams of the joiner in no time");
+    assert!(asked < 50, "{asked} datagrams of the joiner at one moment");
 }
 
-/// Frames with any values that the format allows, more often than not close to those that the receiver holds for right.
+/// Makes frames with any values that the format allows, mostly close to those that the receiver expects.
 struct Liar<'a> {
     random: &'a mut Random,
     members: usize,
-    /// Whose name it uses.
+    /// The member whose name it uses.
     from: usize,
     marks: Marks,
     instance: Instance,
@@ -219,22 +220,22 @@ impl Liar<'_> {
 
     fn place(&mut self) -> u64 {
         match self.below(8) {
-            0 => PLACE_MAX,
-            1 => PLACE_MAX - self.below(5),
+            0 => NUMBER_MAX,
+            1 => NUMBER_MAX - self.below(5),
             2 => 1 + self.below(1 << 40),
             3 => 1,
             _ => (self.marks.received + self.below(6)).saturating_sub(2).max(1),
         }
     }
 
-    /// A place with room for so many after it.
+    /// Returns a seqno with room for `count` more after it.
     fn place_before(&mut self, count: u64) -> u64 {
-        self.place().min(PLACE_MAX - count)
+        self.place().min(NUMBER_MAX - count)
     }
 
     fn range(&mut self) -> (u64, u64) {
         let first = self.place();
-        (first, first + self.below(PLACE_MAX - first + 1))
+        (first, first + self.below(NUMBER_MAX - first + 1))
     }
 
     fn watermark(&mut self) -> u64 {
@@ -242,19 +243,19 @@ impl Liar<'_> {
             return 0;
         }
         match self.below(8) {
-            0 => PLACE_MAX,
+            0 => NUMBER_MAX,
             1 => 1 << 40,
             _ => (self.marks.received + self.below(6)).saturating_sub(3),
         }
     }
 
-    /// A member, or one of two that nobody knows.
-    fn anybody(&mut self) -> usize {
+    /// Returns a member, or one of two unknown processes.
+    fn any_member(&mut self) -> usize {
         self.below(self.members as u64 + 2) as usize
     }
 
     fn who(&mut self) -> Uid {
-        uid(self.anybody())
+        uid(self.any_member())
     }
 
     fn some_members(&mut self) -> Vec<Uid> {
@@ -277,7 +278,7 @@ impl Liar<'_> {
     }
 
     fn epoch(&mut self) -> EpochId {
-        let counter = if self.below(8) == 0 { PLACE_MAX } else { self.counter + 1 };
+        let counter = if self.below(8) == 0 { NUMBER_MAX } else { self.counter + 1 };
         EpochId { counter, coordinator: uid(0), nonce: self.random.next_u64() }
     }
 
@@ -328,7 +329,7 @@ impl Liar<'_> {
             0 => Change::Role { sequencer: self.who() },
             1 => Change::Leave { uid: self.who(), sequencer: self.who(), goodbye: Bytes::new() },
             _ => {
-                let index = self.anybody();
+                let index = self.any_member();
                 let member = Member { uid: uid(index), name: name("x"), address: address(index) };
                 Change::Join { member, hello: Bytes::new() }
             }
@@ -439,21 +440,21 @@ fn lies_to_a_group(seed: u64) {
     assert!(!net.storm, "a storm of datagrams, at the end");
 }
 
-// A member that has gone mad may spoil its group, but nobody's process: no panic, no storm of datagrams, no endless
-// loop (hazard H24: values at the end of their range are among them).
+// A faulty member may spoil its group, but no process: no panic, no storm of datagrams, no endless loop. Values at the
+// ends of their ranges are among those sent (hazard H24).
 #[test]
 fn any_frames_of_members_cause_no_panic_and_no_storm() {
     for seed in 0..300 {
-        // Shown only if it fails; the last one is the one.
+        // Shown only if the test fails; the last seed is the one that failed.
         println!("seed {seed}");
         lies_to_a_group(seed);
     }
 }
 
-// Thirty bytes may speak of 65,535 places. Whoever looks at each of them, though it takes none, is kept busy for a second
-// by one datagram.
+// A frame of thirty bytes may name 65,535 seqnos. A member that looked at each of them, although it files none, would
+// be busy for a second with one datagram.
 #[test]
-#[expect(clippy::disallowed_types, reason = "the time that is measured is this test's own")]
+#[expect(clippy::disallowed_types, reason = "the test measures real time")]
 fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
     let mut net = group_of(3, 1);
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
@@ -472,7 +473,7 @@ fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
     };
     for seqno in [1, 1 << 40] {
         let (one, many) = (least(seqno, 1), least(seqno, u16::MAX));
-        println!("from place {seqno}: {one:?} for one place each, {many:?} for many");
-        assert!(many < one * 20, "{many:?} instead of {one:?}, from place {seqno}");
+        println!("from seqno {seqno}: {one:?} for one seqno each, {many:?} for many");
+        assert!(many < one * 20, "{many:?} instead of {one:?}, from seqno {seqno}");
     }
 }

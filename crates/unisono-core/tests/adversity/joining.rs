@@ -1,4 +1,4 @@
-//! Joins that meet crashes, hand-overs, late answers and the dead.
+//! Joins during crashes and hand-overs, with late answers, and in groups that have died.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -6,14 +6,15 @@ use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// The members wait for a joiner that has never seen its JOIN, and the reset never finds a quorum (hazard H22).
+// The members need the vote of a joiner that has not received its JOIN. Without it the reset would never find a quorum
+// (hazard H22).
 #[test]
 fn members_go_on_when_the_sequencer_crashes_before_the_joiner_has_its_join() {
     let mut net = group_of(3, 1);
     net.add(EntryMode::Join, unicast());
     let ordered = Rc::new(Cell::new(false));
     let seen_join = ordered.clone();
-    // Once there is a JOIN the joiner hears nothing more of the sequencer.
+    // Once there is a JOIN, the joiner receives nothing more from the sequencer.
     net.filter(move |seen| {
         if seen.has_join() {
             seen_join.set(true);
@@ -33,8 +34,8 @@ fn members_go_on_when_the_sequencer_crashes_before_the_joiner_has_its_join() {
     assert_eq!(net.phase(1), Phase::Member, "m1 and m2 are stuck");
 }
 
-// The same, and the joiner is out of reach for as long as joins take, and longer: whoever may be in the view is not to give
-// itself up (hazard H22).
+// The same, and the joiner is cut off for longer than joins take. It may be in the view, so it must not give up (hazard
+// H22).
 #[test]
 fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     let mut net = group_of(3, 0);
@@ -60,8 +61,9 @@ fn a_joiner_out_of_reach_does_not_go_while_its_vote_may_be_needed() {
     assert_eq!((net.phase(joiner), net.size(joiner)), (Phase::Member, 3));
 }
 
-// The sequencer has left, and somebody is not known to hold that: a newcomer's log begins before it, under the one who left,
-// who was heard at the time. That is no reason to think that the role has gone on from the one who welcomed it.
+// The sequencer has left, and one member has not reported that it holds that leave. So a newcomer's log begins below
+// the leave, under the old sequencer, which was heard at that time. The newcomer must not conclude that the role has
+// moved on from the sequencer that welcomed it.
 #[test]
 fn a_joiner_whose_log_begins_under_an_earlier_sequencer_gets_in() {
     let mut net = group_of(3, 0);
@@ -78,8 +80,9 @@ fn a_joiner_whose_log_begins_under_an_earlier_sequencer_gets_in() {
     assert_eq!(net.phase(joiner), Phase::Member);
 }
 
-// One joiner after the other was numbered in, and the sequencer crashed. The first has both JOINs, the old member only the
-// first's, the second joiner none: the first is a stranger to the second, the second to the old member. All three are needed.
+// Two joiners are numbered one after the other, and the sequencer crashes. The first joiner has both JOINs, the old
+// member only the first one, the second joiner none. The first joiner is a stranger to the second, and the second to
+// the old member. All three votes are needed.
 #[test]
 fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
     let mut net = group_of(2, 0);
@@ -106,7 +109,7 @@ fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
     });
     assert!(reached, "the case was not reached");
     net.crash(0);
-    // Were it the old member that invites, it would learn of the second JOIN from the first joiner's vote.
+    // If the old member invited, it would learn of the second JOIN from the first joiner's vote.
     net.filter(|seen| {
         let invites = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
         if seen.from == 1 && invites { LOST } else { PROMPT }
@@ -119,7 +122,7 @@ fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
     assert_eq!(net.phase(second), Phase::Member);
 }
 
-/// A joiner that listens, and is not heard, from its first word in the epoch on.
+/// Adds a joiner that observes the group. All that it sends in the epoch is lost.
 fn unheard_joiner(net: &mut Net) -> usize {
     let joiner = net.add(EntryMode::Join, unicast());
     net.filter(move |seen| if seen.from == joiner && !seen.outside { LOST } else { PROMPT });
@@ -127,9 +130,9 @@ fn unheard_joiner(net: &mut Net) -> usize {
     joiner
 }
 
-// What is kept for one that only listens is held by everybody all the same.
+// Histories keep what an observer lacks. Those entries are stable all the same, because every member holds them.
 #[test]
-fn who_only_listens_is_nobody_that_lacks_anything() {
+fn what_an_observer_lacks_is_stable_all_the_same() {
     let mut net = group_of(2, 1);
     unheard_joiner(&mut net);
     for _ in 0..5 {
@@ -142,14 +145,14 @@ fn who_only_listens_is_nobody_that_lacks_anything() {
     assert!(marks.purged < marks.received, "the case was not reached");
 }
 
-// It is one that listens, and may never be let in, that takes the last place. The group is not full for that.
+// An observer that may never be admitted takes up the last free place. That does not make the group full.
 #[test]
-fn who_only_listens_does_not_make_a_group_full() {
+fn an_observer_does_not_make_a_group_full() {
     let mut net = group_with(2, GroupConfig { members_max: 3, ..GroupConfig::default() }, unicast());
     let listener = unheard_joiner(&mut net);
     let next = net.add(EntryMode::Join, unicast());
     net.run(500 * MS);
-    assert_eq!(net.phase(next), Phase::Locating, "more listen than there are places");
+    assert_eq!(net.phase(next), Phase::Locating, "members and observers reach the maximum");
     assert!(net.run_until(MS, 5000 * MS, |net| !matches!(net.phase(next), Phase::Locating | Phase::Joining)));
     assert_eq!((net.phase(next), net.size(next)), (Phase::Member, 3));
     assert_ne!(net.phase(listener), Phase::Member);
@@ -158,7 +161,7 @@ fn who_only_listens_does_not_make_a_group_full() {
     assert!(matches!(net.events[late][..], [Event::JoinFailed { reason: JoinFailure::Full { .. } }]));
 }
 
-// It listens, and nothing lets it in. Only the sequencer knows that no JOIN will come, and says so.
+// The joiner observes, and cannot be admitted. Only the sequencer knows that no JOIN will come, and must say so.
 #[test]
 fn a_joiner_that_nothing_lets_in_is_told_so() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -168,7 +171,7 @@ fn a_joiner_that_nothing_lets_in_is_told_so() {
     let now = Time::from_nanos(net.now);
     net.group_mut(0).reset(now, 1).unwrap();
     net.drain(0);
-    // m1 never learns of the epoch that it is in.
+    // m1 never learns of the epoch whose view contains it.
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
     net.filter(move |seen| if seen.to == 1 && decided(seen) { LOST } else { PROMPT });
     net.run(1000 * MS);
@@ -180,8 +183,9 @@ fn a_joiner_that_nothing_lets_in_is_told_so() {
     assert_eq!(net.size(0), 2);
 }
 
-// It was forgotten, by time or as the role moved, and is no more; copies of all it said come late. It is not numbered in by
-// them, for its JOIN would wait for it, and it may have been told that none comes.
+// An observer was forgotten, after a time-out or because the role moved, and its process is gone. Late copies of
+// everything that it sent must not get it a JOIN: the JOIN would wait for it, and it may have been told that none
+// comes.
 #[test]
 fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
     for role_moves in [false, true] {
@@ -217,14 +221,15 @@ fn late_copies_of_what_a_joiner_said_do_not_bring_it_back() {
             net.drain(0);
         }
         net.run(20 * MS);
-        net.show("all it said came again");
+        net.show("after copies of all it sent");
         assert_eq!(net.size(0), 2, "the role moves: {role_moves}");
     }
 }
 
-// All whom it knows have gone while it was not heard; the group has not, and others tell it.
+// All members that the joiner knew have left while it was not heard. The group goes on, and its present members must
+// dismiss the joiner.
 #[test]
-fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
+fn a_joiner_that_knew_only_former_members_finds_the_group() {
     let mut net = group_of(1, 0);
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
@@ -237,14 +242,14 @@ fn a_joiner_that_knew_only_those_who_left_finds_the_group() {
     net.run(3000 * MS);
     assert_eq!((net.phase(0), net.phase(joiner)), (Phase::Gone, Phase::Joining), "the case was not reached");
     net.calm();
-    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it gets no farewell");
     assert_eq!(net.size(2), 2);
 }
 
-// It was forgotten while it was not heard, and one orders now whom it does not know. Those that answer when it asks where the
-// group is cannot say whether its JOIN comes: it asks the one who can.
+// The joiner was forgotten while it was not heard, and does not know the present sequencer. The members that answer its
+// `Locate` cannot say whether its JOIN will come. It must ask the sequencer, which can.
 #[test]
-fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
+fn a_joiner_whose_sequencer_has_handed_over_asks_the_new_one() {
     let mut net = group_of(3, 0);
     let joiner = unheard_joiner(&mut net);
     net.cut_off(joiner);
@@ -267,7 +272,7 @@ fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
         }
         if seen.outside { LOST } else { PROMPT }
     });
-    // It hears others all the while.
+    // The joiner hears other members all the while.
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     for number in (1 << 40)..(1 << 40) + 50 {
         let word = forge(group, epoch, uid(1), number, &[Frame::Alive { nonce: 0 }]);
@@ -288,11 +293,12 @@ fn a_joiner_whose_sequencer_has_handed_over_asks_who_orders_now() {
     let answer = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(1), 1 << 40, &[Frame::HereIs(here)]);
     net.inject(joiner, address(1), &answer);
     net.drain(joiner);
-    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it was not told");
+    assert!(net.run_until(MS, 5000 * MS, |net| net.phase(joiner) == Phase::Gone), "it gets no farewell");
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
 }
 
-// The joiner goes on reporting to a sequencer that no longer orders, until its patience is over (hazard H22).
+// The joiner must not go on reporting to a member that is not the sequencer any more, until its patience is over
+// (hazard H22).
 #[test]
 fn a_hand_over_during_a_join_costs_less_than_a_second() {
     let mut net = group_of(3, 1);
@@ -309,7 +315,7 @@ fn a_hand_over_during_a_join_costs_less_than_a_second() {
     assert!(net.now < begin + 1000 * MS);
 }
 
-/// m0 crashes when its JOIN of m3 is known to m1 and m3 alone.
+/// m0 crashes when only m1 and m3 have received m3's JOIN.
 fn join_known_to_m1_and_the_joiner(net: &mut Net) {
     let joiner = net.add(EntryMode::Join, unicast());
     assert_eq!(joiner, 3);
@@ -329,8 +335,8 @@ fn join_known_to_m1_and_the_joiner(net: &mut Net) {
     net.crash(0);
 }
 
-// The joiner is somebody that m2 has never heard of. Where only m2 can coordinate, the JOIN at the end of the longest
-// log must be found all the same, and whom it names be in (hazard H17).
+// m2 has never heard of the joiner. If only m2 can coordinate, it must still find the JOIN at the end of the longest
+// log, and the joiner must be in the new view (hazard H17).
 #[test]
 fn a_join_that_the_coordinator_does_not_know_survives_the_reset() {
     let mut net = group_of(3, 1);
@@ -348,7 +354,7 @@ fn a_join_that_the_coordinator_does_not_know_survives_the_reset() {
     assert_eq!(net.phase(3), Phase::Member);
 }
 
-// Members that disagree on whether somebody has joined wait for each other's time-outs (hazard H22).
+// Members that disagree on whether a process has joined must not wait for each other's time-outs (hazard H22).
 #[test]
 fn a_join_known_to_one_member_does_not_slow_the_reset() {
     for begin in 0..20 {
@@ -363,8 +369,8 @@ fn a_join_known_to_one_member_does_not_slow_the_reset() {
     }
 }
 
-// With the manual policy nobody resets but an application, and that of a joiner has not entered yet: one that was
-// cut off with its JOIN in hand, and left behind, is told so when it asks (hazard H22).
+// Under the manual policy only applications reset, and the joiner's application has not entered yet. A joiner that was
+// cut off with its JOIN and left behind must learn that when it asks (hazard H22).
 #[test]
 fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -396,9 +402,9 @@ fn a_joiner_left_behind_is_told_so_though_only_applications_reset() {
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
-// A reset may take longer than a joiner looks for the group.
+// A reset may take longer than a joiner searches for the group.
 #[test]
-fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
+fn a_joiner_that_comes_during_a_long_reset_is_admitted_after_it() {
     let mut net = group_of(5, 1);
     net.run(100 * MS);
     net.crash(0);
@@ -408,12 +414,12 @@ fn whoever_comes_during_a_long_reset_is_let_in_after_it() {
     net.run(2000 * MS);
     assert_eq!((net.phase(joiner), net.epoch(1)), (Phase::Locating, 0), "the case was not reached");
     net.calm();
-    assert!(net.run_until(10 * MS, 3000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(10 * MS, 3000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
     assert_eq!(net.epoch(joiner), net.epoch(1));
     assert!(net.epoch(1) > 0);
 }
 
-// Nobody is left to end the join one way or the other, and the application waits for ever (hazard H22).
+// No member is left to end the join. The joiner's application must not wait for ever (hazard H22).
 #[test]
 fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     let mut net = group_of(2, 1);
@@ -423,11 +429,11 @@ fn a_joiner_of_a_group_that_died_is_gone_in_the_end() {
     net.crash(0);
     net.crash(1);
     net.run(120_000 * MS);
-    net.show("two minutes after everybody else crashed");
+    net.show("two minutes after all members crashed");
     assert_eq!(net.phase(joiner), Phase::Gone);
 }
 
-/// Three members and a joiner that holds its JOIN and does not know it accepted.
+/// Returns three members, and a joiner that holds its JOIN and does not know it accepted.
 fn joiner_with_a_number() -> (Net, usize) {
     let mut net = group_of(3, 0);
     let joiner = net.members.len();
@@ -441,20 +447,21 @@ fn joiner_with_a_number() -> (Net, usize) {
     (net, joiner)
 }
 
-// The same, and it holds its JOIN, which it does not know accepted.
+// The same, with a joiner that holds its JOIN and does not know it accepted.
 #[test]
 fn a_joiner_with_a_number_in_a_group_that_died_is_gone_in_the_end() {
     let (mut net, joiner) = joiner_with_a_number();
     (0..3).for_each(|member| net.crash(member));
     net.run(50_000 * MS);
-    assert_ne!(net.phase(joiner), Phase::Gone, "somebody may only be away");
+    assert_ne!(net.phase(joiner), Phase::Gone, "the members may only be away");
     net.run(15_000 * MS);
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::TimedOut }]);
 }
 
-// The joiner chose the group, and the group dies before it lets anybody in: it was there, and is not to be told missing.
+// The joiner chose the group, and the group dies before it admits the joiner. The failure must not say that no group
+// was found.
 #[test]
-fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
+fn a_joiner_that_heard_a_group_die_is_not_told_that_there_was_none() {
     let mut net = group_of(1, 1);
     net.run(100 * MS);
     let answered = Rc::new(Cell::new(false));
@@ -470,10 +477,10 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
     assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(joiner) == Phase::Gone), "it waits for ever");
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::Lost }]);
     let after_ms = (net.now - from) / MS;
-    // Twelve requests, and then as long as any search.
+    // Twelve requests, and then the 3 s of any search.
     assert!((3600..3700).contains(&after_ms), "{after_ms} ms");
 
-    // Whoever never heard it searches for ten times the setting `locate`.
+    // A joiner that never heard a group searches for ten times the setting `locate`.
     let stranger = net.add(EntryMode::Join, unicast());
     let from = net.now;
     assert!(net.run_until(MS, 60_000 * MS, |net| net.phase(stranger) == Phase::Gone));
@@ -481,9 +488,9 @@ fn a_joiner_that_heard_a_group_die_is_not_told_that_nobody_answered() {
     assert_eq!((net.now - from) / MS, 3000);
 }
 
-// It answers whoever asks where it is, and nobody who asks to be let in.
+// The group answers `Locate`, and never a join request.
 #[test]
-fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {
+fn a_group_that_admits_no_joiner_is_not_asked_for_ever() {
     let mut net = group_of(1, 1);
     net.run(100 * MS);
     net.filter(
@@ -498,8 +505,8 @@ fn a_group_that_lets_nobody_in_is_not_asked_for_ever() {
     }
 }
 
-// A straggler of a reset, in the view, still lacks what the others hold. Nobody is to throw it away, whoever orders, and
-// nobody comes in who takes the first place of the epoch for held by all (hazard H15).
+// A straggler of a reset is in the view and lacks what the others hold. No member may purge that, whichever is the
+// sequencer. No joiner may be admitted that takes the first seqno of the epoch for stable (hazard H15).
 #[test]
 fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     let mut net = group_of(5, 1);
@@ -516,7 +523,7 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     assert_eq!(net.size(1), 4, "the case was not reached: m4 must be in the view");
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(100 * MS);
-    assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
+    assert_eq!(net.phase(joiner), Phase::Joining, "admitted too early");
     net.hand_over(1, 2);
     net.run(50 * MS);
     assert!(net.group(2).marks().acting, "the case was not reached");
@@ -524,17 +531,20 @@ fn nothing_that_a_straggler_of_a_reset_lacks_is_purged() {
     let holds = net.group(4).marks().received;
     for index in 1..4 {
         let purged = net.group(index).marks().purged;
-        assert!(purged <= holds, "m{index} purged through {purged}; m4, in the view, holds through {holds}");
+        assert!(
+            purged <= holds,
+            "m{index} purged through {purged}; m4, in the view, is contiguous through {holds}"
+        );
     }
-    // m4 may be excluded for its silence now; nobody may hang or panic.
+    // m4 may be excluded for its silence now. No member may hang or panic.
     net.calm();
     net.run(20_000 * MS);
 }
 
-// m1 prepared what was decided and was not told. Whoever is let in meanwhile has nothing for it: were m0 to die then,
-// the two who are left would be a quorum that stands still.
+// m1 prepared the decided proposal and missed the decision. A newcomer admitted meanwhile could not send it the
+// decision. If m0 died then, m1 and the newcomer would be a quorum that cannot go on.
 #[test]
-fn nobody_is_let_in_before_all_members_have_entered() {
+fn no_joiner_is_admitted_before_all_members_have_entered() {
     let mut net = group_of(3, 0);
     net.crash(2);
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
@@ -543,17 +553,17 @@ fn nobody_is_let_in_before_all_members_have_entered() {
     let joiner = net.add(EntryMode::Join, unicast());
     net.run(150 * MS);
     assert_eq!((net.epoch(0), net.epoch(1)), (1, 0), "the case was not reached");
-    assert_eq!(net.phase(joiner), Phase::Joining, "let in too early");
+    assert_eq!(net.phase(joiner), Phase::Joining, "admitted too early");
     net.calm();
-    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
     net.crash(0);
     net.run(5_000 * MS);
-    net.show("without m0");
+    net.show("m0 has crashed");
     assert_eq!((net.phase(1), net.size(1)), (Phase::Member, 2));
 }
 
-// A joiner gives up, and its address has another life that asks. What the first one was answered comes late, when the group has
-// changed: there is room again, or another epoch. Nothing of it says a thing to the second.
+// A joiner gives up, and another life at its address asks to join. The answers to the first life arrive late, when the
+// group has changed: there is room again, or another epoch. They must not affect the second life.
 #[test]
 fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
     for refused in [true, false] {
@@ -567,7 +577,7 @@ fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
             } else if seen.now < late - 500 * MS {
                 Some(late - seen.now)
             } else {
-                // What the second life is answered comes later.
+                // The answers to the second life arrive later.
                 Some(5 * MS)
             }
         });
@@ -583,8 +593,8 @@ fn a_joiner_is_not_answered_by_what_was_said_to_a_former_life() {
     }
 }
 
-// Two lines of one group, under *at least one*: a joiner whose welcome to the first was lost goes to the second, and tells
-// the first so. It has never been in that epoch, and is not to be numbered in there.
+// Two lines of one group, under *at least one*. A joiner whose welcome to the first line was lost joins the second, and
+// sends the first one `Excluded`. It was never in the first line's epoch, so it must not be numbered there.
 #[test]
 fn a_joiner_that_went_elsewhere_is_not_let_in() {
     let mut net = group_of(2, 1);
@@ -596,15 +606,15 @@ fn a_joiner_that_went_elsewhere_is_not_let_in() {
     let told = Frame::Excluded { uid: uid(0), instance: Instance(1), epoch: elsewhere };
     net.inject(0, address(joiner), &forge(group, epoch, uid(joiner), 1000, &[told]));
     net.run(200 * MS);
-    assert_eq!((net.size(0), net.epoch(0)), (2, 0), "a member that never listened");
+    assert_eq!((net.size(0), net.epoch(0)), (2, 0), "the joiner was never an observer");
     net.calm();
-    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "still out");
+    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(joiner) == Phase::Member), "not admitted");
 }
 
-// Who orders forgets those who listen as it leaves or hands over, and says so: the next one does not know them, and after the last
-// one nobody is there who could.
+// A sequencer that leaves or hands over forgets its observers, and must tell them. The next sequencer does not know
+// them, and after the last member no process could tell them.
 #[test]
-fn who_listens_to_a_sequencer_that_goes_is_told_at_once() {
+fn an_observer_of_a_sequencer_that_goes_is_told_at_once() {
     for members in [1, 3] {
         for leaves in [true, false] {
             let mut net = group_of(members, 0);
@@ -621,7 +631,7 @@ fn who_listens_to_a_sequencer_that_goes_is_told_at_once() {
     }
 }
 
-// An answer to a question of another life at this address, or an old one sent again.
+// An answer to the question of another life at this address, or a replay of an old answer.
 #[test]
 fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
     let mut net = Net::new();
@@ -648,11 +658,11 @@ fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
     assert!(!asked.get());
 }
 
-// Who orders has come after the place where the joiner's log begins, which therefore does not name it as a member.
+// The sequencer joined after the seqno where the joiner's log begins. So that log does not yet contain it as a member.
 #[test]
 fn a_joiner_hears_a_sequencer_that_its_log_does_not_name_yet() {
     let mut net = group_of(2, 0);
-    // What one member lacks, or may lack, is kept.
+    // Histories keep what m1 may lack.
     net.filter(|seen| {
         let says_how_far = seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
         if seen.from == 1 && says_how_far { LOST } else { PROMPT }
@@ -660,7 +670,7 @@ fn a_joiner_hears_a_sequencer_that_its_log_does_not_name_yet() {
     let sequencer = net.add(EntryMode::Join, unicast());
     net.run(20 * MS);
     net.hand_over(0, sequencer);
-    // Until it has heard everybody.
+    // Until the new sequencer has heard all members.
     net.run(400 * MS);
     let marks = net.group(sequencer).marks();
     assert!(marks.acting && marks.purged < 2, "the case was not reached");
@@ -668,7 +678,8 @@ fn a_joiner_hears_a_sequencer_that_its_log_does_not_name_yet() {
     assert!(net.run_until(MS, 100 * MS, |net| net.phase(joiner) == Phase::Member), "it does not hear it");
 }
 
-// It holds its JOIN and does not know it accepted, and the role moves on: that ends the joins of those who have no number only.
+// The joiner holds its JOIN and does not know it accepted, and the role moves on. A hand-over ends only joins that have
+// no seqno.
 #[test]
 fn a_joiner_with_a_number_outlasts_a_hand_over() {
     let (mut net, joiner) = joiner_with_a_number();
@@ -677,12 +688,13 @@ fn a_joiner_with_a_number_outlasts_a_hand_over() {
     net.run(10 * MS);
     assert_eq!((net.phase(joiner), net.group(1).marks().acting), (Phase::Joining, true));
     net.calm();
-    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "it went");
+    assert!(net.run_until(MS, 1000 * MS, |net| net.phase(joiner) == Phase::Member), "the join failed");
     assert_eq!((net.epoch(1), net.size(1)), (0, 4));
 }
 
-// All send large messages on and on, in pieces that alternate: there is hardly a place at which none is unfinished, and a joiner's
-// log must begin somewhere. It may also read slowly, and what does not fit into its socket is lost: the others do not overrun it.
+// All members send large messages without pause, in pieces that alternate. There is hardly a seqno at which no message
+// is unfinished, and a joiner's log must begin somewhere. The joiner may also read slowly, and lose what does not fit
+// its socket. The others must not overrun it.
 #[test]
 fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
     for reads_bytes_per_ms in [1_000_000, 5_000] {
@@ -714,13 +726,13 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
             }
             joiner.is_some_and(|index| net.phase(index) == Phase::Member)
         });
-        assert!(is_in, "it is not let in, reading {reads_bytes_per_ms} bytes/ms");
+        assert!(is_in, "it is not admitted, reading {reads_bytes_per_ms} bytes/ms");
     }
 }
 
-// Numbers are held back for the socket of one that listens, but not for long if it says nothing.
+// The sequencer holds seqnos back for the socket of an observer, but not for long if the observer sends nothing.
 #[test]
-fn a_joiner_that_falls_silent_holds_nobody_up() {
+fn a_joiner_that_falls_silent_delays_no_sender() {
     let mut net = group_of(3, 0);
     let welcomed = Rc::new(Cell::new(false));
     let listens = welcomed.clone();
@@ -730,7 +742,7 @@ fn a_joiner_that_falls_silent_holds_nobody_up() {
         if seen.from == 3 && listens.get() { LOST } else { PROMPT }
     });
     net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it does not listen");
+    assert!(net.run_until(MS, 1_000 * MS, |_| welcomed.get()), "it is not an observer");
     let delivered = net.delivered(1);
     let is_done = (0..4_000).any(|_| {
         let now = Time::from_nanos(net.now);
@@ -743,9 +755,9 @@ fn a_joiner_that_falls_silent_holds_nobody_up() {
     assert!(is_done, "{} messages in 200 ms", net.delivered(1) - delivered);
 }
 
-// A quorum holds the join, and who joins does not. It would be in a view that it may never hear of.
+// A quorum holds the join, and the joiner does not. It would be in a view that it may never receive.
 #[test]
-fn nobody_has_joined_who_does_not_hold_its_own_join() {
+fn no_process_has_joined_before_it_holds_its_own_join() {
     let mut net = group_of(3, 0);
     let numbered = Rc::new(Cell::new(false));
     let seen_join = numbered.clone();
@@ -758,15 +770,15 @@ fn nobody_has_joined_who_does_not_hold_its_own_join() {
     net.run(100 * MS);
     let has_joined = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(3));
     for index in 0..3 {
-        assert!(!net.events[index].iter().any(has_joined), "m{index} was told");
+        assert!(!net.events[index].iter().any(has_joined), "m{index} reports the join");
     }
     net.calm();
     net.run(500 * MS);
     assert_eq!((net.phase(joiner), net.size(0)), (Phase::Member, 4));
 }
 
-// A founder gave way to another group, and orders that now: what it said to a joiner of its own comes late, and returns the
-// cookie that the joiner was given anew. That group is no more.
+// A founder gave way to another group, and is its sequencer now. A welcome that it sent for its own group arrives late,
+// and carries the cookie that the joiner has just been given. The founder's own group does not exist any more.
 #[test]
 fn a_joiner_is_not_welcomed_to_another_group_than_it_asked_for() {
     let mut net = group_of(1, 0);

@@ -1,5 +1,5 @@
-//! Leaves: when one gets its place, who gets the role with it, and when those who leave reset first. How a leaver then gets
-//! away is in `parting`.
+//! Leaves: when a leave gets its seqno, which member gets the role with it, and when leavers reset first. How a leaver
+//! then gets its farewell is in `parting`.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,7 +7,8 @@ use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A leaver that waits for its farewell is still sent to, and shows its application what comes after its own leave.
+// A leaver that waits for its farewell still receives messages. Its application must not receive what comes after its
+// own leave.
 #[test]
 fn a_leaver_delivers_nothing_after_its_own_leave() {
     let mut net = group_of(3, 1);
@@ -24,8 +25,8 @@ fn a_leaver_delivers_nothing_after_its_own_leave() {
     assert!(after.iter().all(|event| *event == Event::Gone), "{after:?}");
 }
 
-// Who voted in a reset is in the view, and dies before it hears the outcome. The coordinator wants to leave: had its leave a
-// number, and the dead one the role, nobody could go on, and nobody could reset either.
+// A member that voted in a reset is in the view, and dies before it receives the outcome. The coordinator wants to
+// leave. If its leave were numbered and gave the dead member the role, no member could go on, or reset.
 #[test]
 fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
     let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
@@ -44,10 +45,11 @@ fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
     net.run(5_000 * MS);
     net.show("five calm seconds");
     assert_eq!(net.phase(1), Phase::Gone);
-    assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "it has its own leave");
+    assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "m1 has its own leave");
 }
 
-/// A group whose applications reset. One of them has died, and whoever orders knows, but no application has acted on it.
+/// Returns a group under the manual policy. One member has crashed. The sequencer suspects it, or m0 if the sequencer
+/// crashed, and no application has acted on that.
 fn group_that_misses(members: usize, dead: usize, sequencer: usize) -> Net {
     let mut net = group_with(members, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
     if sequencer != 0 {
@@ -62,8 +64,8 @@ fn group_that_misses(members: usize, dead: usize, sequencer: usize) -> Net {
     net
 }
 
-// The next in rank is dead, as the sequencer knows when it leaves. Had it the role all the same, nobody would order until some
-// application resets.
+// The next member in rank order is dead, as the sequencer knows when it leaves. If it got the role, the group would
+// halt until an application resets.
 #[test]
 fn a_leaver_leaves_its_role_to_one_that_is_there() {
     let mut net = group_that_misses(4, 1, 0);
@@ -76,27 +78,28 @@ fn a_leaver_leaves_its_role_to_one_that_is_there() {
         let left =
             |event: &Event| matches!(event, Event::Left { successor, .. } if *successor == Some(uid(2)));
         assert!(net.events[index].iter().any(left), "m{index} has another successor");
-        assert_eq!((net.epoch(index), net.size(index)), (0, 3), "nobody asked m{index} for a reset");
+        assert_eq!((net.epoch(index), net.size(index)), (0, 3), "no application asked m{index} for a reset");
     }
 }
 
-// With the dead one those who stay would be no quorum, so no leave would be accepted, nor would there be a reset past it. Who
-// leaves has no application any more that could reset first: one that orders, or is the last, does it by itself.
+// Without the leaver, the rest would be no quorum as long as the dead member counts. So no leave would be accepted, and
+// no reset could exclude the dead member. The leaver's application does not decide any more. So a leaver that is the
+// sequencer, or the last member, resets without being asked.
 #[test]
-fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
+fn a_leaver_resets_if_the_dead_keep_the_rest_from_a_quorum() {
     for (members, dead, sequencer) in [(3, 1, 0), (2, 1, 0), (4, 3, 0), (2, 1, 1)] {
         let mut net = group_that_misses(members, dead, sequencer);
         if members == 4 {
-            // Two are dead, and the sequencer breaks the tie.
+            // Two of four are dead. The sequencer, as the first member, makes half of the view a quorum.
             net.crash(2);
             net.run(1_000 * MS);
         }
         net.leave(0);
         net.run(2_000 * MS);
         net.show("two seconds");
-        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{sequencer} orders");
+        assert_eq!(net.phase(0), Phase::Gone, "of {members}, where m{sequencer} is the sequencer");
         let has_left = net.events[0].iter().any(|event| matches!(event, Event::Left { .. }));
-        assert!(has_left, "of {members}, where m{sequencer} orders");
+        assert!(has_left, "of {members}, where m{sequencer} is the sequencer");
         if members > 2 {
             let next = if members == 3 { 2 } else { 1 };
             assert_eq!((net.epoch(next), net.size(next)), (1, 1), "of {members}");
@@ -104,10 +107,10 @@ fn a_leaver_resets_if_those_who_stay_cannot_do_without_the_dead() {
     }
 }
 
-// The first member is dead, and of the other two one leaves. Had its leave a number, neither it nor a reset would ever come to
-// an end, for the one that stays is no quorum of those two.
+// The first member is dead, and one of the other two leaves. If its leave were numbered, neither the leave nor a reset
+// would ever complete, because the remaining member is no quorum of {m0, m1}.
 #[test]
-fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
+fn a_leave_waits_for_a_reset_if_the_dead_keep_the_rest_from_a_quorum() {
     let mut net = group_that_misses(3, 0, 1);
     net.leave(2);
     net.run(1_000 * MS);
@@ -120,7 +123,8 @@ fn a_leave_waits_for_a_reset_if_those_who_stay_cannot_do_without_the_dead() {
     assert_eq!(net.phase(2), Phase::Gone);
 }
 
-// The sequencer has died, and all others leave: none of them suspects the others, and none has an application that could decide.
+// The sequencer has died, and all other members leave. None of them suspects the others, and none has an application
+// that could decide.
 #[test]
 fn where_all_leave_and_the_sequencer_is_dead_they_reset_by_themselves() {
     for members in [3, 5] {
@@ -138,7 +142,8 @@ fn where_all_leave_and_the_sequencer_is_dead_they_reset_by_themselves() {
     }
 }
 
-/// When each was gone, in milliseconds after all began to leave; whoever crashed is.
+/// Returns for each member the time until it was gone, in milliseconds after all began to leave. A crashed member
+/// counts as gone.
 fn all_leave(net: &mut Net, limit_ms: u64, crashes: impl Fn(&Net) -> Option<usize>) -> Vec<Option<u64>> {
     let members = net.members.len();
     let mut gone = vec![None; members];
@@ -157,10 +162,10 @@ fn all_leave(net: &mut Net, limit_ms: u64, crashes: impl Fn(&Net) -> Option<usiz
     gone
 }
 
-// All leave at once, and the last one's words are lost for a while. It must not go meanwhile: there is nobody else who could tell
-// those before it that they may go, and they do not know their leaves accepted.
+// All members leave at once, and what the last one sends is lost for a while. It must stay meanwhile: only the last
+// member can dismiss the leavers before it, which do not know their leaves accepted.
 #[test]
-fn the_last_one_stays_until_those_who_left_before_it_have_heard() {
+fn the_last_member_stays_until_the_leavers_before_it_have_their_farewells() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 0);
         let (last, heard_at) = (members - 1, net.now + 80 * MS);
@@ -173,9 +178,9 @@ fn the_last_one_stays_until_those_who_left_before_it_have_heard() {
     }
 }
 
-// Nothing is lost, and all are told farewell and gone at once: the last one waits for nobody who is gone.
+// Nothing is lost, so all get their farewells and go at once. The last member does not wait for leavers that are gone.
 #[test]
-fn all_who_leave_at_once_are_gone_at_once() {
+fn members_that_all_leave_at_once_are_gone_at_once() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 1);
         let gone = all_leave(&mut net, 1_000, |_| None);
@@ -183,10 +188,10 @@ fn all_who_leave_at_once_are_gone_at_once() {
     }
 }
 
-// The last one dies before it could say farewell. Those before it hear nobody but each other, and ask each other on and on; they
-// know their leaves accepted, and so they go.
+// The last member dies before it has sent `Farewell`. The leavers before it hear only each other, and ask each other
+// again and again. They know their leaves accepted, so they go.
 #[test]
-fn those_who_hear_only_each_other_go_soon() {
+fn leavers_that_hear_only_each_other_go_soon() {
     for members in [2, 3, 5] {
         let mut net = group_of(members, 0);
         let last = members - 1;
@@ -202,9 +207,9 @@ fn those_who_hear_only_each_other_go_soon() {
     }
 }
 
-// The sequencer is dead. Of those who miss it one leaves, and the others have applications that can decide.
+// The sequencer is dead. One of the members that suspect it leaves; the others have applications that can decide.
 #[test]
-fn a_leaver_leaves_the_reset_to_those_who_stay() {
+fn a_leaver_leaves_the_reset_to_the_remaining_members() {
     let mut net = group_that_misses(4, 1, 1);
     net.leave(3);
     net.run(2_000 * MS);
@@ -213,7 +218,8 @@ fn a_leaver_leaves_the_reset_to_those_who_stay() {
     );
 }
 
-// Those who do not miss each other are no quorum: a ballot would come to nothing, and stop what order there is.
+// The members that do not suspect each other are no quorum. A ballot would come to nothing, and would stop the
+// numbering.
 #[test]
 fn a_leaver_does_not_reset_where_that_is_in_vain() {
     let mut net = group_that_misses(3, 1, 0);
@@ -224,10 +230,10 @@ fn a_leaver_does_not_reset_where_that_is_in_vain() {
     assert_eq!((net.phase(0), net.group(0).marks().promised.is_none()), (Phase::Leaving, true));
 }
 
-// The sequencer wants to leave, and what it sent has no room as long as one application takes nothing. That is no reason to reset,
-// nor to leave before what it sent.
+// The sequencer wants to leave, and there is no room for what it has sent while an application receives nothing. It
+// must not reset for that, nor leave before its messages have seqnos.
 #[test]
-fn an_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
+fn a_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
     let config =
         GroupConfig { history_messages: 16, slow_member: SlowMember::Wait, ..GroupConfig::default() };
     let mut net = group_with(2, config, unicast());
@@ -247,8 +253,8 @@ fn an_sequencers_leave_comes_after_what_it_sent_however_long_that_takes() {
     assert_eq!((net.delivered(1), net.epoch(1)), (sent, 0));
 }
 
-// A message is sent again since its number was lost, and that copy is under way for longer than its sender stays. Who has left
-// has no last number any more by which the copy would be known.
+// A message is resent because its seqno was lost. The copy arrives after its sender has left. By then no last message
+// number is kept for the sender, by which the copy could be recognised.
 #[test]
 fn what_a_leaver_sent_again_gets_no_second_place_after_its_leave() {
     let mut net = group_of(3, 0);
@@ -269,8 +275,8 @@ fn what_a_leaver_sent_again_gets_no_second_place_after_its_leave() {
     net.run(20 * MS);
     net.leave(2);
     assert!(net.run_until(LATENCY / 5, 100 * MS, |net| net.size(0) == 2), "the case was not reached");
-    // Nobody can tell it that it may go: it is still listened to.
+    // The farewell cannot reach m2, so the group still receives from it.
     net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
     net.run(1_000 * MS);
-    assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "once more after its leave");
+    assert_eq!((net.delivered(0), net.delivered(1)), (1, 1), "numbered again after its leave");
 }

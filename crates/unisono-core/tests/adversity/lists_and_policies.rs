@@ -10,7 +10,7 @@ fn list(names: &[&str]) -> GroupConfig {
     GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() }
 }
 
-// A founder alone is no majority of its list. If that keeps it from accepting joins, no group with a list ever grows.
+// A founder alone is no majority of its list. If that kept it from accepting joins, no group with a list would grow.
 #[test]
 fn a_group_with_a_list_grows_from_one() {
     let mut net = Net::new();
@@ -23,7 +23,7 @@ fn a_group_with_a_list_grows_from_one() {
 }
 
 #[test]
-fn who_is_not_on_the_list_is_told_so() {
+fn a_joiner_that_is_not_on_the_list_is_refused() {
     let mut net = Net::new();
     net.add(EntryMode::Found(list(&["m0", "b"])), unicast());
     net.run(10 * MS);
@@ -33,8 +33,8 @@ fn who_is_not_on_the_list_is_told_so() {
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
 }
 
-// Two lives of one listed name at the door at once: if both come in, one name counts twice in the majority (hazard
-// H20).
+// Two lives with one listed name ask to join at once. If both came in, one name would count twice in the majority
+// (hazard H20).
 #[test]
 fn of_two_with_one_listed_name_one_comes_in() {
     let mut net = Net::new();
@@ -51,8 +51,8 @@ fn of_two_with_one_listed_name_one_comes_in() {
     assert_eq!((1..3).filter(|&index| net.events[index].iter().any(failed)).count(), 1);
 }
 
-// Where only the application resets, a suspicion that turned out wrong must be taken back; otherwise the crash that
-// follows is no news, and the application is never told of it.
+// Under the manual policy a wrong suspicion must be cleared. Otherwise the crash that follows is no new suspicion, and
+// the application does not learn of it.
 #[test]
 fn a_crash_is_told_to_the_application_after_a_wrong_suspicion() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -67,12 +67,13 @@ fn a_crash_is_told_to_the_application_after_a_wrong_suspicion() {
     let before = suspicions(&net);
     net.crash(2);
     net.run(5000 * MS);
-    assert!(suspicions(&net) > before, "{before} before, and the crash is never told");
+    assert!(suspicions(&net) > before, "{before} before, and none for the crash");
 }
 
-// With two of a list of three left, none may leave before another has come: the last one would be no quorum for ever.
+// Two of a list of three are left. Neither may leave before another member has joined: the last one would never be a
+// quorum.
 #[test]
-fn a_leave_waits_until_those_who_stay_are_enough_of_the_list() {
+fn a_leave_waits_until_the_rest_is_a_majority_of_the_list() {
     let mut net = group_with(3, list(&["m0", "m1", "m2"]), unicast());
     net.leave(2);
     assert!(net.run_until(MS, 1000 * MS, |net| net.phase(2) == Phase::Gone && net.size(0) == 2));
@@ -84,7 +85,7 @@ fn a_leave_waits_until_those_who_stay_are_enough_of_the_list() {
     assert_eq!((net.phase(next), net.size(0)), (Phase::Member, 2));
 }
 
-// The application wants three members to go on, and later is content with two.
+// The application first asks for at least three members, later for two.
 #[test]
 fn a_reset_brings_together_as_many_as_the_application_asks_for() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -95,7 +96,7 @@ fn a_reset_brings_together_as_many_as_the_application_asks_for() {
         let now = Time::from_nanos(net.now);
         net.group_mut(0).reset(now, min).unwrap();
         net.drain(0);
-        // Whoever promised would begin a ballot of its own in the end, and knows nothing of what the application asked for.
+        // A member that promised would begin a ballot of its own in the end, without knowing the application's minimum.
         net.filter(|seen| {
             let invites = seen.has(|frame| matches!(frame, unisono_core::wire::Frame::Invite { .. }));
             if seen.from == 1 && invites { LOST } else { PROMPT }
@@ -106,8 +107,9 @@ fn a_reset_brings_together_as_many_as_the_application_asks_for() {
     assert_eq!((net.epoch(1), net.size(1)), (1, 2));
 }
 
-// Under *at least n* a join needs no more holders than a message of the group's resilience. Somebody who lacks it goes on without
-// two of three: a message that is to outlive the loss of two may not rest on it until then.
+// Under *at least n* a join needs no more holders than a message of the group's resilience. A member that lacks the
+// join may go on without two of three. So a message that must survive the loss of two waits until enough members hold
+// the join.
 #[test]
 fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firmly() {
     let minute = Duration::from_secs(60);
@@ -122,7 +124,7 @@ fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firml
     net.drain(0);
     net.run(500 * MS);
     let is_sent = |net: &Net| net.outcomes[0].iter().any(|(sent, _)| *sent == number);
-    assert!(!is_sent(&net), "one of three who may go on alone does not know of the fourth");
+    assert!(!is_sent(&net), "a member that may go on alone does not know of the join");
     net.calm();
     assert!(net.run_until(MS, 2_000 * MS, is_sent));
 }

@@ -1,10 +1,10 @@
-//! What the protocol must bear, one adversity at a time.
+//! The faults that the protocol must bear, one at a time.
 //!
-//! The simulator draws its faults at random. Here each test states one evil course of events outright: which datagrams
-//! are lost or late, who crashes, whose application sleeps, what a liar sends; and then what must hold all the same.
-//! The harness is in `network`; it knows no chance, so each test runs the same way every time. The comment at each test
-//! says what goes wrong without the rule that it is about; numbers such as H22 are those of
-//! `docs/protocol/deviations.md`.
+//! The simulator draws its faults at random. Here each test states one bad course of events: which datagrams are lost
+//! or late, which members crash, whose application sleeps, what a lying member sends. Then it checks what must hold all
+//! the same. The harness is in `network`; it uses no random numbers of its own, so each test runs the same way every
+//! time. The comment at each test says what goes wrong without the rule that the test is about. Numbers such as H22 are
+//! those of `docs/protocol/deviations.md`.
 
 mod ballots;
 mod detection;
@@ -20,3 +20,4 @@ mod network;
 mod parting;
 mod repair_and_flow;
 mod resets;
+mod versions;

@@ -1,4 +1,4 @@
-//! The role of sequencer that follows the load: to whom it goes, when, and what keeps it.
+//! The sequencer's role moves by load: to which member, when, and what prevents a move.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -13,7 +13,7 @@ fn migrating(n: usize, resilience: u8) -> Net {
     net
 }
 
-/// One message every millisecond, whose sender is told by its index.
+/// Sends one message every millisecond. `sender` returns the sender of each message by its index.
 fn talk(net: &mut Net, messages: usize, sender: impl Fn(usize) -> usize) {
     for index in 0..messages {
         net.send(sender(index), b"x").expect("there is room");
@@ -21,7 +21,7 @@ fn talk(net: &mut Net, messages: usize, sender: impl Fn(usize) -> usize) {
     }
 }
 
-/// How often the role moved, as this member was told.
+/// Returns how often the role has moved, by this member's events.
 fn moves(net: &Net, index: usize) -> usize {
     net.events[index].iter().filter(|event| matches!(event, Event::HandedOver { .. })).count()
 }
@@ -31,7 +31,7 @@ fn sequencer(net: &Net, index: usize) -> usize {
 }
 
 #[test]
-fn the_role_goes_to_who_sends_everything_and_stays_there() {
+fn the_role_goes_to_the_member_that_sends_everything_and_stays_there() {
     for resilience in 0..3 {
         let mut net = migrating(4, resilience);
         talk(&mut net, 300, |_| 2);
@@ -50,7 +50,7 @@ fn it_stays_where_several_send() {
     let mut net = migrating(3, 1);
     talk(&mut net, 2_000, |index| index % 2);
     talk(&mut net, 2_000, |index| index % 3);
-    // In turns of a few messages, too.
+    // Also by turns of a few messages.
     talk(&mut net, 2_000, |index| index / 20 % 2 + 1);
     assert_eq!((sequencer(&net, 1), moves(&net, 1)), (0, 0));
 }
@@ -83,14 +83,14 @@ fn joiners_are_told_the_founders_choice() {
     net.run(1_000 * MS);
     assert_eq!(sequencer(&net, 1), 1);
     talk(&mut net, 300, |_| 2);
-    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and orders by the same rule");
+    assert_eq!((sequencer(&net, 1), moves(&net, 1)), (2, 1), "m1 joined, and has the same rule");
 }
 
-// The role would go to somebody who cannot take it before it has pulled what it lacks, and nothing be numbered meanwhile.
+// If the role went to a member that first had to request what it lacks, no message would be numbered meanwhile.
 #[test]
 fn it_does_not_go_to_a_sender_that_lags_behind() {
     let mut net = migrating(3, 0);
-    // m2 hears nothing that is numbered, but goes on sending: its answers show that it holds nothing.
+    // m2 receives no entries, but goes on sending. Its watermarks show that it holds nothing.
     net.filter(|seen| {
         let numbered = seen.has(|frame| matches!(frame, Frame::Ordered(_) | Frame::Change { .. }));
         if seen.to == 2 && numbered { LOST } else { PROMPT }
@@ -102,16 +102,16 @@ fn it_does_not_go_to_a_sender_that_lags_behind() {
     assert_eq!(sequencer(&net, 1), 2, "once it has caught up");
 }
 
-// While somebody comes the sequencer keeps what the joiner is told of; a move would begin that anew.
+// While a process joins, the sequencer keeps state for it. A move of the role would begin the join anew.
 #[test]
-fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
+fn it_does_not_move_while_there_is_an_observer_or_a_join_is_not_accepted() {
     let mut net = migrating(3, 1);
     net.filter(|seen| if seen.from == 3 && !seen.outside { LOST } else { PROMPT });
     let joiner = net.add(EntryMode::Join, unicast());
     assert!(net.run_until(MS / 20, 10_000 * MS, |net| net.phase(joiner) == Phase::Joining));
     talk(&mut net, 300, |_| 2);
-    assert_eq!(moves(&net, 1), 0, "an observer listens");
-    // It comes in, and everybody's word that they hold its join is lost.
+    assert_eq!(moves(&net, 1), 0, "there is an observer");
+    // The joiner is numbered in, and all acknowledgements of its join are lost.
     let joined = Rc::new(Cell::new(false));
     let seen_join = joined.clone();
     net.filter(move |seen| {
@@ -127,8 +127,8 @@ fn it_does_not_move_while_somebody_is_let_in_or_a_join_is_not_accepted() {
     assert_eq!((sequencer(&net, 1), net.size(1)), (2, 4));
 }
 
-// The event rides with the last numbers, and the new sequencer's first ones with its first heartbeat: for two messages
-// under way the move costs no time at all.
+// The role event travels with the last seqnos, and the new sequencer's first seqnos travel with its first heartbeat. So
+// the move leaves no pause.
 #[test]
 fn a_move_leaves_no_pause_behind() {
     let mut net = migrating(3, 0);
@@ -144,8 +144,8 @@ fn a_move_leaves_no_pause_behind() {
     assert!(slowest <= 3 * LATENCY, "{slowest} ns");
 }
 
-// What the log holds when the role comes was told by those who had it before. A sequencer that takes it for its own news sends
-// a history once more, to everybody.
+// Earlier sequencers have announced what the log holds when the role moves. If the new sequencer announced it again, it
+// would send a whole history once more, to all members.
 #[test]
 fn a_new_sequencer_tells_only_what_it_numbers() {
     let mut net = group_of(3, 0);
@@ -170,8 +170,8 @@ fn a_new_sequencer_tells_only_what_it_numbers() {
     assert_eq!((sequencer(&net, 2), net.delivered(2), told.get()), (1, 17, 1));
 }
 
-// Whoever goes on without those who knew of the event must not be told by it what their applications were told already: so
-// it waits for as many holders as a message, and for its successor, without whom nothing follows.
+// Members that go on without the holders of the event must not repeat what other applications have received. So the
+// event waits for as many holders as a message, and for its successor, without which nothing follows.
 #[test]
 fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor_does() {
     for (resilience, unheard) in [(0, [1, 1]), (2, [2, 3])] {
@@ -190,16 +190,16 @@ fn the_role_has_not_moved_before_enough_members_hold_the_event_and_its_successor
     }
 }
 
-// The one that gave the role away dies before the other hears of it: whoever does know tells it, and nobody has to be missed
-// first.
+// The old sequencer dies before its successor has received the event. A member that knows the event sends it to the
+// successor, before any member is suspected.
 #[test]
-fn who_knows_of_a_hand_over_tells_the_one_that_has_the_role_by_it() {
+fn a_member_that_knows_of_a_hand_over_tells_the_successor() {
     let mut net = group_of(3, 1);
     net.filter(|seen| if seen.from == 0 && seen.to == 1 { LOST } else { PROMPT });
     net.hand_over(0, 1);
     net.run(MS);
     net.crash(0);
     net.run(150 * MS);
-    net.show("m0 is dead, and m2 knows that m1 orders");
-    assert!(net.group(1).marks().acting && net.epoch(1) == 0, "m1 does not know that it orders");
+    net.show("m0 is dead, and m2 knows that m1 is the sequencer");
+    assert!(net.group(1).marks().acting && net.epoch(1) == 0, "m1 does not know that it is the sequencer");
 }

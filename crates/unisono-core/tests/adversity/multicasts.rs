@@ -1,4 +1,4 @@
-//! Members that do not hear multicasts, or are not heard by them.
+//! Members that do not hear multicasts, or whose multicasts are not heard.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A member that no longer hears the multicast answers every probe, so nobody suspects it, and lacks everything, so it
-// holds everybody up (hazard H28).
+// A member that stops hearing the multicast answers every probe, so it is not suspected. But it lacks everything, so
+// all members wait for it (hazard H28).
 #[test]
 fn a_member_that_stops_hearing_the_multicast_is_reached_by_unicast() {
     let config = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
@@ -25,7 +25,7 @@ fn a_member_that_stops_hearing_the_multicast_is_reached_by_unicast() {
     assert_eq!(net.delivered(4), 200);
 }
 
-/// Five members by multicast, and what this one multicasts is heard by nobody.
+/// Returns five members that use multicast. No member receives the multicasts of `mute`.
 fn group_with_a_mute(mute: usize) -> Net {
     let settings = Settings { transport: Transport::Auto, ..Settings::default() };
     let mut net = group_with(5, GroupConfig::default(), settings);
@@ -35,7 +35,8 @@ fn group_with_a_mute(mute: usize) -> Net {
     net
 }
 
-// It hears the multicast, and so do all others: the sequencer says that what goes by BB reaches everybody.
+// m1 hears the multicast, and so do all others. So the sequencer announces that BB reaches all members, although m1's
+// own multicasts are lost.
 #[test]
 fn what_a_member_multicasts_in_vain_goes_to_the_sequencer() {
     let mut net = group_with_a_mute(1);
@@ -48,7 +49,7 @@ fn what_a_member_multicasts_in_vain_goes_to_the_sequencer() {
     assert!((0..5).all(|index| net.delivered(index) == 200));
 }
 
-// Each time it tries whether it is heard costs it the time until something goes again.
+// Each trial of the multicast delays messages until the resend. So trials must become rare.
 #[test]
 fn a_member_that_multicasts_in_vain_tries_ever_more_rarely() {
     let mut net = group_with_a_mute(1);
@@ -79,9 +80,10 @@ fn a_member_that_multicasts_in_vain_tries_ever_more_rarely() {
     assert!(tried.get() - before >= 100, "heard again, it multicast {} of 100", tried.get() - before);
 }
 
-// Others write behind it, and what is lacking is asked for: a trial costs a way there and back, and not all that time.
+// Later messages of a busy member reveal to the sequencer what is missing, and it requests that. So a failed trial
+// costs one round trip, not the time until the resend.
 #[test]
-fn a_busy_member_that_nobody_hears_is_as_fast_as_by_copies() {
+fn a_busy_member_whose_multicasts_are_lost_is_as_fast_as_by_copies() {
     let mut delivered = Vec::new();
     for is_mute in [true, false] {
         let mut net = group_with_a_mute(1);
@@ -99,13 +101,13 @@ fn a_busy_member_that_nobody_hears_is_as_fast_as_by_copies() {
     assert!(delivered[0] * 10 > delivered[1] * 9, "{delivered:?}");
 }
 
-// Whoever sends misses its number, sends again, and is shown by a heartbeat how far the numbers go. That is no sign that it
-// hears those for everybody.
+// A sender misses its seqno and resends, and a heartbeat to it alone shows how far the seqnos go. That heartbeat is no
+// sign that the sender hears the sequencer's multicasts.
 #[test]
-fn a_busy_group_soon_gets_copies_from_a_sequencer_that_nobody_hears() {
+fn a_busy_group_soon_gets_copies_from_a_sequencer_whose_multicasts_are_lost() {
     let config = GroupConfig { broadcast_above_bytes: 0, ..GroupConfig::default() };
     let mut net = group_with(5, config, Settings { transport: Transport::Auto, ..Settings::default() });
-    // Since one hears none, members speak to each other by copies.
+    // m4 hears no multicasts, so members send copies to each other.
     net.filter(|seen| if seen.multicast && (seen.from == 1 || seen.to == 4) { LOST } else { PROMPT });
     net.run(10_000 * MS);
     let speak = |net: &mut Net, times: u32| {
@@ -126,9 +128,9 @@ fn a_busy_group_soon_gets_copies_from_a_sequencer_that_nobody_hears() {
     assert_eq!((net.group(1).audience().multicast, net.delivered(2) - before), (false, 1));
 }
 
-// It answers whoever asks whether it lives, so nobody suspects it, and what it says to all nobody hears.
+// A member whose multicasts are lost answers probes, so it is not suspected. But all that it multicasts is lost.
 #[test]
-fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
+fn the_role_moves_from_and_to_a_member_whose_multicasts_are_lost() {
     for (mute, pause) in [0, 1].into_iter().flat_map(|mute| [0, 20, 200, 1000].map(|pause| (mute, pause))) {
         let mut net = group_with_a_mute(mute);
         for round in 0..6 {
@@ -141,10 +143,10 @@ fn the_role_goes_on_from_and_to_a_member_whose_multicasts_nobody_hears() {
     }
 }
 
-// m1 has ordered before, and all acknowledged by its multicasts that they hear such. Now m4 hears none of them, nor of the
-// hand-over: it goes on acknowledging to m0, which answers when it is asked whether it lives.
+// m1 was sequencer before, and all members have acknowledged its multicasts. Now m4 receives no multicasts, and misses
+// the hand-over. It goes on acknowledging to m0, which answers its probes.
 #[test]
-fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
+fn a_member_that_missed_a_hand_over_hears_of_it_from_the_old_sequencer() {
     let settings = Settings { transport: Transport::Auto, ..Settings::default() };
     let mut net = group_with(5, GroupConfig::default(), settings);
     net.run(3000 * MS);
@@ -161,9 +163,9 @@ fn whoever_missed_a_hand_over_hears_of_it_from_the_sequencer_before() {
     assert!((0..5).all(|index| net.delivered(index) == 1));
 }
 
-// A sequencer that asks it early whether it lives is heard by that, though none of its heartbeats is.
+// The sequencer probes m4 early. So m4 hears the sequencer, but none of its heartbeats.
 #[test]
-fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
+fn a_member_that_hears_the_sequencer_and_no_heartbeat_gets_copies() {
     let mut net = Net::new();
     let early = Settings { silence: Duration::from_millis(60), ..Settings::default() };
     net.add(EntryMode::Found(GroupConfig::default()), early);
@@ -181,7 +183,7 @@ fn whoever_hears_the_sequencer_and_none_of_its_heartbeats_gets_copies() {
     assert_eq!((net.group(0).audience().addresses.clone(), net.delivered(4)), (vec![address(4)], 1));
 }
 
-// All of these members are on one machine, where one multicast is cheaper than two copies, and not than one.
+// All members are on one machine. There one multicast is cheaper than two copies, but not than one.
 #[test]
 fn on_one_machine_three_multicast_and_two_do_not() {
     for members in [2, 3] {
@@ -192,8 +194,8 @@ fn on_one_machine_three_multicast_and_two_do_not() {
     }
 }
 
-// What is under way may wait in a queue for longer than a working sequencer is otherwise silent. A member that takes it for
-// a sign that multicasts do not come through has a copy sent for each member, and the queue only grows.
+// A message under way may wait in a queue for longer than a working sequencer is silent otherwise. If the sender took
+// that for a sign that its multicasts are lost, a copy would be sent to each member, and the queue would only grow.
 #[test]
 fn an_overdue_number_does_not_denounce_the_multicast() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };

@@ -1,24 +1,24 @@
-//! Members on a network that does as it is told: every copy of a datagram is shown to a filter, which says how long it
-//! takes or that it is lost. There is one clock, and nothing is random but what the members draw from fixed seeds.
+//! Members on a network under the test's control. Every copy of a datagram passes a filter, which returns its delay or
+//! loses it. All members share one clock. Nothing is random but what the members draw from fixed seeds.
 
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// A millisecond, in the network's unit of time.
+/// A millisecond, in nanoseconds, the network's unit of time.
 pub(crate) const MS: u64 = 1_000_000;
-/// How long a datagram takes in calm weather, in nanoseconds.
+/// Delay of a datagram that nothing happens to, in nanoseconds.
 pub(crate) const LATENCY: u64 = 50_000;
-/// What a filter says of a datagram that nothing happens to.
+/// A filter's result for a datagram that nothing happens to.
 pub(crate) const PROMPT: Option<u64> = Some(LATENCY);
-/// What a filter says of a datagram that never arrives.
+/// A filter's result for a datagram that never arrives.
 pub(crate) const LOST: Option<u64> = None;
-/// What waited in the socket of a process that goes on is read so long after its timers, in nanoseconds.
+/// Time after its timers at which a process that was stopped reads what waits in its socket, in nanoseconds.
 const SOCKET_DELAY: u64 = 1_000;
 /// More datagrams than this in answer to one input are a storm.
 const STORM_DATAGRAMS: u32 = 20_000;
-/// What is sent to everybody goes to so many places, whether somebody is there or not.
+/// Number of hosts that a multicast goes to, whether or not a process is there.
 pub(crate) const PLACES: usize = 12;
 
 /// One copy of a datagram, as a filter sees it.
@@ -27,11 +27,11 @@ pub(crate) struct Seen {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) multicast: bool,
-    /// Its length.
+    /// Length of the datagram.
     pub(crate) bytes: usize,
-    /// Its packet number.
+    /// Packet number of the datagram.
     pub(crate) number: u64,
-    /// Whether it belongs to no epoch: locating, and being welcomed.
+    /// The datagram is outside of any epoch: locating, or joining.
     pub(crate) outside: bool,
     pub(crate) frames: Vec<Frame>,
 }
@@ -41,7 +41,7 @@ impl Seen {
         self.frames.iter().any(test)
     }
 
-    /// Whether it tells of a place that is a join, a leave or a change of the role.
+    /// True if it contains a join, a leave or a role event with its seqno.
     pub(crate) fn has_change(&self) -> bool {
         self.has(|frame| matches!(frame, Frame::Change { .. }))
     }
@@ -50,13 +50,13 @@ impl Seen {
         self.has(|frame| matches!(frame, Frame::Change { change: Change::Join { .. }, .. }))
     }
 
-    /// Whether this member is at one of its ends.
+    /// True if this member is its sender or its receiver.
     pub(crate) fn concerns(&self, index: usize) -> bool {
         self.from == index || self.to == index
     }
 }
 
-/// The delay of this copy in nanoseconds, or [`LOST`].
+/// Decides about a copy: its delay in nanoseconds, or [`LOST`].
 type Filter = Box<dyn FnMut(&Seen) -> Option<u64>>;
 
 struct Flight {
@@ -68,19 +68,19 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// The network and everybody on it, numbered in the order in which they began.
+/// The network and its processes, numbered in the order in which they began.
 pub(crate) struct Net {
     pub(crate) now: u64,
-    /// Whoever crashed is `None`.
+    /// The members; `None` after a crash.
     pub(crate) members: Vec<Option<Group>>,
-    /// Whose application receives nothing.
+    /// Members whose applications receive nothing.
     pub(crate) asleep: Vec<bool>,
-    /// From when to when each process does not run. When it goes on, its timers come first, then what waits in its
-    /// socket.
+    /// For each process the intervals in which it does not run. When it goes on, its timers fire first; then it reads
+    /// its socket.
     pub(crate) stops: Vec<Vec<(u64, u64)>>,
     pub(crate) events: Vec<Vec<Event>>,
     pub(crate) outcomes: Vec<Vec<(MessageNumber, Outcome)>>,
-    /// Whether somebody answered one input with more datagrams than any reason asks for. The network stands still then.
+    /// A member answered one input with more than [`STORM_DATAGRAMS`]. The network has stopped.
     pub(crate) storm: bool,
     flights: Vec<Flight>,
     count: u64,
@@ -99,7 +99,7 @@ pub(crate) fn uid(index: usize) -> Uid {
     Uid(100 + index as u64)
 }
 
-/// The uid of the life that begins at this one's address after its crash.
+/// Returns the uid of the life that begins at this member's address after its crash.
 pub(crate) fn later_uid(index: usize) -> Uid {
     Uid(200 + index as u64)
 }
@@ -112,7 +112,7 @@ fn decode(bytes: &[u8]) -> Vec<Frame> {
     Decoder::new(Bytes::copy_from_slice(&bytes[HEADER_BYTES..])).flatten().collect()
 }
 
-/// A datagram as this member would have sent it, with whatever frames one likes.
+/// Returns a datagram with these frames, as this sender would have sealed it.
 pub(crate) fn forge(group: GroupTag, epoch: EpochTag, sender: Uid, number: u64, frames: &[Frame]) -> Vec<u8> {
     let header = Header { protection: ProtectionKind::Checksum, group, epoch, sender, number };
     let mut datagram = Vec::new();
@@ -154,7 +154,7 @@ impl Net {
         index
     }
 
-    /// A new life at the address of one that crashed.
+    /// Starts a life at the address of a member that crashed.
     pub(crate) fn add_at(&mut self, index: usize, entry: EntryMode, settings: Settings) {
         let me = Member { uid: later_uid(index), name: name("another"), address: address(index) };
         self.members[index] = Some(self.begin(me, entry, settings));
@@ -168,8 +168,8 @@ impl Net {
         Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random).unwrap()
     }
 
-    /// A place where nobody lives.
-    pub(crate) fn add_nobody(&mut self) {
+    /// Adds a host without a process.
+    pub(crate) fn add_empty_host(&mut self) {
         self.seat(None);
     }
 
@@ -193,22 +193,22 @@ impl Net {
         self.group(index).info().phase
     }
 
-    /// How many resets lie behind this member.
+    /// Returns the counter of this member's epoch: the number of resets since the founding.
     pub(crate) fn epoch(&self, index: usize) -> u64 {
         self.group(index).info().epoch.counter
     }
 
-    /// How many members this member's view has.
+    /// Returns the number of members in this member's view.
     pub(crate) fn size(&self, index: usize) -> usize {
         self.group(index).info().members.len()
     }
 
-    /// How many messages this member's application has received.
+    /// Returns the number of messages that this member's application has received.
     pub(crate) fn delivered(&self, index: usize) -> usize {
         self.events[index].iter().filter(|event| matches!(event, Event::Message { .. })).count()
     }
 
-    /// Everything that this member has for its driver.
+    /// Takes everything that this member has for its driver: events, outcomes and datagrams.
     pub(crate) fn drain(&mut self, index: usize) {
         let now = Time::from_nanos(self.now);
         let Some(group) = &mut self.members[index] else { return };
@@ -220,7 +220,7 @@ impl Net {
         while let Some(sent) = group.poll_sent() {
             self.outcomes[index].push(sent);
         }
-        let everybody: Vec<usize> = (0..PLACES).filter(|&other| other != index).collect();
+        let all: Vec<usize> = (0..PLACES).filter(|&other| other != index).collect();
         let mut datagram = Vec::new();
         let mut copies: Vec<(Vec<usize>, bool, Vec<u8>)> = Vec::new();
         let mut datagrams = 0;
@@ -237,13 +237,13 @@ impl Net {
                 Destination::Everyone => {
                     let audience = group.audience();
                     if audience.multicast {
-                        copies.push((everybody.clone(), true, datagram.clone()));
+                        copies.push((all.clone(), true, datagram.clone()));
                     }
                     let addresses = audience.addresses.iter().map(index_of).collect();
                     copies.push((addresses, false, datagram.clone()));
                 }
                 Destination::Rendezvous | Destination::Multicast => {
-                    copies.push((everybody.clone(), true, datagram.clone()));
+                    copies.push((all.clone(), true, datagram.clone()));
                 }
             }
         }
@@ -265,14 +265,15 @@ impl Net {
         }
     }
 
-    /// When a process that something is due for at this time runs: then, or so long after it goes on.
+    /// Returns the time at which a process handles what is due at `at`: that time, or `after` nanoseconds after the end
+    /// of the stop that `at` falls into.
     fn runs_from(&self, index: usize, at: u64, after: u64) -> u64 {
         let stops = self.stops.get(index).into_iter().flatten();
         let stop = stops.into_iter().find(|(from, to)| (*from..*to).contains(&at));
         stop.map_or(at, |(_, to)| to + after)
     }
 
-    /// Lets so many nanoseconds pass.
+    /// Lets `nanos` nanoseconds pass.
     pub(crate) fn run(&mut self, nanos: u64) {
         let end = self.now + nanos;
         let mut spins = 0;
@@ -291,7 +292,7 @@ impl Net {
             }
             if next <= self.now {
                 spins += 1;
-                assert!(spins < 2_000_000, "somebody asks for a time that has passed, again and again");
+                assert!(spins < 2_000_000, "a member asks for a time that has passed, again and again");
             }
             self.now = self.now.max(next);
             if let Some((at, id)) = flight
@@ -321,7 +322,8 @@ impl Net {
         }
     }
 
-    /// Runs in such steps until this holds or the time is over, both in nanoseconds; says whether it holds.
+    /// Runs in steps of `step` until `holds` returns true, or until `limit` is over, both in nanoseconds. Returns
+    /// whether it holds.
     pub(crate) fn run_until(&mut self, step: u64, limit: u64, holds: impl Fn(&Net) -> bool) -> bool {
         let end = self.now + limit;
         while !holds(self) && self.now < end {
@@ -330,7 +332,7 @@ impl Net {
         holds(self)
     }
 
-    /// Hands a datagram to a member, past the filter; nothing is drained.
+    /// Passes a datagram to a member, past the filter. Takes nothing from the member afterwards.
     pub(crate) fn inject(&mut self, to: usize, from: SocketAddr, datagram: &[u8]) {
         let now = Time::from_nanos(self.now);
         self.group_mut(to).handle_datagram(now, from, BytesMut::from(datagram));
@@ -355,12 +357,12 @@ impl Net {
         self.drain(from);
     }
 
-    /// What it has sent still arrives.
+    /// Crashes this member. What it has sent still arrives.
     pub(crate) fn crash(&mut self, index: usize) {
         self.members[index] = None;
     }
 
-    /// What this one has sent and has not arrived yet is lost.
+    /// Loses everything that this member has sent and that has not arrived yet.
     pub(crate) fn drop_flights_from(&mut self, index: usize) {
         self.flights.retain(|flight| flight.from != index);
     }
@@ -373,17 +375,17 @@ impl Net {
         self.filter = Box::new(filter);
     }
 
-    /// From now on all goes well.
+    /// From now on nothing is lost or late.
     pub(crate) fn calm(&mut self) {
         self.filter(|_| PROMPT);
     }
 
-    /// Nothing reaches this member, and nothing it sends arrives.
+    /// From now on nothing reaches this member, and nothing that it sends arrives.
     pub(crate) fn cut_off(&mut self, index: usize) {
         self.filter(move |seen| if seen.concerns(index) { LOST } else { PROMPT });
     }
 
-    /// Prints where everybody stands, for whoever reads a failure.
+    /// Prints the state of all members, for the output of a failed test.
     pub(crate) fn show(&self, what: &str) {
         println!("{what}, at {} ms:", self.now / MS);
         for (index, group) in self.members.iter().enumerate() {
@@ -407,7 +409,7 @@ impl Net {
     }
 }
 
-/// A group of so many, all of them in; m0 founded it.
+/// Returns a group of `n` members, founded by m0.
 pub(crate) fn group_with(n: usize, config: GroupConfig, settings: Settings) -> Net {
     let mut net = Net::new();
     net.add(EntryMode::Found(config), settings.clone());
@@ -421,7 +423,7 @@ pub(crate) fn group_with(n: usize, config: GroupConfig, settings: Settings) -> N
     net
 }
 
-/// The same with nothing but a resilience, fifty milliseconds after the last one is in.
+/// Returns a group with this resilience and defaults otherwise, 50 ms after the last member joined.
 pub(crate) fn group_of(n: usize, resilience: u8) -> Net {
     let mut net = group_with(n, GroupConfig { resilience, ..GroupConfig::default() }, unicast());
     net.run(50 * MS);

@@ -1,5 +1,5 @@
-//! Leavers on their way out, whose words are lost or who are cut off: they must get away, be told the truth, and not go as
-//! long as those who stay may need them.
+//! How leavers get away when datagrams are lost or the leaver is cut off. A leaver must get its farewell and the right
+//! last event, and must stay as long as the remaining members may need it.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A leaver that misses its farewell, or its own LEAVE, while it is cut off asks for ever a group that has forgotten it.
+// A leaver is cut off, and misses its farewell or its own LEAVE. The group forgets it, and must still dismiss it when
+// it asks again.
 #[test]
 fn a_leaver_cut_off_for_seconds_gets_away() {
     for holds in [true, false] {
@@ -30,11 +31,12 @@ fn a_leaver_cut_off_for_seconds_gets_away() {
     }
 }
 
-// A leaver that is cut off while the role goes to one who has come since asks those it knows, who do not order, and is
-// answered by none of them, as only the sequencer says farewell.
+// While the leaver is cut off, the role goes to a member that joined after its leave. The leaver asks the members that
+// it knows. If only the sequencer could send a farewell, it would get none.
 #[test]
-fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
-    // Cut off for long, it is forgotten by those who stay; if not, one that it asks again and again remembers it.
+fn a_leaver_gets_away_although_the_new_sequencer_never_knew_it() {
+    // A leaver that is cut off for long is forgotten by the members. Otherwise a member that it asks again and again
+    // remembers it.
     for (members, cut_ms) in [(2, 0), (3, 0), (3, 2_000)] {
         let leaver = members - 1;
         let mut net = group_of(members, 0);
@@ -55,7 +57,7 @@ fn a_leaver_gets_away_although_who_orders_now_never_knew_it() {
     }
 }
 
-// A leaver that is cut off before anybody has ordered its leave never asks again.
+// A leaver that is cut off before its leave has a seqno must go on asking.
 #[test]
 fn a_leaver_cut_off_for_less_than_a_second_gets_away() {
     let mut net = group_of(3, 1);
@@ -68,12 +70,12 @@ fn a_leaver_cut_off_for_less_than_a_second_gets_away() {
     assert_eq!(net.phase(2), Phase::Gone);
 }
 
-// A farewell says that all before the leave is accepted. A leaver that does not conclude so never tells its
-// application what became of its last messages (hazard S8).
+// A farewell implies that everything below the leave is accepted. Without that conclusion the leaver's application
+// would not learn the outcome of its last messages (hazard S8).
 #[test]
 fn a_farewell_resolves_the_leavers_last_messages() {
     let mut net = group_of(3, 2);
-    // The leaver hears numbers and the farewell, never that anything is accepted.
+    // The leaver receives seqnos and the farewell, but no heartbeat that says what is accepted.
     net.filter(|seen| {
         let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(_)));
         let orders = |frame: &Frame| {
@@ -87,11 +89,11 @@ fn a_farewell_resolves_the_leavers_last_messages() {
     assert_eq!(net.phase(2), Phase::Gone);
     let is_told =
         |(sent, outcome): &(MessageNumber, Outcome)| *sent == number && matches!(outcome, Outcome::Ok { .. });
-    assert!(net.outcomes[2].iter().any(is_told), "its sender is told {:?}", net.outcomes[2]);
+    assert!(net.outcomes[2].iter().any(is_told), "the outcomes are {:?}", net.outcomes[2]);
 }
 
-// A sequencer that goes as soon as the other of two holds its leave, but before that one knows it accepted, leaves it
-// without a quorum (hazard H19).
+// Of two members the sequencer leaves. If it went as soon as the other one holds its leave, and before that one knows
+// it accepted, the other one would be left without a quorum (hazard H19).
 #[test]
 fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
     let mut net = group_of(2, 1);
@@ -113,13 +115,13 @@ fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
     assert_eq!(net.phase(1), Phase::Member);
 }
 
-// A leaver that goes before a quorum of those who stay knows its leave accepted takes along the vote they need, when
-// the one who knows crashes next (hazard H19).
+// A leaver must stay until a quorum of the remaining members knows its leave accepted. If it went earlier and the
+// member that knows crashed next, the others would lack the leaver's vote (hazard H19).
 #[test]
-fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
+fn a_leaver_goes_only_when_the_rest_can_do_without_its_vote() {
     let mut net = group_of(4, 1);
-    // The LEAVE of m0 (which orders, and breaks ties) reaches m1, who orders next, and m2. m3 hears nothing of it, and
-    // nobody but m1 learns that it is accepted. Then m0 is cut off from m1 and m2 for a tenth of a second.
+    // m0 is the sequencer, and the first member, so it breaks ties. Its LEAVE reaches m1, the next sequencer, and m2,
+    // but not m3. Only m1 learns that the LEAVE is accepted. Then m0 is cut off from m1 and m2 for 0.6 s.
     let begin = net.now;
     net.filter(move |seen| {
         let accepts = seen.has(|frame| matches!(frame, Frame::Heartbeat(heartbeat) if heartbeat.end >= 4));
@@ -131,23 +133,24 @@ fn a_leaver_goes_only_when_those_who_stay_can_do_without_it() {
     });
     net.leave(0);
     net.run_until(MS / 20, 4_000 * MS, |net| net.phase(0) == Phase::Gone);
-    net.show("m0 was told to go, or never");
+    net.show("m0 has its farewell, or 4 s have passed");
     net.crash(1);
     net.calm();
     net.run(20_000 * MS);
     net.show("m1 crashed, twenty calm seconds ago");
-    assert_eq!(net.epoch(2), 1, "m2 and m3 are two of m0, m1, m2 and m3, and stuck");
+    assert_eq!(net.epoch(2), 1, "m2 and m3 are no quorum of all four, and stuck");
 }
 
-// A leaver has a message without a place, is cut off, and those who stay go on twice. It does not ask to leave before its
-// message has a place, and whoever gave places in its epoch may be dead: it must ask anybody what became of the epoch.
+// A leaver has a message without a seqno and is cut off, and the others reset twice. The leaver asks to leave only when
+// its message has a seqno, and the sequencer of its epoch may be dead. So it must ask any member what became of the
+// epoch.
 #[test]
 fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
     for dead in [0, 2] {
         let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
         net.run(50 * MS);
         net.cut_off(3);
-        net.send(3, b"without a place").unwrap();
+        net.send(3, b"without a seqno").unwrap();
         net.leave(3);
         let reset_to = |net: &mut Net, epoch: u64| {
             net.run(1_000 * MS);
@@ -163,33 +166,33 @@ fn a_leaver_two_epochs_behind_is_told_that_it_is_out() {
         reset_to(&mut net, 1);
         net.crash(dead);
         reset_to(&mut net, 2);
-        // Nor does a question to everybody arrive.
+        // `Locate` is lost as well.
         net.filter(
             |seen| if seen.has(|frame| matches!(frame, Frame::Locate { .. })) { LOST } else { PROMPT },
         );
         net.run(5_000 * MS);
         net.show("five seconds");
-        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 is never told");
+        assert_eq!(net.phase(3), Phase::Gone, "m{dead} is dead, and m3 does not learn that it is out");
     }
 }
 
-// Whoever wants to leave, and hears nobody for a minute, goes: there is nobody to leave.
+// A leaver that hears no member for a minute goes.
 #[test]
-fn a_leaver_that_hears_nobody_goes_after_a_minute() {
+fn a_leaver_that_hears_no_member_goes_after_a_minute() {
     let mut net = group_of(2, 1);
     net.crash(0);
     net.leave(1);
     net.run(50_000 * MS);
-    assert_ne!(net.phase(1), Phase::Gone, "somebody may only be away");
+    assert_ne!(net.phase(1), Phase::Gone, "other members may only be away");
     net.run(15_000 * MS);
     net.show("a minute alone");
     assert_eq!(net.phase(1), Phase::Gone);
     assert_eq!(net.events[1].last(), Some(&Event::Excluded { epoch: None }));
 }
 
-// The sequencer knows a leave accepted, nobody hears it say so, and it gives its role away. The leaver, which stores nothing past
-// its leave, goes on telling the old sequencer that it holds it, and the new one can never count it. Whoever knows that something
-// is accepted says so.
+// The old sequencer knows a leave accepted, its announcement is lost, and it gives its role away. The leaver stores
+// nothing past its leave, so it goes on acknowledging to the old sequencer, and the new one never counts it. So
+// watermarks also carry what their sender knows to be accepted.
 #[test]
 fn a_leave_that_the_old_sequencer_knows_accepted_does_not_hold_up_the_new_one() {
     let config = GroupConfig { quorum: Quorum::All, ..GroupConfig::default() };
@@ -208,19 +211,19 @@ fn a_leave_that_the_old_sequencer_knows_accepted_does_not_hold_up_the_new_one() 
     net.run(2_000 * MS);
     net.show("two seconds after the leave and the hand-over");
     assert!(net.group(1).marks().acting, "the case was not reached");
-    assert_eq!(net.phase(3), Phase::Gone, "nobody tells m3 that it may go");
+    assert_eq!(net.phase(3), Phase::Gone, "m3 gets no farewell");
 }
 
-// A leaver that does not know its leave accepted coordinates a reset, and all who stay must vote: one of them, which has not heard
-// it for a while, has forgotten it by then.
+// A leaver that does not know its leave accepted coordinates a reset, and all remaining members must vote. One of them
+// has not heard the leaver for a while, and has forgotten it.
 #[test]
-fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
+fn a_leaver_that_coordinates_is_heard_by_members_that_have_forgotten_it() {
     let names = (0..5).map(|n| name(&format!("m{n}"))).collect();
     let config = GroupConfig { quorum: Quorum::MajorityOf(names), ..GroupConfig::default() };
-    // Long enough for a leaver to be forgotten before others are suspected.
+    // Long enough for a leaver to be forgotten before other members are suspected.
     let second = Duration::from_secs(1);
     let mut net = group_with(4, config, Settings { silence: second, patience: second, ..unicast() });
-    // The others hear it, and it hears nothing.
+    // The others hear m3, and m3 hears nothing.
     net.filter(|seen| if seen.to == 3 { LOST } else { PROMPT });
     net.leave(3);
     assert!(
@@ -228,7 +231,7 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
         "the case was not reached"
     );
     assert!((0..3).all(|stays| net.size(stays) == 3), "the case was not reached");
-    // It is heard by m0 and m1 and does not hear that it may go; m2 is cut off.
+    // m3 is heard by m0 and m1, and its farewell is lost. m2 is cut off.
     net.filter(|seen| {
         let farewell = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
         if seen.concerns(2) || seen.concerns(3) && farewell { LOST } else { PROMPT }
@@ -236,7 +239,7 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
     let promised = |net: &Net| (0..2).all(|votes| net.group(votes).marks().promised.is_some());
     assert!(net.run_until(MS, 5000 * MS, promised), "the case was not reached");
     net.run(700 * MS);
-    // Only m3 reaches m2, which wants to know whether it is heard before it votes.
+    // Only m3 reaches m2. m2 probes whether m3 hears it before it votes.
     let asked = Rc::new(Cell::new(false));
     let asks = asked.clone();
     net.filter(move |seen| {
@@ -244,7 +247,7 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
         asks.set(asks.get() || (seen.from == 2 && seen.to == 3 && probes));
         if seen.to == 2 && seen.from == 3 { PROMPT } else { LOST }
     });
-    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "it is not heard");
+    assert!(net.run_until(MS, 200 * MS, |_| asked.get()), "m2 does not probe m3");
     net.calm();
     let over =
         |net: &Net| net.phase(3) == Phase::Gone && (0..3).all(|stays| net.phase(stays) == Phase::Member);
@@ -252,16 +255,16 @@ fn a_leaver_that_coordinates_is_heard_by_those_who_have_forgotten_it() {
     assert!((0..3).all(|stays| net.size(stays) == 3 && net.epoch(stays) == 1));
 }
 
-// The sequencer wants to leave and numbers its own leave; whoever stays has missed it for long and resets, which keeps the leave.
-// It is served and serves as whoever is excluded, but has left.
+// The sequencer numbers its own leave. The other member has not heard it for long and resets; the reset keeps the
+// leave. The leaver serves its log like an excluded member, but it has left.
 #[test]
-fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
+fn a_member_whose_leave_a_reset_keeps_has_left() {
     let mut net = group_of(2, 1);
     net.filter(|seen| if seen.from == 0 { LOST } else { PROMPT });
     net.leave(0);
     let promised = |net: &Net| net.group(0).marks().promised.is_some();
     assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
-    assert!(!net.group(0).has_left(), "its leave is in the order before it was kept");
+    assert!(!net.group(0).has_left(), "the leave counts before the reset keeps it");
     net.filter(|seen| {
         let dismisses = seen.has(|frame| matches!(frame, Frame::Decided { entered: true, .. }));
         if dismisses { LOST } else { PROMPT }
@@ -274,10 +277,10 @@ fn whoever_leaves_by_a_reset_that_keeps_its_leave_has_left() {
     assert!(left_last(&net, 0), "{:?}", net.events[0]);
 }
 
-// A leaver that has its own leave is cut off while the group goes on. Whoever tells it later that the epoch is long over excludes
-// nobody: it has left.
+// A leaver that has its own leave is cut off while the group goes on. A later `Excluded` for an epoch long after its
+// own does not exclude it: it has left.
 #[test]
-fn whoever_has_left_is_not_excluded() {
+fn a_member_that_has_left_is_not_excluded() {
     let mut net = group_of(3, 1);
     net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Farewell { .. })) { LOST } else { PROMPT });
     net.leave(2);
@@ -292,20 +295,21 @@ fn whoever_has_left_is_not_excluded() {
     assert!(left_last(&net, 2), "{:?}", net.events[2]);
 }
 
-/// The last that this member's application was told of is its own leave.
+/// True if the last event of this member's application before `Gone` is its own leave.
 fn left_last(net: &Net, index: usize) -> bool {
     let last = net.events[index].last_chunk();
     matches!(last, Some([Event::Left { member, .. }, Event::Gone]) if member.uid == uid(index))
 }
 
-// Its leave was ordered while it heard nothing, all whom it knew left after it, and those who came since know nothing of it.
-// They are in the same epoch: whoever answers when it asks where the group is names one who can say that it may go.
+// m2's leave was ordered while it heard nothing. All members that it knew left after it, and the present members joined
+// later and do not know it. They are in the same epoch. A member that answers its `Locate` names the sequencer, which
+// can say that m2 may go.
 #[test]
-fn a_leaver_that_knew_only_those_who_left_is_told_that_it_may_go() {
-    [true, false].into_iter().for_each(finds_those_who_came_after_it);
+fn a_leaver_that_knew_only_former_members_gets_its_farewell() {
+    [true, false].into_iter().for_each(finds_later_members);
 }
 
-fn finds_those_who_came_after_it(automatic: bool) {
+fn finds_later_members(automatic: bool) {
     let mut net = group_with(3, GroupConfig { automatic, ..GroupConfig::default() }, unicast());
     net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
     net.leave(2);
@@ -326,15 +330,16 @@ fn finds_those_who_came_after_it(automatic: bool) {
     net.calm();
     assert!(
         net.run_until(MS, 3000 * MS, |net| net.phase(2) == Phase::Gone),
-        "it waits for those who have gone"
+        "it waits for members that have gone"
     );
-    assert!(net.group(2).has_left(), "its leave was ordered, though it never had it");
+    assert!(net.group(2).has_left(), "its leave was ordered, although it never received it");
     assert!(stays.iter().all(|&index| net.size(index) == 2 && net.epoch(index) == 0));
 }
 
-// The sequencer has numbered every JOIN of its epoch, so a stranger that invites it has left, whatever it knows of that.
+// The sequencer has numbered every JOIN of its epoch. So a stranger that invites it has left, whether the stranger
+// knows that or not.
 #[test]
-fn an_sequencer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
+fn a_sequencer_dismisses_a_stranger_that_invites_it() {
     let mut net = group_of(2, 0);
     let (stranger, place) = (Uid(999), 5);
     let told = Rc::new(Cell::new(false));
@@ -351,10 +356,11 @@ fn an_sequencer_tells_a_stranger_that_invites_it_that_nobody_needs_it() {
     assert!(told.get() && net.group(0).marks().promised.is_none());
 }
 
-// A leaver that hears nothing is heard all the while, and coordinates; the other has gone on without it and has purged what it
-// would have to bring. Would it vote as soon as they hear each other, both would wait for what nobody has any more.
+// A leaver hears nothing while it is heard, and coordinates. The other member has gone on without it and has purged the
+// entries that the leaver would need. If the other member voted as soon as they hear each other, both would wait for
+// entries that no member has.
 #[test]
-fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
+fn a_leaver_that_coordinates_and_is_not_needed_gets_its_farewell() {
     let mut net = group_of(2, 0);
     net.filter(|seen| if seen.to == 0 { LOST } else { PROMPT });
     net.leave(0);
@@ -365,7 +371,8 @@ fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
     });
     let promised = |net: &Net| net.group(0).marks().promised.is_some();
     assert!(net.run_until(MS, 2_000 * MS, promised), "the case was not reached");
-    // It shows that it hears before it is told by the other, which does that from time to time.
+    // The leaver shows that it hears the other member before the other one's next farewell, which is sent from time to
+    // time.
     net.filter(|seen| {
         let probes = seen.has(|frame| matches!(frame, Frame::Probe { .. }));
         if seen.to == 0 && !probes { LOST } else { PROMPT }
@@ -374,11 +381,12 @@ fn a_leaver_that_coordinates_is_told_that_nobody_needs_it() {
     net.calm();
     let over = |net: &Net| net.phase(0) == Phase::Gone && net.phase(1) == Phase::Member;
     assert!(net.run_until(MS, 5_000 * MS, over), "they wait for each other");
-    assert_eq!(net.epoch(1), 0, "a reset that nobody needs");
+    assert_eq!(net.epoch(1), 0, "a needless reset");
 }
 
-// It knows its leave accepted, has promised a ballot, and hears nobody for as long as other leavers wait: the coordinator may wait
-// for its vote all the while, for nobody else who lives knows so much.
+// A leaver knows its leave accepted, has promised a ballot, and hears no member for as long as other leavers wait. It
+// must stay: the coordinator may be waiting for its vote all that time, because no other member that is alive knows the
+// leave accepted.
 #[test]
 fn a_leaver_that_promised_stays_while_its_vote_may_be_needed() {
     let mut net = group_of(4, 1);
@@ -395,7 +403,7 @@ fn a_leaver_that_promised_stays_while_its_vote_may_be_needed() {
     let accepted = |net: &Net| net.group(0).marks().accepted == place && net.now > begin + MS;
     assert!(net.run_until(MS / 20, 100 * MS, accepted), "the case was not reached");
     net.crash(1);
-    // It hears an invitation, and its vote is lost.
+    // m0 receives an invitation, and its vote is lost.
     net.filter(|seen| {
         let shows = seen.has(|frame| matches!(frame, Frame::Probe { .. } | Frame::Alive { .. }));
         if seen.from == 0 && !shows || seen.to == 3 && seen.has_change() { LOST } else { PROMPT }
@@ -409,8 +417,8 @@ fn a_leaver_that_promised_stays_while_its_vote_may_be_needed() {
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(2) == 1 && net.epoch(3) == 1), "they are stuck");
 }
 
-// One leaver knows its leave accepted and was not told farewell, the next does not, and all who stay have died. They hear each
-// other, and cannot help each other: the first is needed by nobody.
+// m3 knows its leave accepted and got no farewell; m4 does not know its leave accepted; all remaining members have
+// died. The two leavers hear each other and cannot help each other. m3 is not needed, so it goes.
 #[test]
 fn a_leaver_that_hears_only_another_one_goes_soon() {
     let mut net = group_of(5, 0);
@@ -431,9 +439,10 @@ fn a_leaver_that_hears_only_another_one_goes_soon() {
     assert_eq!((net.phase(3), net.phase(4)), (Phase::Gone, Phase::Leaving));
 }
 
-// Whoever is asked knows that the leave is in the order, and not that a quorum of those who stay knows it accepted.
+// A member that is asked knows that the leave is in the order, but not that a quorum of the remaining members knows it
+// accepted.
 #[test]
-fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
+fn only_a_member_that_knows_that_the_leave_is_known_sends_a_farewell() {
     let mut net = group_of(4, 0);
     net.filter(|seen| {
         let dismisses = seen.has(|frame| matches!(frame, Frame::Farewell { .. }));
@@ -446,7 +455,8 @@ fn nobody_says_farewell_who_does_not_know_that_the_leave_is_known() {
     assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(3) == Phase::Gone));
 }
 
-// The sequencer numbers its own leave, which nobody hears of, and the others go on without it: that leave is in no log they keep.
+// The sequencer numbers its own leave, no member receives it, and the others go on without the sequencer. No log that
+// they keep contains that leave.
 #[test]
 fn a_leave_that_a_reset_does_not_keep_is_an_exclusion() {
     let mut net = group_of(3, 0);
@@ -462,8 +472,8 @@ fn a_leave_that_a_reset_does_not_keep_is_an_exclusion() {
     assert!(matches!(net.events[0].last(), Some(Event::Excluded { epoch: Some(_) })), "{:?}", net.events[0]);
 }
 
-// A leaver was forgotten, for all know its leave accepted; then the group lost its quorum and stands still in a reset. That need
-// not keep the leaver waiting.
+// All members know a leave accepted and have forgotten the leaver. Then the group loses its quorum and halts in a
+// reset. The leaver need not wait for that.
 #[test]
 fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
     let mut net = group_with(4, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
@@ -480,15 +490,15 @@ fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
     net.group_mut(0).reset(now, 1).unwrap();
     net.drain(0);
     net.calm();
-    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it is not told");
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it gets no farewell");
     assert!(net.group(0).marks().promised.is_some() && net.group(3).has_left());
 }
 
-// A member forgets a leaver that it does not hear for a while, and decides a reset. The leaver learns of it before the others
-// do: they may need its vote if the one who decided dies.
+// A member forgets a leaver that it has not heard for a while, and decides a reset. The leaver receives the decision
+// before the other members do. It must stay: they may need its vote if the member that decided dies.
 #[test]
 fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch() {
-    // Long enough for the one that does not follow not to be suspected meanwhile.
+    // Long enough for the members that do not follow not to be suspected meanwhile.
     let second = Duration::from_secs(1);
     let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
     let mut net = group_with(5, config, Settings { silence: second, patience: second, ..unicast() });
@@ -509,12 +519,12 @@ fn a_leaver_that_was_forgotten_stays_until_a_quorum_has_entered_the_next_epoch()
     assert!(net.run_until(MS, 10_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
     net.run(500 * MS);
     assert_eq!((net.epoch(2), net.epoch(3)), (0, 0), "the case was not reached");
-    assert_ne!(net.phase(4), Phase::Gone, "only one has entered");
+    assert_ne!(net.phase(4), Phase::Gone, "only one member has entered");
     net.calm();
     assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(4) == Phase::Gone && net.epoch(2) == 1));
 }
 
-// The same, and what it is told by the one that is there first is the decision, with which it serves on.
+// The same, and the first member that has entered sends the leaver the decision. The leaver goes on serving.
 #[test]
 fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
     let mut net = group_of(5, 0);
@@ -526,7 +536,7 @@ fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
     net.cut_off(4);
     net.run(500 * MS);
     net.crash(0);
-    // Of those who go on m1 alone learns what was decided, and it alone hears the leaver.
+    // Of the members of the new view only m1 receives the decision, and only m1 hears the leaver.
     net.filter(move |seen| {
         let tells = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
         let with_the_leaver = seen.concerns(4) && !seen.concerns(1);
@@ -537,13 +547,14 @@ fn a_forgotten_leaver_serves_until_a_quorum_has_entered_the_next_epoch() {
     net.run(1_000 * MS);
     assert_eq!((net.phase(4), net.group(4).has_left(), is_first(&net)), (Phase::Excluded, true, true));
     net.calm();
-    // Of two who do not follow for so long one may be left behind.
+    // m2 and m3 do not follow for that long, so a reset may exclude one of them.
     let over = |net: &Net| net.phase(4) == Phase::Gone && (2..4).any(|index| net.epoch(index) > 0);
     assert!(net.run_until(MS, 4_000 * MS, over));
     assert!(left_last(&net, 4), "{:?}", net.events[4]);
 }
 
-// Two leave whose last messages nobody has numbered: so they do not ask to leave yet, and each takes the other for one that stays.
+// Two members leave whose last messages have no seqnos. So they do not ask to leave yet, and each takes the other for a
+// remaining member.
 #[test]
 fn leavers_that_hear_only_each_other_go_after_a_minute() {
     let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
@@ -558,10 +569,10 @@ fn leavers_that_hear_only_each_other_go_after_a_minute() {
     assert!((1..3).all(|leaver| net.phase(leaver) == Phase::Gone), "they wait for each other");
 }
 
-// It asks for its leave and hears nothing from then on, but is heard: it asks again and again. What it lacks, its own leave,
-// is kept for it, and the histories would be full before it gives up.
+// m2 asks for its leave and hears nothing from then on, but is heard, because it asks again and again. Entries from its
+// leave on would be kept for it, and the histories would be full before it gives up.
 #[test]
-fn nothing_is_kept_for_a_leaver_that_hears_nobody() {
+fn nothing_is_kept_for_a_leaver_that_hears_no_member() {
     let mut net = group_with(3, GroupConfig { automatic: false, ..GroupConfig::default() }, unicast());
     net.filter(move |seen| if seen.to == 2 { LOST } else { PROMPT });
     net.leave(2);
@@ -575,8 +586,5 @@ fn nothing_is_kept_for_a_leaver_that_hears_nobody() {
     assert_eq!(net.phase(2), Phase::Leaving, "the case was not reached");
     assert_eq!(net.group(0).info().buffered, 0);
     net.calm();
-    assert!(
-        net.run_until(MS, 2_000 * MS, |net| net.phase(2) == Phase::Gone),
-        "it is not told that it may go"
-    );
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(2) == Phase::Gone), "it gets no farewell");
 }

@@ -1,4 +1,4 @@
-//! Repair of what was lost, and senders held back by the slow.
+//! Retransmission of what was lost, and flow control with slow members.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// A message that its sender's datagrams carry and the sequencer's cannot is answered with an endless stream of them, or
-// never ordered.
+// The message fits a datagram of its sender, but not one of the sequencer. The sequencer must neither answer it with
+// endless datagrams nor leave it unordered.
 #[test]
 fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
     let config = GroupConfig { broadcast_above_bytes: 100_000, ..GroupConfig::default() };
@@ -23,12 +23,12 @@ fn a_message_is_ordered_although_its_senders_datagrams_are_larger() {
     assert!(!net.outcomes[1].is_empty(), "the message is never ordered");
 }
 
-/// A socket that holds some fifty messages of a thousand bytes.
+/// Returns settings for a socket that holds about fifty messages of 1,000 bytes.
 fn little_buffers() -> Settings {
     Settings { receive_buffer_bytes: 100_000, ..unicast() }
 }
 
-// A member whose process does not run reads nothing: what all send then has to find room in its socket, or is lost.
+// A member whose process is stopped reads nothing. All that is sent to it must fit its socket, or is lost.
 #[test]
 fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -51,9 +51,10 @@ fn no_more_is_sent_than_sockets_hold_while_a_member_stands_still() {
     assert_eq!(net.delivered(2), 300);
 }
 
-// Who waits until members hold what is under way must hear of it from them, and not from the next heartbeat.
+// The sequencer waits until the members hold what is under way. It must learn that from their own reports, not from the
+// answers to the next heartbeat.
 #[test]
-fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
+fn members_that_keep_up_delay_no_sender_however_little_their_sockets_hold() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
     let mut net = group_with(3, config, little_buffers());
     for n in 0..300_u32 {
@@ -63,8 +64,8 @@ fn members_that_keep_up_hold_nobody_up_however_little_their_sockets_hold() {
     assert_eq!(net.delivered(2), 300);
 }
 
-// A member that receives nothing shuts everybody's window. By the group's rule it is excluded, whatever its rank
-// (hazard H29).
+// A member whose application receives nothing keeps the window of all members shut. By the group's rule it is excluded,
+// whatever its rank (hazard H29).
 #[test]
 fn a_slow_member_is_excluded_whatever_its_rank() {
     for slow in 1..4 {
@@ -82,8 +83,8 @@ fn a_slow_member_is_excluded_whatever_its_rank() {
     }
 }
 
-// Two are slow and one of them catches up. If the time for which the window was shut is laid at whoever shut it first,
-// the wrong one is excluded (hazard H29).
+// Two members are slow, and one of them catches up. If the whole time for which the window was shut counted against the
+// member that shut it first, the wrong member would be excluded (hazard H29).
 #[test]
 fn a_member_that_caught_up_is_not_excluded_for_another() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
@@ -109,8 +110,8 @@ fn a_member_that_caught_up_is_not_excluded_for_another() {
     assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
 }
 
-// The sequencer notices who is slow, and would be the last to exclude itself. Whoever waits for its application is told since
-// when.
+// The sequencer detects slow members, and does not exclude itself. Reports say since when members wait for its
+// application.
 #[test]
 fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
@@ -129,8 +130,8 @@ fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
     assert_eq!(net.delivered(1), 40);
 }
 
-// A sequencer gives the role away while a member keeps the window shut, and gets it back long after that one caught up.
-// If it takes up the time where it left off, it excludes at once whoever holds nobody up (hazard H29).
+// A sequencer gives the role away while a member keeps the window shut, and gets it back long after that member caught
+// up. If it continued its earlier measurement, it would exclude a member for which no member waits (hazard H29).
 #[test]
 fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in_a_later_one() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(1000));
@@ -148,8 +149,8 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in
     assert_eq!(window_shut_by(&net), Some(uid(3)));
     net.hand_over(0, 1);
     net.run(50 * MS);
-    assert_eq!(net.group(0).info().sequencer, uid(1), "a shut window keeps nobody from giving the role away");
-    assert_eq!(window_shut_by(&net), None, "m1 numbers now, and knows better");
+    assert_eq!(net.group(0).info().sequencer, uid(1), "a shut window does not keep the role from moving");
+    assert_eq!(window_shut_by(&net), None, "m1 is the sequencer now");
     net.asleep[3] = false;
     net.drain(3);
     net.run(2_000 * MS);
@@ -157,11 +158,11 @@ fn a_member_that_was_slow_in_an_earlier_term_of_the_sequencer_is_not_excluded_in
     net.hand_over(1, 0);
     net.run(1_000 * MS);
     net.show("m0 has the role again");
-    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for what is long over");
+    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Member), "excluded for an old delay");
 }
 
-// An application takes one event at a time, too few for its member to say so by itself. The sequencer, for which others wait,
-// asks for the watermark every 10 ms; by the heartbeats of an idle group each place would take a tenth of a second.
+// An application takes one event at a time, too few for its member to report. While members wait, the sequencer asks
+// for the watermark every 10 ms. With the heartbeats of an idle group each message would take 100 ms.
 #[test]
 fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -176,9 +177,9 @@ fn the_room_that_an_application_makes_is_used_within_a_heartbeat() {
     assert_eq!(net.delivered(1), 17);
 }
 
-// Heartbeats ask how far everybody is; m2 hears none.
+// Heartbeats ask members for their watermarks. m2 receives no heartbeats.
 #[test]
-fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
+fn a_member_that_hears_no_heartbeat_reports_its_watermarks() {
     let config = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
     let mut net = group_with(3, config, unicast());
     net.run(500 * MS);
@@ -189,14 +190,14 @@ fn whoever_is_not_asked_says_by_itself_how_far_it_is() {
     net.run(20 * MS);
     assert!(net.group(0).info().under_way > 0, "the case was not reached");
     let report = net.group(0).report(Time::from_nanos(net.now));
-    assert!(report.members[2].received >= report.end - 64 / 8, "it does not say what it holds");
+    assert!(report.members[2].received >= report.end - 64 / 8, "it does not report what it holds");
     net.asleep[2] = false;
     net.drain(2);
     net.run(5 * MS);
-    assert_eq!(net.delivered(2), 128, "it does not say what its application has");
+    assert_eq!(net.delivered(2), 128, "it does not report what its application has received");
 }
 
-// Room comes for one message at a time. If each time the same sender were asked first, the other would never have a turn.
+// Room comes for one message at a time. If the same sender always came first, the other one would never have a turn.
 #[test]
 fn senders_take_turns_however_little_room_there_is() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -219,8 +220,8 @@ fn senders_take_turns_however_little_room_there_is() {
     assert_eq!((numbered(&net, 0), numbered(&net, 1)), (before.0 + 6, before.1 + 6));
 }
 
-// The tail of a stream that goes on and on is never lost, since something always follows; but its sequencer has more to say:
-// what is accepted, and what all hold. If each number put the next heartbeat off, it would never say it.
+// In an endless stream the loss of the last message shows by the next one. But the sequencer must also report what is
+// accepted and what is stable. If each seqno put the next heartbeat off, it never would.
 #[test]
 fn while_places_keep_coming_a_heartbeat_goes_along_at_the_longest_interval() {
     let mut net = group_of(3, 0);
@@ -238,8 +239,8 @@ fn while_places_keep_coming_a_heartbeat_goes_along_at_the_longest_interval() {
     assert!((9..=11).contains(&beats.get()), "{} in a second", beats.get());
 }
 
-// When everything that a sender had under way was lost, its back-off is long and its share small. If it stays so when
-// the first message gets through, the rest follow one by one, each after a full time-out (hazard H32).
+// When everything that a sender had under way was lost, its back-off is long and its window small. If they stayed so
+// after the first message got through, the others would follow one by one, each after a full time-out (hazard H32).
 #[test]
 fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     let mut net = group_of(3, 0);
@@ -258,11 +259,11 @@ fn a_sender_that_lost_everything_is_soon_up_to_speed() {
     let begin = net.now;
     net.run_until(10 * MS, 60_000 * MS, |net| net.outcomes[1].len() >= 60);
     let took = (net.now - begin) / MS;
-    assert!(took < 2_000, "{took} ms after all was well {} of 60 are ordered", net.outcomes[1].len());
+    assert!(took < 2_000, "{took} ms after the losses ended {} of 60 are ordered", net.outcomes[1].len());
 }
 
-// The sequencer's numbers take longer to one member than to the sender, which sends on. What a member then keeps of one
-// sender must reach further than the sequencer's window, or it has to ask for everything that came too soon for it.
+// The seqnos reach m2 later than the sender, which sends on. The unordered buffer of a member must have room for more
+// of one sender than the sequencer's window. Otherwise m2 would have to request everything that arrived too early.
 #[test]
 fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     let window = 16;
@@ -279,10 +280,10 @@ fn a_member_that_learns_the_numbers_late_keeps_what_the_sequencer_takes() {
     }
     net.run(100 * MS);
     assert_eq!(net.delivered(2), 2 * window as usize);
-    assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 has to ask for what it was sent");
+    assert_eq!(net.group(2).counters().nacks_sent, asked, "m2 requests what it was sent");
 }
 
-// Everything goes through the sequencer. If it has to copy what busy members send, they wait for it.
+// Everything goes through the sequencer. If it had to copy the data of busy members, they would wait for it.
 #[test]
 fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -300,21 +301,17 @@ fn busy_members_of_a_multicast_group_spare_the_sequencer_their_bytes() {
         net.send(1, &[7; 600]).unwrap();
         net.run(10 * MS);
     }
-    assert_eq!(
-        copied.replace(0),
-        3,
-        "one at a time takes one copy by way of the sequencer: nobody else is disturbed"
-    );
+    assert_eq!(copied.replace(0), 3, "single messages go through the sequencer, one copy each");
     for _ in 0..100 {
         net.send(1, &[7; 600]).unwrap();
     }
     net.run(100 * MS);
     assert_eq!(net.delivered(4), 103);
-    assert!(copied.get() < 10, "the sequencer sends {} of a hundred messages once more", copied.get());
+    assert!(copied.get() < 10, "the sequencer copies {} of 100 messages", copied.get());
 }
 
-// A member that lacks nearly a history's places keeps what comes by BB meanwhile: once it has got those, nobody has to send
-// it the data of the next once more, and it is no longer behind.
+// A member lacks nearly a whole history of seqnos, and keeps what arrives by BB meanwhile. When it has received the
+// missing entries, no member needs to send it the data of the next ones again, and it has caught up.
 #[test]
 fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
     let config = GroupConfig {
@@ -352,11 +349,11 @@ fn a_member_that_is_a_history_behind_keeps_what_it_needs_next() {
     (0..16).for_each(|_| _ = net.send(1, b"by BB").unwrap());
     net.run(500 * MS);
     assert_eq!(net.delivered(2), 112);
-    assert!(again.get() <= 96, "{} places were sent again with their data", again.get());
+    assert!(again.get() <= 96, "{} messages were sent again with their data", again.get());
 }
 
-// The history of m1 is full to the last slot when the epoch begins, and the first to order in it gives its role away
-// before it has told anybody what all hold. The place of that change tells it: it was numbered because there was room.
+// m1's history is full when the epoch begins. The first sequencer of the epoch gives its role away before it has
+// announced what is stable. The seqno of the role event shows that to m1: it was assigned because there was room.
 #[test]
 fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -383,8 +380,8 @@ fn the_place_of_a_change_shows_what_a_full_history_may_let_go() {
     assert!(net.group(1).marks().acting, "m1 cannot take the role");
 }
 
-// Changes have slots of their own beside the history, and those have an end as well: beyond it members file nothing. Two
-// give each other the role while m1 frees nothing, since its application sleeps.
+// Changes have slots of their own beside the history, and these are limited too: members file nothing beyond them. Two
+// members hand the role back and forth while m1 frees nothing, because its application sleeps.
 #[test]
 fn changes_wait_too_when_their_slots_are_full() {
     let config = GroupConfig { history_messages: 16, ..GroupConfig::default() };
@@ -400,7 +397,7 @@ fn changes_wait_too_when_their_slots_are_full() {
         net.run(10 * MS);
         for index in 0..3 {
             let kept = net.group(index).marks().history;
-            assert!(kept <= 16 + 3 + 2, "m{index} keeps {kept} places");
+            assert!(kept <= 16 + 3 + 2, "m{index} keeps {kept} entries");
         }
     }
     net.asleep[1] = false;
@@ -410,9 +407,9 @@ fn changes_wait_too_when_their_slots_are_full() {
     assert_eq!(net.delivered(1), 17);
 }
 
-// What somebody lacks who only listens is kept for it, but no member waits for it: it may never be heard again.
+// Histories keep what an observer lacks, but no member waits for it: it may never be heard again.
 #[test]
-fn nobody_waits_for_an_observer_that_says_nothing() {
+fn no_member_waits_for_a_silent_observer() {
     let few = GroupConfig { resilience: 0, history_messages: 64, ..GroupConfig::default() };
     let little = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
     for (config, bytes) in [(few, 1), (little, 1000)] {
@@ -429,7 +426,8 @@ fn nobody_waits_for_an_observer_that_says_nothing() {
     }
 }
 
-// Large messages fill the history before it has many. A member that hears nothing must not make the others keep more.
+// Large messages fill a history by their bytes, before it has many entries. A member that receives nothing must not
+// make the others keep more.
 #[test]
 fn a_history_is_full_as_well_when_its_bytes_are() {
     let config = GroupConfig { resilience: 0, history_bytes: 65_536, ..GroupConfig::default() };
@@ -446,8 +444,8 @@ fn a_history_is_full_as_well_when_its_bytes_are() {
 /// Nanoseconds that a byte takes on a wire of 10 Mbit/s.
 const BYTE: u64 = 800;
 
-// A sender to whom nothing tells when to stop fills the queue before a slow wire until it overflows, and then sends much
-// of it again; one that asks for the number of every datagram has a tenth of the wire taken by the answers.
+// Without a limit a sender fills the queue before a slow wire until it overflows, and then resends much of it. If it
+// asked for the seqno of every datagram, the answers would take a tenth of the wire.
 #[test]
 fn a_slow_wire_is_filled_and_not_flooded() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
@@ -464,7 +462,7 @@ fn a_slow_wire_is_filled_and_not_flooded() {
         if seen.from != 1 {
             return PROMPT;
         }
-        // Copies of a multicast pass the wire as one.
+        // The copies of a multicast pass the wire once.
         if seen.to == 0 {
             let waits = u64::saturating_sub(free_at, seen.now);
             last = LOST;
@@ -489,7 +487,8 @@ fn a_slow_wire_is_filled_and_not_flooded() {
     assert!(numbers.get() < delivered / 6, "{} datagrams to number {delivered}", numbers.get());
 }
 
-// Messages a little larger than a datagram leave each second one nearly empty, unless the next begins there.
+// Messages a little larger than a datagram would leave every second datagram nearly empty, if the next message did not
+// begin there.
 #[test]
 fn pieces_fill_their_datagrams() {
     let mut net = group_of(2, 0);
@@ -510,7 +509,7 @@ fn pieces_fill_their_datagrams() {
 }
 
 #[test]
-fn what_nobody_gives_is_asked_for_ever_more_rarely() {
+fn a_request_that_no_member_answers_is_repeated_ever_more_rarely() {
     let mut net = group_of(3, 0);
     let is_data = |frame: &Frame| matches!(frame, Frame::Ordered(_));
     net.filter(move |seen| if seen.to == 2 && seen.has(is_data) { LOST } else { PROMPT });
@@ -527,13 +526,13 @@ fn what_nobody_gives_is_asked_for_ever_more_rarely() {
     let pauses: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (nth, &pause) in pauses.iter().enumerate() {
         let least = (8 << nth.min(10)).min(200);
-        // A quarter more by chance, and a millisecond by the looking.
+        // Up to a quarter longer at random, and 1 ms for the resolution of this test.
         assert!((least - 1..=least + least / 4 + 1).contains(&pause), "{pauses:?}");
     }
     assert!(pauses.len() > 8, "{pauses:?}");
 }
 
-/// Asks m0 for these places in the name of m1, who is not heard any more after so high a packet number.
+/// Requests these seqnos from m0 in the name of m1. The packet number is so high that m0 drops everything else from m1.
 fn ask_for(net: &mut Net, ranges: Vec<(Seqno, Seqno)>) {
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     let nack = forge(group, epoch, uid(1), 1_000_000, &[Frame::Nack { ranges }]);
@@ -553,7 +552,7 @@ fn one_request_is_answered_with_512_places() {
 }
 
 #[test]
-fn whoever_asks_for_what_everybody_had_is_told_that_it_is_gone() {
+fn a_request_for_what_all_members_held_is_answered_with_gone() {
     let mut net = group_of(2, 0);
     (0..100).for_each(|_| _ = net.send(0, b"x").unwrap());
     net.run(500 * MS);
@@ -570,8 +569,8 @@ fn whoever_asks_for_what_everybody_had_is_told_that_it_is_gone() {
     assert!(told.get());
 }
 
-// One member holds nothing more, and the history is full of what it lacks. Joins and leaves have slots of their own beside it:
-// who comes or goes does not wait for that one (hazard H28).
+// m3 receives nothing any more, and the history is full of what it lacks. Joins and leaves have slots of their own
+// beside the history, so they do not wait for m3 (hazard H28).
 #[test]
 fn members_come_and_go_while_the_history_is_full() {
     let config = GroupConfig { history_messages: 16, automatic: false, ..GroupConfig::default() };
@@ -582,8 +581,8 @@ fn members_come_and_go_while_the_history_is_full() {
     net.run(100 * MS);
     assert_eq!((net.delivered(1), net.group(0).marks().history), (16, 16), "the case was not reached");
     let joiner = net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it does not come in");
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(joiner) == Phase::Member), "it is not admitted");
     net.leave(1);
-    assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "it does not get away");
-    assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is full still");
+    assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "m1 gets no farewell");
+    assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is still full");
 }

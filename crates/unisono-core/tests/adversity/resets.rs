@@ -1,4 +1,4 @@
-//! Resets whose decision only a few know.
+//! Resets whose decision only a few members know.
 
 use crate::network::*;
 use std::cell::Cell;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-// The decision is known to nobody alive but those whom it excludes. If they go away at once, or keep it to themselves,
-// the rest wait for it for ever (hazard H9).
+// Of the members that are alive, only the excluded ones know the decision. If they went at once, or did not send it on,
+// the others would wait for it for ever (hazard H9).
 #[test]
 fn the_excluded_tell_the_decision_when_they_alone_know_it() {
     let mut net = group_of(5, 1);
-    // m0 hears nothing from m4 but `Prepared`: it suspects m4 and begins a reset. m3's vote is lost. m0, m3 and m4
-    // prepare. `Decided` reaches m3 and m4 alone, who are not in the new view {m0, m1, m2}.
+    // m0 receives nothing from m4 but `Prepared`, so it suspects m4 and begins a reset. m3's vote is lost. m0, m3 and
+    // m4 prepare. `Decided` reaches only m3 and m4, which are not in the new view {m0, m1, m2}.
     net.filter(|seen| {
         let prepared = seen.has(|frame| matches!(frame, Frame::Prepared { .. }));
         let vote = seen.has(|frame| matches!(frame, Frame::Vote(_)));
@@ -27,7 +27,7 @@ fn the_excluded_tell_the_decision_when_they_alone_know_it() {
     let excluded = |net: &Net| (3..5).all(|index| net.phase(index) == Phase::Excluded);
     assert!(net.run_until(MS / 20, 10_000 * MS, excluded), "the case was not reached");
     assert_eq!(net.phase(1), Phase::Resetting, "the case was not reached");
-    // One crash of five.
+    // One crash in a group of five.
     net.crash(0);
     net.drop_flights_from(0);
     net.calm();
@@ -36,28 +36,28 @@ fn the_excluded_tell_the_decision_when_they_alone_know_it() {
     assert_eq!(net.phase(1), Phase::Member, "m1 and m2 are stuck");
 }
 
-// m1 comes back when none of those it knew is in the group any more. Unless whom it never knew tells it, it goes on
-// asking the dead (hazard H6).
+// m1 is heard again when none of the members that it knew is in the group. A member that it never knew must send it the
+// exclusion, or m1 goes on asking members that are gone (hazard H6).
 #[test]
 fn a_member_is_told_of_its_exclusion_by_one_it_never_knew() {
     let mut net = group_of(2, 1);
-    // m2 joins, m1 is left out of a reset, and m0 leaves.
+    // m2 joins, a reset excludes m1, and m0 leaves.
     net.cut_off(1);
     net.add(EntryMode::Join, unicast());
     net.run(3_000 * MS);
-    net.show("without m1");
+    net.show("m1 is excluded");
     net.leave(0);
     net.run(1_000 * MS);
     net.calm();
     net.run(30_000 * MS);
     net.show("m1 is back");
-    assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 is never told");
+    assert!(matches!(net.phase(1), Phase::Gone | Phase::Excluded), "m1 does not learn of its exclusion");
 }
 
-// m2 is dead, and at its address lives a member of another group of the name, which has more resets behind it. Asked what
-// became of the epoch, it can only say that whoever asks is not in its own.
+// m2 has crashed. At its address there is now a member of another group of the same name, in a later epoch. Asked what
+// became of m0's epoch, it can only answer that m0 is not in its own epoch.
 #[test]
-fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_nobody() {
+fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_no_member() {
     let mut net = group_of(3, 0);
     let elsewhere = |index| index >= 3;
     net.filter(move |seen| if elsewhere(seen.from) == elsewhere(seen.to) { PROMPT } else { LOST });
@@ -81,8 +81,8 @@ fn a_member_of_another_group_at_the_address_of_a_dead_one_excludes_nobody() {
     }
 }
 
-// m2 is to go on and lacks what that takes, and an old Pull of its is replayed, which no replay window refuses any
-// more. Whoever answers every copy sends a thousand times what m2 needs. When m2 asks itself, it is served.
+// m2 is in the next view and lacks entries below it. An old Pull of m2 is replayed, and no replay window refuses it any
+// more. A member that answered every copy would send a thousand times what m2 needs. When m2 itself asks, it is served.
 #[test]
 fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
     const REPLAYS: usize = 1_000;
@@ -127,7 +127,7 @@ fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
     assert!(answered > 16_000, "the case was not reached");
     assert!(answered <= sent + ALLOWANCE_BYTES, "{sent} bytes of copies were answered with {answered}");
 
-    // m0 has nothing left for m2, but what m2 sends and gets.
+    // m0's allowance for m2 is spent. From here on only what m2 itself sends refills it.
     net.crash(1);
     net.calm();
     net.run(5_000 * MS);
@@ -135,8 +135,8 @@ fn replayed_pulls_of_the_epoch_before_are_not_worth_sending() {
     assert_eq!((net.phase(2), net.epoch(2), net.delivered(2)), (Phase::Member, 1, 60));
 }
 
-// m2 knows the decision, lacks what it needs to follow, and comes back when the group is two epochs further and nobody
-// can give it that any more. Unless it asks what became of the epoch, it goes on asking for the entries.
+// m2 knows the decision, and lacks entries below it. When it is heard again, the group is two epochs further, and no
+// member can serve those entries. m2 must inquire what became of the epoch, or it goes on asking for the entries.
 #[test]
 fn a_member_that_pulls_from_an_epoch_long_over_is_told_so() {
     let mut net = group_of(6, 1);
@@ -169,11 +169,11 @@ fn a_member_that_pulls_from_an_epoch_long_over_is_told_so() {
     net.calm();
     net.run(5_000 * MS);
     net.show("five calm seconds");
-    assert!(matches!(net.phase(2), Phase::Gone | Phase::Excluded), "m2 is never told");
+    assert!(matches!(net.phase(2), Phase::Gone | Phase::Excluded), "m2 does not learn of its exclusion");
 }
 
-// With *at least one*, m0 and m1 part. A join that m0 alone held would be delivered there, and m1, which misses one
-// member and hears of no loss, would never have had it.
+// Under *at least one*, m0 and m1 go on without each other. If m0 alone held a join and delivered it, m1 would never
+// have it, although m1 lacks only one member and reports no loss.
 #[test]
 fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
     let config = GroupConfig { quorum: Quorum::AtLeast(1), resilience: 1, ..GroupConfig::default() };
@@ -184,15 +184,15 @@ fn where_quorums_need_not_meet_a_join_is_held_by_more_than_may_be_missing() {
         let is_join = |event: &Event| matches!(event, Event::Joined { member, .. } if member.uid == uid(2));
         net.events[0].iter().any(is_join)
     };
-    assert!(net.run_until(MS, 3_000 * MS, joined), "m2 is never let in");
-    assert_eq!(net.epoch(0), 1, "delivered when m0 alone held it");
+    assert!(net.run_until(MS, 3_000 * MS, joined), "m2 is not admitted");
+    assert_eq!(net.epoch(0), 1, "delivered when only m0 held it");
     net.run(1_000 * MS);
     let loses_nothing = |event: &Event| matches!(event, Event::Reset { degraded: false, .. });
     assert!(net.events[1].iter().any(loses_nothing), "the case was not reached");
 }
 
-// m3 prepared what it proposed, a reset without m0, and was cut off before anybody heard of it. Those whom it named decided
-// otherwise, without m3. It holds a proposal that nobody is left to prepare, and must not wait for it.
+// m3 prepared its own proposal, a reset without m0, and was cut off before any member received it. The members in that
+// proposal decided otherwise, without m3. No member is left to prepare m3's proposal, so m3 must not wait for it.
 #[test]
 fn with_at_least_n_a_member_whose_own_proposal_came_to_nothing_is_excluded() {
     let config = GroupConfig { quorum: Quorum::AtLeast(3), ..GroupConfig::default() };
@@ -215,10 +215,10 @@ fn with_at_least_n_a_member_whose_own_proposal_came_to_nothing_is_excluded() {
     assert!(matches!(net.events[3].last(), Some(Event::Excluded { epoch: Some(_) })));
 }
 
-// With *at least two* of four, m0 and m1 part from m2 and m3. m3 has prepared to go on with m2, and hears first what the other
-// half decided: that is not for it, though it is not named.
+// Under *at least two* of four, the halves {m0, m1} and {m2, m3} go on without each other. m3 has prepared to go on
+// with m2, and first receives the other half's decision, which does not contain m3. That decision does not exclude it.
 #[test]
-fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
+fn with_at_least_n_the_other_half_excludes_no_member_that_prepared_to_go_on() {
     let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
     let mut net = group_with(4, config, unicast());
     let (prepared, told) = (Cell::new(false), Rc::new(Cell::new(false)));
@@ -236,14 +236,15 @@ fn with_at_least_n_the_other_half_excludes_nobody_who_prepared_to_go_on() {
     });
     assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
     net.run(1_000 * MS);
-    net.show("a second after m3 was told");
+    net.show("a second after m3 received the decision");
     assert_eq!((net.phase(3), net.size(3)), (Phase::Member, 2), "m3 was excluded by the other half");
 }
 
-// With *at least two* of five, m3 and m4 part from the others, of whom m0 and m1 do not hear m2 and go on without it. m0 told m2,
-// and not m1 yet, when m2 hears that the other half has gone on: m1 may still need what only m2 could tell it if m0 died.
+// Under *at least two* of five, m3 and m4 go on without the others. Of those, m0 and m1 do not hear m2 and go on
+// without it. m0 has sent the decision to m2, but not yet to m1, when m2 learns that the other half has gone on. m2
+// must linger: if m0 died, only m2 could send m1 the decision.
 #[test]
-fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
+fn with_at_least_n_an_excluded_member_lingers_though_the_other_half_has_gone_on() {
     let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     let (out, told) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
@@ -260,13 +261,13 @@ fn with_at_least_n_who_is_out_lingers_though_the_other_half_has_gone_on() {
     });
     assert!(net.run_until(MS, 4_000 * MS, |_| told.get()), "the case was not reached");
     net.run(20 * MS);
-    net.show("twenty milliseconds after m2 was told");
+    net.show("20 ms after m2 learnt that the other half has gone on");
     assert!(out.get() && net.phase(1) == Phase::Resetting, "the case was not reached");
-    assert_eq!(net.phase(2), Phase::Excluded, "m2 is gone by what the other half decided");
+    assert_eq!(net.phase(2), Phase::Excluded, "m2 went because of the other half's decision");
 }
 
-// One member missed a leave and a join, and the sequencer crashed: whoever knows of both is a stranger to it, and needs
-// its vote (hazard H17).
+// m2 missed a leave and a join, and the sequencer crashed. The member that knows of both is a stranger to m2, and needs
+// m2's vote (hazard H17).
 #[test]
 fn a_member_votes_for_a_coordinator_that_it_never_heard_of() {
     let mut net = group_of(3, 0);
@@ -284,8 +285,8 @@ fn a_member_votes_for_a_coordinator_that_it_never_heard_of() {
     assert_eq!((net.size(2), net.epoch(2)), (2, 1));
 }
 
-// All that m2 knew have left when it comes back, and those who stay never knew it: neither side can name the other. Unless
-// it asks where the group is, it calls a reset for ever.
+// When m2 is heard again, all members that it knew have left, and the present members never knew it. Neither side can
+// name the other. m2 must ask where the group is, or it begins resets for ever.
 #[test]
 fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
     for wants_to_leave in [false, true] {
@@ -307,15 +308,15 @@ fn a_member_that_everybody_left_behind_asks_where_its_group_is() {
         net.calm();
         net.run(5_000 * MS);
         net.show("five calm seconds");
-        assert_eq!(net.phase(2), Phase::Gone, "m2 is never told");
+        assert_eq!(net.phase(2), Phase::Gone, "m2 does not learn of its exclusion");
         assert!(matches!(net.events[2].last(), Some(Event::Excluded { epoch: Some(_) })));
     }
 }
 
-// The rest are a quorum, and need not wait for a vote; but nobody said that they were to be less patient with it than with
-// anybody who is asked whether it lives.
+// The other members are a quorum and could go on without a late vote. But a coordinator must wait for a vote as long as
+// any member waits for the answer to a probe.
 #[test]
-fn whoever_votes_within_the_patience_of_the_coordinator_goes_on() {
+fn a_member_that_votes_within_the_patience_of_the_coordinator_goes_on() {
     for (patience, late, goes_on) in [(100, 95, true), (400, 390, true), (100, 150, false)] {
         let settings = Settings { patience: Duration::from_millis(patience), ..unicast() };
         let mut net = group_with(5, GroupConfig::default(), settings);
@@ -330,8 +331,8 @@ fn whoever_votes_within_the_patience_of_the_coordinator_goes_on() {
     }
 }
 
-// Applications that decide themselves may ask for a reset as often as they like: who has promised a ballot lets it come to
-// an end before it begins another.
+// Under the manual policy applications may ask for a reset at any rate. A member that has promised a ballot lets it end
+// before it begins another.
 #[test]
 fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
@@ -340,7 +341,7 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
     net.run(50 * MS);
     net.crash(0);
     net.run(500 * MS);
-    // Nobody knows yet that m4 is lost too.
+    // No member knows yet that m4 is lost too.
     net.cut_off(4);
     for _ in 0..40 {
         for member in 1..4 {
@@ -350,14 +351,15 @@ fn asking_for_a_reset_again_and_again_does_not_keep_it_from_ending() {
         }
         net.run(50 * MS);
     }
-    net.show("two seconds after the first asked");
+    net.show("two seconds after the first request");
     assert_eq!((net.epoch(1), net.size(1)), (1, 3));
 }
 
-// Four of five are asked for. m4 hears nothing of that but what is to be prepared, and lacks an entry, so it cannot. Two of the
-// others, who promised all, are left. The three are a quorum, but too few, whoever of them coordinates.
+// The application asks for at least four of five members. m4 receives nothing of this but the proposal, which it cannot
+// prepare because it lacks an entry. Of the others, which promised all, two are left. The three are a quorum, but fewer
+// than four, whichever of them coordinates.
 #[test]
-fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
+fn a_minimum_binds_a_member_that_promises_by_a_proposal_alone() {
     let config = GroupConfig { automatic: false, ..GroupConfig::default() };
     let mut net = group_with(5, config, unicast());
     net.run(50 * MS);
@@ -376,7 +378,7 @@ fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
     assert!(net.group(4).marks().prepared.is_none(), "the case was not reached");
     net.crash(0);
     net.crash(1);
-    // Only m4 is heard when it invites, and nobody is heard before.
+    // Nothing arrives before m4 invites. After that only m4's invitations arrive.
     let invites = Rc::new(Cell::new(false));
     let has_invited = invites.clone();
     net.filter(move |seen| {
@@ -392,16 +394,16 @@ fn a_floor_binds_whoever_promises_by_a_proposal_alone() {
     }
 }
 
-// A leaver that cannot win outbids a coordinator again and again, say: whoever did not vote in one ballot is not waited for in
-// the next, or none would last long enough.
+// For example, a leaver that cannot win may outbid a coordinator again and again. A member that did not vote in one
+// ballot is not waited for in the next, or no ballot would last long enough.
 #[test]
-fn a_coordinator_waits_once_for_whoever_does_not_vote() {
+fn a_coordinator_waits_once_for_a_member_that_does_not_vote() {
     let settings = Settings { patience: Duration::from_millis(400), ..unicast() };
     let mut net = group_with(5, GroupConfig::default(), settings);
     net.run(50 * MS);
     net.crash(0);
     net.crash(4);
-    // Only m1 is heard when it invites, and no vote for its first ballot arrives.
+    // Only m1's invitations arrive, and no vote for its first ballot.
     let last = Rc::new(Cell::new((0, 0)));
     let ballot_of_m1 = last.clone();
     net.filter(move |seen| {
@@ -425,14 +427,14 @@ fn a_coordinator_waits_once_for_whoever_does_not_vote() {
     assert!(took < 100, "{took} ms");
 }
 
-// All of the others leave the first invitations unanswered, for nothing arrives. When they are heard again those who vote first
-// are a quorum, but no reason to leave the others behind.
+// No vote for the first ballot arrives. When the voters are heard again, the first of them are a quorum. That is no
+// reason to leave the others behind.
 #[test]
-fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
+fn a_member_that_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
     let mut net = group_with(6, GroupConfig::default(), unicast());
     net.run(50 * MS);
     net.crash(0);
-    // Only m1 is heard when it invites. No vote for its first ballot arrives, and m5 is a little slower than the others.
+    // Only m1's invitations arrive, and no vote for its first ballot. m5 is a little slower than the others.
     net.filter(move |seen| {
         let is_lost = |frame: &Frame| match frame {
             Frame::Vote(vote) => vote.ballot.round == 1,
@@ -446,26 +448,26 @@ fn whoever_did_not_vote_in_one_ballot_is_not_left_behind_in_the_next() {
         }
     });
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(1) == 1), "the case was not reached");
-    assert_eq!(net.size(1), 5, "somebody alive was left behind");
+    assert_eq!(net.size(1), 5, "a live member was left behind");
 }
 
-// Three of seven hear nobody any more, the sequencer among them. They are heard, and invite on and on, by turns. Whoever
-// gives way to each of their invitations never begins a reset itself, though four are a quorum.
+// Three of seven, the sequencer among them, hear nothing any more. They are heard, and invite by turns without end. If
+// the other four, a quorum, gave way to each of these invitations, they would never begin a reset themselves.
 #[test]
-fn the_deaf_do_not_keep_those_who_hear_from_a_reset() {
+fn deaf_members_do_not_keep_the_others_from_a_reset() {
     let patience = Duration::from_millis(1000);
     let mut net = group_with(7, GroupConfig::default(), Settings { patience, ..unicast() });
     net.filter(|seen| if seen.to < 3 { LOST } else { PROMPT });
     let goes_on = |net: &Net| (3..7).all(|index| net.epoch(index) == 1 && net.size(index) == 4);
     let went_on = net.run_until(10 * MS, 5_000 * MS, goes_on);
     net.show("in the end");
-    assert!(went_on, "the deaf keep a quorum from going on");
+    assert!(went_on, "deaf members keep a quorum from going on");
 }
 
-// It voted, missed the decision, and knew of neither newcomer; then all whom it knew were dead. The newcomers are in an epoch
-// that it does not know and need its vote there, and to it they are strangers.
+// The straggler voted, missed the decision, and knew neither newcomer; then all members that it knew died. The
+// newcomers are in an epoch that the straggler does not know. They need its vote there, and are strangers to it.
 #[test]
-fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
+fn a_straggler_gets_the_decision_from_newcomers() {
     let mut net = group_of(3, 0);
     net.filter(|seen| {
         let decided = seen.has(|frame| matches!(frame, Frame::Decided { .. } | Frame::Level { .. }));
@@ -483,8 +485,8 @@ fn a_straggler_whom_only_newcomers_can_tell_what_was_decided_is_told() {
     assert!(net.run_until(MS, 5000 * MS, over), "they wait for each other");
 }
 
-// The same, and the straggler is a joiner that has voted: it holds its JOIN, and does not know it accepted. No question goes out to
-// everybody, so only the newcomers can begin.
+// The same, and the straggler is a joiner that has voted: it holds its JOIN and does not know it accepted. `Locate` is
+// lost, so only the newcomers can begin.
 #[test]
 fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
     let mut net = group_of(3, 0);
@@ -496,7 +498,7 @@ fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
             Frame::Prepare(_) | Frame::Decided { .. } | Frame::Level { .. } => true,
             _ => false,
         };
-        // An old member is to coordinate.
+        // m1 or m2 is to coordinate.
         let invites = seen.has(|frame| matches!(frame, Frame::Invite { .. }));
         if seen.to == straggler && seen.has(tells) || seen.from >= straggler && invites {
             LOST
@@ -521,10 +523,11 @@ fn a_joiner_that_voted_and_missed_the_decision_is_told_by_newcomers() {
     assert!(net.run_until(MS, 5000 * MS, over), "they wait for each other");
 }
 
-// The decision is known to nobody alive but one whom it excludes, and who never heard of those who joined last. They are no
-// quorum without it, and it votes no more: it tells whoever invites it what was decided.
+// Of the members that are alive, only one that is excluded knows the decision, and it never heard of the members that
+// joined last. They are no quorum without it, and it does not vote any more. It sends the decision to any member that
+// invites it.
 #[test]
-fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
+fn an_excluded_member_sends_the_decision_to_members_that_it_never_knew() {
     let mut net = group_of(2, 0);
     let decided = |seen: &Seen| seen.has(|frame| matches!(frame, Frame::Decided { .. }));
     net.filter(|seen| if seen.to == 1 && seen.has_join() { LOST } else { PROMPT });
@@ -549,7 +552,8 @@ fn the_excluded_tell_the_decision_to_those_whom_they_never_knew() {
     assert!(net.run_until(MS, 5000 * MS, over), "they are stuck");
 }
 
-// All whom it knew may be gone, and the members of a group that is full be strangers, each of whom may be the one that coordinates.
+// All members that a member knew may be gone, and a full group may consist of strangers, each of which may be the one
+// that coordinates.
 #[test]
 fn as_many_strangers_are_heard_as_a_group_may_have_members() {
     let mut net = group_with(2, GroupConfig { members_max: 2, ..GroupConfig::default() }, unicast());
@@ -566,11 +570,12 @@ fn as_many_strangers_are_heard_as_a_group_may_have_members() {
         let invite = Frame::Invite { ballot: Ballot { round: 1, coordinator: stranger }, members_min: 0 };
         net.inject(1, address(place), &forge(group, epoch, stranger, 1, &[invite]));
         net.drain(1);
-        assert_eq!(asked.get(), place, "it is not asked whether it hears");
+        assert_eq!(asked.get(), place, "the stranger is not probed");
     }
 }
 
-// It is told what was decided, lacks an entry below it, and whoever told it dies before it has served that. Others hold it.
+// m3 receives the decision and lacks an entry below it. The member that sent the decision dies before it has served
+// that entry. Other members hold it.
 #[test]
 fn what_a_member_lacks_of_a_decision_it_gets_from_anybody() {
     let mut net = group_of(5, 0);
@@ -598,8 +603,8 @@ fn what_a_member_lacks_of_a_decision_it_gets_from_anybody() {
     assert_eq!(net.delivered(3), 1);
 }
 
-// The reset finds the first pieces of m1's message in the log, and m1 alone has the rest. It is given up once, as a whole: what m1
-// sends next is no part of it, and no join waits for its end.
+// The reset finds the first pieces of m1's message in the log, and only m1 has the rest. The message is given up once,
+// as a whole. What m1 sends next is no part of it, and no join waits for its end.
 #[test]
 fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
     let mut net = group_of(4, 1);
@@ -615,10 +620,10 @@ fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
     assert!(net.run_until(MS, 5_000 * MS, |net| net.epoch(0) == 1 && net.epoch(1) == 1));
     net.calm();
     net.run(500 * MS);
-    assert_eq!(net.outcomes[1].len(), 1, "m1 is told of each piece");
+    assert_eq!(net.outcomes[1].len(), 1, "m1 gets an outcome for each piece");
     assert_eq!(net.outcomes[1][0].1, Outcome::Failed);
     let joiner = net.add(EntryMode::Join, unicast());
-    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no join is let in");
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(joiner) == Phase::Member), "no joiner is admitted");
     net.send(1, b"next").unwrap();
     net.run(100 * MS);
     for index in [0, 1, 2, joiner] {

@@ -1,4 +1,4 @@
-//! A request is executed once at most, whatever the network does to it.
+//! A request is executed at most once, whatever the network does to it.
 
 use crate::world::*;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn a_lost_request_is_sent_again() {
     world.start(2);
     let mut left = 2;
     world.fate = Box::new(move |from, _, _, datagram| {
-        // Questions are longer.
+        // Requests are shorter than 300 bytes, questions (`LocatePort`) longer.
         let lost = from == 2 && datagram.len() < 300 && left > 0;
         left -= u64::from(lost);
         if lost { vec![] } else { vec![Duration::ZERO] }
@@ -22,7 +22,7 @@ fn a_lost_request_is_sent_again() {
     let call = world.call(2, port, b"hello", 5 * SECONDS);
     let (took, outcome) = world.wait(2, call);
     assert_eq!(outcome.unwrap(), "hello");
-    assert!((MS * 60..MS * 62).contains(&took), "20 ms, and twice as much again: {took:?}");
+    assert!((MS * 60..MS * 62).contains(&took), "20 ms, then 40 ms: {took:?}");
     assert_eq!(world.host(1).requests.len(), 1);
 }
 
@@ -72,7 +72,7 @@ fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
         delayed |= is_first;
         vec![if is_first { MS * 5 } else { Duration::ZERO }]
     });
-    // Each fills a datagram.
+    // Each request fills a datagram.
     let slow = world.call(2, port, &[1; 1300], 5 * SECONDS);
     let fast = world.call(2, port, &[2; 1300], 5 * SECONDS);
     world.run(MS);
@@ -83,7 +83,7 @@ fn an_attempt_that_is_overtaken_while_the_session_opens_belongs_to_it() {
     world.run(MS * 10);
     let request = world.take(1).unwrap();
     world.run(SECONDS);
-    assert_eq!(world.outcome(2, slow), None, "it is asked after, and is being worked on");
+    assert_eq!(world.outcome(2, slow), None, "the client asks after it, and it is in progress");
     world.reply(1, request.id, b"slow").unwrap();
     assert_eq!(world.wait(2, slow).1.unwrap(), "slow");
 }

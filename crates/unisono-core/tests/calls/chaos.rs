@@ -1,5 +1,5 @@
-//! Many calls over a bad network, with servers and clients that die and come back: nothing is executed twice, nothing
-//! that is said not to have happened has, and every answer is the call's own.
+//! Many calls over a bad network, with servers and clients that crash and come back. No call is executed twice, no call
+//! that is reported as not executed was executed, and every reply belongs to its call.
 
 use crate::large::bad_network;
 use crate::world::*;
@@ -19,7 +19,7 @@ struct Begun {
     request: Bytes,
 }
 
-/// Calls by (host, life, number), and how often each was executed.
+/// Calls under way by host and number, how often each was executed, and the outcomes so far.
 #[derive(Default)]
 struct Books {
     begun: BTreeMap<(u16, CallNumber), Begun>,
@@ -76,7 +76,7 @@ fn run(seed: u64, books: &mut Books) {
         if random.chance(0.01) {
             let host = CLIENTS[random.below(4) as usize];
             settle(&mut world, host, books, &mut never);
-            // What the former life began has no outcome.
+            // Calls of the former life have no outcome.
             books.begun.retain(|(begun_at, _), _| *begun_at != host);
             world.start(host);
         }
@@ -100,7 +100,7 @@ fn run(seed: u64, books: &mut Books) {
     }
 }
 
-/// The application of a server: executes, refuses or passes on, at once or later.
+/// The application of a server: executes, refuses or forwards requests, at once or later.
 fn work(world: &mut World, host: u16, random: &mut Random, books: &mut Books) {
     while random.chance(0.8)
         && let Some(request) = world.take(host)
@@ -125,7 +125,7 @@ fn work(world: &mut World, host: u16, random: &mut Random, books: &mut Books) {
     world.drain(host);
 }
 
-/// Looks at a client's outcomes.
+/// Checks a client's outcomes.
 fn settle(
     world: &mut World,
     host: u16,

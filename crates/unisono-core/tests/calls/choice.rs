@@ -9,7 +9,8 @@ use unisono_core::*;
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// How many calls each server executes, if each takes so long for one and clients always have one under way.
+/// Returns the number of calls that each server executes in `time`. Server i takes `takes[i]` for one call, and each
+/// client always has one call under way.
 fn shares(clients: u16, takes: &[Duration], time: Duration) -> Vec<usize> {
     let mut world = World::new();
     let port = PlainProof.public(&PRIVATE);
@@ -35,7 +36,7 @@ fn shares(clients: u16, takes: &[Duration], time: Duration) -> Vec<usize> {
                 let _ = world.reply(*server, id, b"y");
                 shares[index] += 1;
             }
-            // One at a time.
+            // A server executes one call at a time.
             while working[index].is_empty()
                 && let Some(request) = world.take(*server)
             {
@@ -84,7 +85,7 @@ fn a_call_goes_to_the_one_server_that_takes_it() {
         world.run(MS);
         busy += [1, 2].into_iter().filter(|server| world.take(*server).is_some()).count();
     }
-    assert_eq!(busy, 2, "both have what they take");
+    assert_eq!(busy, 2, "both are full");
     for _ in 0..20 {
         let call = world.call(4, port, b"x", SECONDS);
         assert_eq!(world.wait(4, call), (WAY * 2, Ok("x".into())));

@@ -1,4 +1,4 @@
-//! Servers that fall silent, and what their clients owe themselves: to wake in time, and to look elsewhere.
+//! Servers that fall silent. Their clients must wake in time, and must look for other servers.
 
 use crate::world::*;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use unisono_core::rpc::*;
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// A server that has answered once and is silent from now on, and its client at host 2.
+/// Returns a server that has answered once and sends nothing from now on, its port, and a client at host 2.
 fn fallen_silent() -> (World, unisono_core::Port) {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
@@ -27,11 +27,11 @@ fn the_outcome_comes_at_the_deadline_whenever_the_next_question_is_due() {
 }
 
 #[test]
-fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same() {
+fn calls_shorter_than_the_silence_limit_find_another_server_in_the_end() {
     let (mut world, port) = fallen_silent();
     let other = world.start_echo(3, PRIVATE);
     assert_eq!(other, port);
-    // Nothing of the first server is left once it has been silent for two seconds.
+    // The client gives up the first server when it has been silent for two seconds.
     for _ in 0..10 {
         let call = world.call(2, port, b"hello", MS * 300);
         let _ = world.wait(2, call);
@@ -42,7 +42,7 @@ fn who_waits_less_than_silence_takes_to_show_finds_another_server_all_the_same()
 }
 
 #[test]
-fn who_waits_on_for_another_server_sleeps_meanwhile() {
+fn a_client_that_waits_for_another_server_sleeps_meanwhile() {
     let mut world = World::new();
     world.start(1);
     world.start(2);

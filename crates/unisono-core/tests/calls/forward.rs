@@ -1,4 +1,4 @@
-//! Calls that a server passes on.
+//! Calls that a server forwards to another one.
 
 use crate::world::*;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use unisono_core::*;
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// Servers at these addresses that answer nothing by themselves, and a client at 9.
+/// Returns servers at these hosts that leave their requests to the test, the port, and a client at host 9.
 fn servers(hosts: &[u16]) -> (World, Port) {
     let mut world = World::new();
     for host in hosts {
@@ -26,7 +26,7 @@ fn pass_on(world: &mut World, from: u16, id: RequestId, to: u16) -> Result<(), F
     done
 }
 
-/// Who has a request, and which.
+/// Takes the next request of one of these hosts, and returns the host with it.
 fn taken(world: &mut World, hosts: &[u16]) -> Option<(u16, Request)> {
     hosts.iter().find_map(|host| world.take(*host).map(|request| (*host, request)))
 }
@@ -56,25 +56,25 @@ fn a_call_that_is_passed_on_to_a_dead_server_finds_a_live_one() {
     world.run(MS);
     let (first, request) = taken(&mut world, &[1, 2, 3]).unwrap();
     let others: Vec<u16> = [1, 2, 3].into_iter().filter(|host| *host != first).collect();
-    // Longer ago than a client believes that somebody lives.
+    // Longer than the 50 ms for which a client trusts that a server is there.
     world.run(MS * 200);
     world.hosts.remove(&others[0]);
     pass_on(&mut world, first, request.id, others[0]).unwrap();
     world.run(SECONDS);
     let (second, again) = taken(&mut world, &[first, others[1]]).unwrap();
-    assert_eq!(second, others[1], "not the one that passed it on");
+    assert_eq!(second, others[1], "not the server that forwarded it");
     assert_eq!(again.hops, 1);
     world.reply(second, again.id, b"alive").unwrap();
     assert_eq!(world.wait(9, call).1.unwrap(), "alive");
 }
 
 #[test]
-fn a_call_that_is_passed_on_to_nobody_returns_if_there_is_nobody_else() {
+fn a_call_that_is_forwarded_to_no_server_returns_if_there_is_no_other() {
     let (mut world, port) = servers(&[1]);
     let call = world.call(9, port, b"hello", 5 * SECONDS);
     world.run(MS);
     let request = world.take(1).unwrap();
-    // Somebody lives there, and serves something else.
+    // A process is at that address, and does not serve the port.
     world.start(5);
     pass_on(&mut world, 1, request.id, 5).unwrap();
     world.run(SECONDS);
@@ -105,7 +105,7 @@ fn a_call_goes_round_so_often_and_no_further() {
 }
 
 #[test]
-fn many_calls_that_are_passed_on_ask_once_who_is_there() {
+fn many_calls_that_are_forwarded_locate_the_server_once() {
     let (mut world, port) = servers(&[1]);
     let calls: Vec<_> = (0..50).map(|_| world.call(9, port, b"hello", 5 * SECONDS)).collect();
     world.run(MS);
@@ -140,14 +140,14 @@ fn a_lost_word_that_a_call_was_passed_on_is_said_again() {
 }
 
 #[test]
-fn a_call_that_leaves_a_server_to_others_holds_up_nobody() {
+fn a_call_that_avoids_a_server_delays_no_other_call() {
     let (mut world, port) = servers(&[1]);
     let call = world.call(9, port, b"avoids", 5 * SECONDS);
     world.run(MS);
     let request = world.take(1).unwrap();
     world.start(5);
     pass_on(&mut world, 1, request.id, 5).unwrap();
-    // Nobody serves the port there, as the client knows by now.
+    // The process there does not serve the port, and the client knows that by now.
     world.run(MS * 5);
     let next = world.call(9, port, b"next", 5 * SECONDS);
     world.run(MS);
@@ -158,7 +158,7 @@ fn a_call_that_leaves_a_server_to_others_holds_up_nobody() {
 }
 
 #[test]
-fn an_old_answer_of_whom_a_call_was_passed_on_to_is_not_believed() {
+fn an_old_answer_of_the_server_that_a_call_was_forwarded_to_is_not_believed() {
     let (mut world, port) = servers(&[1]);
     let call = world.call(9, port, b"hello", 5 * SECONDS);
     world.run(MS);
@@ -171,8 +171,8 @@ fn an_old_answer_of_whom_a_call_was_passed_on_to_is_not_believed() {
     world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here.into())), WAY);
     world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port }), WAY);
     world.run(MS * 10);
-    assert_eq!(world.host(9).endpoint.counters().malformed, 0, "its proof is not even looked at");
-    // It is still asked, and serves the port when it is asked again.
+    assert_eq!(world.host(9).endpoint.counters().malformed, 0, "its proof is not checked");
+    // The client goes on asking host 5, which serves the port by the time of the next question.
     world.start_echo(5, PRIVATE);
     assert_eq!(world.wait(9, call).1.unwrap(), "hello");
     assert_eq!(world.host(5).requests[0].hops, 1);

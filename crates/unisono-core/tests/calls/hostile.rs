@@ -1,4 +1,4 @@
-//! Whatever arrives: nothing panics, nothing grows without bound, nobody is sent more than came from its address.
+//! Whatever arrives, nothing panics, nothing grows without bound, and no address is sent more than came from it.
 
 use crate::strategies::frame_of;
 use crate::world::*;
@@ -16,7 +16,7 @@ fn call_kinds() -> Vec<FrameKind> {
     FrameKind::ALL.iter().copied().filter(|kind| *kind as u8 >= 0x70).collect()
 }
 
-/// A frame of a call with names that could be: of lives, slots and numbers that there are.
+/// Returns a frame of calls with plausible names: existing lives, slots and numbers.
 fn plausible() -> impl Strategy<Value = (usize, Frame)> {
     let kind = proptest::sample::select(call_kinds());
     (kind.prop_flat_map(frame_of), 0..4_usize, 0..3_u16, 1..6_u64).prop_map(
@@ -41,7 +41,7 @@ fn plausible() -> impl Strategy<Value = (usize, Frame)> {
     )
 }
 
-/// The server, the client, and two that were never there.
+/// The server, the client, and two lives that never existed.
 const LIVES: [Uid; 4] = [Uid(1001), Uid(2002), Uid(3), Uid(4)];
 
 proptest! {
@@ -58,7 +58,7 @@ proptest! {
         }
     }
 
-    /// In the midst of calls, frames that break no rule of the wire say what is not so.
+    /// During calls, frames arrive that break no rule of the format and do not fit the state.
     #[test]
     fn frames_in_wrong_states_are_survived(
         frames in vec((plausible(), 0..4_usize, any::<bool>()), 1..60),
@@ -87,7 +87,7 @@ proptest! {
         }
     }
 
-    /// Who does not hear at an address cannot have it flooded.
+    /// A process that does not receive at an address cannot have it flooded.
     #[test]
     fn an_unproved_address_is_sent_no_more_than_came(frames in vec(plausible(), 1..12), multicast in any::<bool>()) {
         let mut world = World::new();
@@ -97,7 +97,7 @@ proptest! {
         let mut datagram = Vec::new();
         for (number, (_, frame)) in frames.iter().enumerate() {
             let one = sealed_frame(9, number as u64 + 1, frame);
-            // All in one datagram, too.
+            // The same frames in one datagram.
             datagram.extend_from_slice(&one[HEADER_BYTES..]);
             let mut out = Vec::new();
             let mut answered = 0;
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// Every server of a port answers a question that all hear, and knows of no other.
+/// Every server of a port answers a multicast question, and no server knows of the others.
 #[test]
 fn six_servers_together_answer_a_question_that_all_hear_with_no_more_than_it_has() {
     let port = PlainProof.public(&PRIVATE);
@@ -180,20 +180,20 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     let cookie = cookie_for(&mut world, 9, port);
     let busy = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. });
     assert!(ask(&mut world, 9, 2, &request(3, 5, cookie)).any(|frame| busy(&frame)));
-    // The others are forgotten, this client is not.
+    // The other sessions are forgotten. This client's is not.
     world.run(Duration::from_secs(50));
     assert!(ask(&mut world, 9, 3, &request(3, 7, None)).any(|frame| busy(&frame)));
     world.run(Duration::from_secs(30));
     assert_eq!(world.host(1).endpoint.account().sessions, 1);
     let executed = world.host(1).requests.len();
-    assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "on its way all the time");
+    assert!(ask(&mut world, 9, 4, &request(3, 7, None)).any(|frame| busy(&frame)), "under way all the time");
     assert!(ask(&mut world, 9, 5, &request(2, 6, None)).any(|frame| busy(&frame)), "sent before it");
     assert!(ask(&mut world, 9, 6, &request(3, 7, None)).any(|frame| busy(&frame)), "still");
     assert_eq!(world.host(1).requests.len(), executed);
     ask(&mut world, 9, 7, &request(3, 8, None)).count();
     assert_eq!(world.host(1).requests.len(), executed + 1);
     assert_eq!(ask(&mut world, 9, 8, &request(3, 7, None)).count(), 0);
-    assert_eq!(world.host(1).requests.len(), executed + 1, "not in a slot that is in use either");
+    assert_eq!(world.host(1).requests.len(), executed + 1, "nor in a slot that is in use");
 }
 
 #[test]
@@ -211,14 +211,14 @@ fn what_was_rejected_for_want_of_a_session_is_never_executed() {
     world.run(Duration::from_secs(80));
     assert_eq!(world.host(1).endpoint.account().sessions, 0);
     let executed = world.host(1).requests.len();
-    // What it sent before the other, and again since, opens a session; then the other comes a second time.
+    // An attempt with a lower number opens a session, with a fresh cookie. Then a copy of the rejected attempt arrives.
     let fresh = cookie_for(&mut world, 9, port);
     ask(&mut world, 9, 3, &small_request(port, (0, 30), fresh)).count();
     ask(&mut world, 9, 4, &small_request(port, (1, 31), cookie)).count();
     assert_eq!(world.host(1).requests.len(), executed + 1);
     ask(&mut world, 9, 5, &small_request(port, (1, 32), fresh)).count();
     ask(&mut world, 9, 6, &small_request(port, (2, 33), None)).count();
-    assert_eq!(world.host(1).requests.len(), executed + 3, "what is new is");
+    assert_eq!(world.host(1).requests.len(), executed + 3, "new requests are executed");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn requests_that_supersede_each_other_do_not_fill_the_queue() {
         assert!(world.host(1).endpoint.requests_waiting(port) <= 6);
     }
     let taken: Vec<_> = std::iter::from_fn(|| world.take(1)).map(|request| request.call).collect();
-    assert_eq!(taken, [998, 999, 1000], "the last of each slot");
+    assert_eq!(taken, [998, 999, 1000], "the last request of each slot");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_flood_of_questions_is_answered_up_to_a_bound() {
 }
 
 #[test]
-fn who_serves_a_port_no_longer_says_so_and_who_never_did_only_if_asked_alone() {
+fn a_former_server_denies_the_port_and_others_only_if_asked_alone() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     let now = world.now;
@@ -332,7 +332,7 @@ fn the_last_ports_that_were_withdrawn_are_remembered_each_once() {
     }
 }
 
-/// What a server that is asked for the port gives this client at host 5 to show.
+/// Returns the cookie that the server issues for a client at host 5 that asks for the port.
 fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
     ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
         Frame::PortHere(here) => Some(here.cookie),
@@ -340,7 +340,7 @@ fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
     })
 }
 
-/// A request to host 1 in this slot, with this number.
+/// Returns a request to host 1 in this slot, with this number.
 fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>) -> Frame {
     Frame::Request(unisono_core::wire::Request {
         attempt: Attempt { to: LIVES[0], slot, number },
@@ -354,7 +354,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
     })
 }
 
-/// What host 1 answers a client at host 5 at once.
+/// Returns what host 1 answers a client at host 5 at once.
 fn ask(world: &mut World, uid: u64, number: u64, frame: &Frame) -> std::vec::IntoIter<Frame> {
     let now = world.now;
     let datagram = sealed_frame(uid, number, frame);
@@ -387,5 +387,5 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let cookie = cookie_for(&mut world, client.0, port);
     let request = small_request(port, (0, 9), cookie);
     let moved = ask(&mut world, client.0, 51, &request).any(|frame| matches!(frame, Frame::Reply(_)));
-    assert!(moved, "whoever proves its new address is answered there");
+    assert!(moved, "a client that proves its new address is answered there");
 }

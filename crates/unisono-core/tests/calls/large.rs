@@ -27,7 +27,7 @@ fn sixteen_mebibytes_there_and_back() {
     assert!(took < Duration::from_millis(40), "{took:?}");
     for host in [1, 2] {
         assert_eq!(world.host(host).endpoint.counters().parts_resent, 0);
-        assert!(world.datagrams(host) < 15_000, "few of them to say what has come");
+        assert!(world.datagrams(host) < 15_000, "few datagrams are acknowledgements");
     }
     world.run(SECONDS);
     let account = world.host(1).endpoint.account();
@@ -84,7 +84,7 @@ fn a_lost_part_is_sent_again_when_later_ones_have_arrived() {
     let call = world.call(2, port, &request, SECONDS);
     let (took, outcome) = world.wait(2, call);
     assert!(outcome.unwrap() == request);
-    assert!(took < MS * 4, "sooner than anybody's patience ends: {took:?}");
+    assert!(took < MS * 4, "before the resend time-out: {took:?}");
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn a_small_call_overtakes_a_large_one() {
     for _ in 0..5 {
         endpoint.poll_transmit(now, &mut out).unwrap();
     }
-    assert!(out.len() > 1400, "parts are on their way");
+    assert!(out.len() > 1400, "parts are under way");
     endpoint.call(now, port, Bytes::from_static(b"small"), SECONDS).unwrap();
     endpoint.poll_transmit(now, &mut out).unwrap();
     assert!(out.windows(5).any(|window| window == b"small"));
 }
 
 #[test]
-fn what_is_incomplete_is_bounded_and_who_waits_has_its_turn() {
+fn incomplete_requests_are_bounded_and_each_client_has_its_turn() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     let calls: Vec<_> = (10..16)
@@ -125,7 +125,7 @@ fn what_is_incomplete_is_bounded_and_who_waits_has_its_turn() {
     for (host, call) in calls {
         assert!(world.outcome(host, call).unwrap().is_ok());
     }
-    assert!(world.host(1).endpoint.counters().rejected > 0, "some were pushed back");
+    assert!(world.host(1).endpoint.counters().rejected > 0, "some requests were rejected as busy");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     world.host(1).answers = Some(|_| BytesMut::zeroed(16 << 20).freeze());
-    // The replies' announcements arrive, their parts do not.
+    // The announcements of the replies arrive, their parts do not.
     let calls: Vec<_> = (10..16)
         .map(|host| {
             world.start(host);
@@ -171,7 +171,7 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
     assert_eq!(executed, 6, "none was executed again");
 }
 
-/// A tenth is lost, a tenth comes twice, and everything out of order.
+/// A tenth of the datagrams is lost, a tenth arrives twice, and all are reordered.
 pub(crate) fn bad_network(seed: u64) -> Decide {
     let mut random = unisono_core::Random::from_u64(seed);
     Box::new(move |_, _, _, _| {
@@ -280,7 +280,7 @@ fn a_receiver_cannot_have_more_parts_than_there_are() {
 }
 
 #[test]
-fn a_reply_is_not_sent_for_ever_to_who_says_nothing() {
+fn a_reply_is_not_sent_for_ever_to_a_silent_client() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     world.start(2);

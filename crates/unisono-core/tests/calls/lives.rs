@@ -1,4 +1,4 @@
-//! Servers and clients that die, come back, fall silent, or are forgotten.
+//! Servers and clients that crash, restart, fall silent, or are forgotten.
 
 use crate::world::*;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use unisono_core::*;
 const PRIVATE: PrivatePort = PrivatePort(77);
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// A server at host 1 that answers what it is asked with the same, and a client at host 2.
+/// Returns a server at host 1 that echoes requests, its port, and a client at host 2.
 fn server_and_client() -> (World, Port) {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
@@ -17,8 +17,8 @@ fn server_and_client() -> (World, Port) {
     (world, port)
 }
 
-/// A client has a call executed at host 1, and the answer is lost; then both are cut off until the session is forgotten.
-/// Nobody takes the silence for death.
+/// Host 1 executes a call, and its reply is lost. Then both hosts are cut off until the session is forgotten. `silence`
+/// is long enough to keep the client from giving the server up.
 fn executed_and_forgotten() -> (World, Port, CallNumber) {
     let mut world = World::new();
     world.settings.silence = 1000 * SECONDS;
@@ -58,7 +58,7 @@ fn a_server_that_restarted_executes_nothing_that_its_former_life_had() {
     world.start_echo(1, PRIVATE);
     let (took, outcome) = world.wait(2, call);
     assert_eq!(outcome, Err(CallFailure::Unknown));
-    assert!(took < MS * 50, "the other life says so at once: {took:?}");
+    assert!(took < MS * 50, "the other life answers at once: {took:?}");
     assert!(world.host(1).requests.is_empty());
 }
 
@@ -89,7 +89,7 @@ fn a_client_that_restarted_is_another_one() {
     assert_ne!(old.client, new.client);
     world.reply(1, old.id, b"to the old one").unwrap();
     world.run(MS);
-    assert_eq!(world.outcome(2, call), None, "another life's answer is nobody's");
+    assert_eq!(world.outcome(2, call), None, "the answer to another life is ignored");
     world.reply(1, new.id, b"to the new one").unwrap();
     assert_eq!(world.wait(2, call).1.unwrap(), "to the new one");
 }
@@ -126,7 +126,7 @@ fn an_address_that_moves_to_an_older_life_proves_nothing() {
     world.start(2);
     world.answered(2, port);
     world.run(10 * SECONDS);
-    // It is executed, and the answer is lost; then the address is another machine's.
+    // The call is executed, and its reply is lost. Then the address moves to another machine.
     world.nothing_arrives_of(1);
     let call = world.call(2, port, b"hello", 10 * SECONDS);
     world.run(MS);
@@ -138,7 +138,7 @@ fn an_address_that_moves_to_an_older_life_proves_nothing() {
 }
 
 #[test]
-fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
+fn a_call_that_may_have_happened_goes_only_to_servers_that_recognise_repeats() {
     for passed_on in [false, true] {
         let mut world = World::new();
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
@@ -147,7 +147,8 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
         let call = world.call(3, port, b"hello", 10 * SECONDS);
         world.run(MS);
         assert!(world.take(1).is_some());
-        // It falls silent, and comes back as two: one that recognises repeats, and one that does not.
+        // The server falls silent. Two other servers of the port are there: one that recognises repeats, and one that
+        // does not.
         world.start_echo(2, PRIVATE);
         if passed_on {
             world.start(4).endpoint.serve(PRIVATE, options).unwrap();
@@ -164,7 +165,7 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
         while passed_on && let Some(request) = world.take(4) {
             world.reply(4, request.id, b"there").unwrap();
         }
-        assert!(world.wait(3, other).1.is_ok(), "others may go to either");
+        assert!(world.wait(3, other).1.is_ok(), "other calls may go to either server");
         let executed = &world.host(2).requests;
         assert!(executed.iter().all(|request| request.call != call));
         assert!(passed_on || world.wait(3, call).1 == Err(CallFailure::Unknown));
@@ -175,7 +176,7 @@ fn a_call_that_may_have_happened_goes_only_to_who_recognises_repeats() {
 fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
     let (mut world, port) = server_and_client();
     world.recorded = Some(1);
-    // Several at once, so that slots are left over.
+    // Several calls at once, so that slots are left unused later.
     let known: Vec<_> = (0..4).map(|_| world.call(2, port, b"known", 100 * SECONDS)).collect();
     known.into_iter().for_each(|call| world.wait(2, call).1.map(drop).unwrap());
     world.host(1).answers = None;
@@ -184,7 +185,7 @@ fn recordings_of_a_dead_server_do_not_show_that_it_lives() {
     world.hosts.remove(&1);
     let begun = world.now;
     while world.outcome(2, call).is_none() {
-        assert!(world.now.since(begun) < 8 * SECONDS, "a server is taken for alive");
+        assert!(world.now.since(begun) < 8 * SECONDS, "the dead server is taken for alive");
         for datagram in world.recording.clone() {
             world.put(1, 2, false, datagram, WAY);
         }
@@ -206,7 +207,8 @@ fn a_recorded_answer_of_a_dead_server_is_not_its_last_word() {
     world.run(SECONDS);
     world.put(1, 2, false, answers[0].clone(), WAY);
     world.run(SECONDS);
-    // The life at the address was not there before: so it shows that the first cannot have had this.
+    // The second life is not older than the last real answer of the first one. So its age shows that the first life
+    // cannot have had this request.
     let call = world.call(2, port, b"hello", 5 * SECONDS);
     assert_eq!(world.wait(2, call).1.unwrap(), "hello");
 }
@@ -232,7 +234,7 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
     for (age_ms, from, life, outcome) in [
         (1035, 1, 0, Some(CallFailure::Unknown)),
         (1037, 1, 0, None),
-        // Whoever lives elsewhere says nothing of this, nor who speaks to another life of the client.
+        // Ignored: a frame from another address, and a frame to another life of the client.
         (1035, 4, 0, None),
         (1035, 1, 1, None),
     ] {
@@ -319,7 +321,7 @@ fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     let (mut world, port) = server_and_client();
     world.recorded = Some(2);
     for round in 0..3 {
-        // Two at a time: the second slot is not used again later.
+        // Two calls at a time: the second slot is not used again later.
         let calls = [0, 1].map(|_| world.call(2, port, &[round], 10 * SECONDS));
         calls.into_iter().for_each(|call| assert!(world.wait(2, call).1.is_ok()));
     }
@@ -341,7 +343,7 @@ fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
     assert_eq!(outcome.unwrap(), "fresh");
     assert_eq!(took, WAY * 4, "a cookie costs a round trip");
     replay(&mut world);
-    assert_eq!(world.host(1).requests.len(), 7, "in another session of the same two");
+    assert_eq!(world.host(1).requests.len(), 7, "in another session of the same lives");
 }
 
 #[test]
@@ -355,7 +357,8 @@ fn an_attempt_that_may_have_been_forgotten_is_unknown() {
 #[test]
 fn an_attempt_that_may_have_been_forgotten_shows_no_cookie_that_another_was_given() {
     let (mut world, port, old) = executed_and_forgotten();
-    // The server asks a new attempt for a cookie; its answers are lost until the old one is asked after again.
+    // The server asks a new attempt for a cookie. Its answers are lost until the client asks after the old attempt
+    // again.
     let mut asked = false;
     world.fate = Box::new(move |from, _, _, datagram| {
         let arrives = from == 2 || asks_for_cookie(datagram) && !std::mem::replace(&mut asked, true);
@@ -380,7 +383,7 @@ fn a_question_for_a_cookie_that_was_overtaken_is_about_nothing() {
     world.reply(1, request.id, b"known").unwrap();
     world.wait(2, call).1.unwrap();
     world.run(200 * SECONDS);
-    // The question comes twice, and the second time when the server has said that it works.
+    // The server's request for a cookie arrives twice, the second time after it has answered `Working`.
     world.fate = Box::new(|_, _, _, datagram| match asks_for_cookie(datagram) {
         true => vec![Duration::ZERO, MS * 100],
         false => vec![Duration::ZERO],
@@ -419,7 +422,7 @@ fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
 }
 
 #[test]
-fn who_has_not_the_private_port_is_not_believed() {
+fn a_server_without_the_private_port_is_not_believed() {
     let mut world = World::new();
     let port = PlainProof.public(&PRIVATE);
     world.start(2);
@@ -427,7 +430,7 @@ fn who_has_not_the_private_port_is_not_believed() {
     let call = world.call(2, port, b"hello", SECONDS);
     world.run(MS * 10);
     let nonce = world.recording.iter().find_map(|datagram| frames_of(datagram).find_map(nonce_of));
-    // The right answer but for the proof, which is that of another port.
+    // The right answer, but with the proof of another port.
     let cookie = Cookie { issued: 0, seal: 0 };
     let grant = Grant { slots: 1, load: 0 };
     let here = |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, proof };
@@ -447,7 +450,7 @@ fn who_has_not_the_private_port_is_not_believed() {
 }
 
 #[test]
-fn who_does_not_know_the_question_cannot_deny_that_a_port_is_served() {
+fn only_an_answer_to_the_question_can_deny_that_a_port_is_served() {
     let (mut world, port) = server_and_client();
     world.answered(2, port);
     let denies = Frame::PortNotHere { nonce: 1, port };
@@ -455,7 +458,7 @@ fn who_does_not_know_the_question_cannot_deny_that_a_port_is_served() {
     world.put(1, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
     world.run(MS);
     let call = world.call(2, port, b"hello", SECONDS);
-    assert_eq!(world.wait(2, call).0, WAY * 2, "nobody has to be looked for");
+    assert_eq!(world.wait(2, call).0, WAY * 2, "the client need not locate a server");
 }
 
 #[test]
@@ -476,7 +479,7 @@ fn a_server_that_asks_for_one_cookie_after_another_is_shown_one_at_once() {
     assert_eq!(world.recording.len(), 1);
 }
 
-/// What a server claims, as the page on the wire format has it; with a cookie of zeros.
+/// Returns what a server claims, as `docs/protocol/wire-format.md` says (PortHere), with a cookie of zeros.
 fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
     let mut claim = b"unisono: I serve".to_vec();
     claim.extend_from_slice(&port.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Calls under adversity: endpoints driven by hand over a segment that loses, doubles and delays.
+//! Calls under faults: endpoints driven by hand over a network that loses, duplicates and delays datagrams.
 
 mod at_most_once;
 mod chaos;

@@ -24,7 +24,7 @@ fn a_call_is_answered_after_locating_and_the_next_one_needs_two_datagrams() {
 }
 
 #[test]
-fn nobody_is_found_where_nobody_serves() {
+fn a_port_without_a_server_is_not_found() {
     let mut world = World::new();
     world.start(1);
     world.start(2);
@@ -75,7 +75,7 @@ fn a_call_whose_request_never_left_has_failed() {
     let now = world.now;
     let endpoint = &mut world.host(2).endpoint;
     let call = endpoint.call(now, port, "stays".into(), MS).unwrap();
-    // Nobody sends what there is to send.
+    // The driver does not poll for datagrams, so the request never leaves.
     endpoint.handle_timeout(now + MS);
     assert_eq!(endpoint.poll_outcome(), Some((call, Err(CallFailure::Failed))));
 }
@@ -111,7 +111,7 @@ fn an_endpoint_that_calls_and_serves_looks_at_both_in_time() {
     let port = world.start_echo(1, PRIVATE);
     world.start(2);
     world.answered(2, port);
-    // It will forget the session one day, and looks for a server long before.
+    // As a server it will forget the idle session later; as a client it must ask for the port much sooner.
     let call = world.call(1, unisono_core::Port(5), b"hello", Duration::from_secs(5));
     assert_eq!(world.wait(1, call), (CallSettings::default().locate, Err(CallFailure::NotFound)));
 }

@@ -1,4 +1,4 @@
-//! Servers that have enough to do, or have had enough.
+//! Back-pressure: servers that are busy, and servers that withdraw.
 
 use crate::world::*;
 use bytes::Bytes;
@@ -40,7 +40,7 @@ fn a_server_never_has_more_than_it_takes_and_everybody_is_served_in_the_end() {
     assert!(calls.iter().all(|(host, call)| world.outcome(*host, *call).unwrap().is_ok()));
 }
 
-/// A server with a small service, which takes one request at a time, beside a large one.
+/// Returns a server with two services: a small one, which takes one request at a time, and a large one.
 fn small_beside_large() -> (World, Port, Port) {
     let (mut world, small) = server(1);
     let large = world.host(1).endpoint.serve(PrivatePort(78), ServeOptions::default()).unwrap();
@@ -59,7 +59,7 @@ fn a_small_service_beside_a_large_one_is_kept_busy() {
     }
     let took = world.now.since(begun);
     assert!(took < MS * 300, "{took:?}");
-    // It goes on one at a time, but for a try now and then.
+    // The client sends one call at a time, apart from a trial now and then.
     let pushed_back = world.host(2).endpoint.counters().pushed_back;
     assert!(pushed_back < 250, "{pushed_back} times");
 }
@@ -77,7 +77,7 @@ fn a_service_that_is_full_holds_up_no_other_of_its_server() {
         assert_eq!(outcome.unwrap(), "quick");
         assert!(took < MS * 2, "{took:?}");
     }
-    // Nor is it forgotten itself.
+    // The calls to the small service go on as well.
     world.reply(1, request.id, b"hello").unwrap();
     for call in calls {
         assert_eq!(world.wait(2, call).1.unwrap(), "hello");
@@ -89,7 +89,7 @@ fn a_full_service_is_left_alone_for_ever_longer() {
     let (mut world, small, _) = small_beside_large();
     (0..20).for_each(|_| _ = world.call(2, small, b"hello", 30 * SECONDS));
     world.run(10 * SECONDS);
-    // The first 19, and one more after 5 ms, 10 ms and so on to 200 ms.
+    // 19 calls are rejected at first, then one more after 5 ms, 10 ms and so on up to 200 ms.
     let pushed_back = world.host(2).endpoint.counters().pushed_back;
     assert!((19 + 45..19 + 65).contains(&pushed_back), "{pushed_back} times");
 }
@@ -106,7 +106,7 @@ fn what_the_application_has_counts_until_it_answers() {
     let outcomes: Vec<_> = calls.iter().map(|call| world.outcome(2, *call).unwrap()).collect();
     assert_eq!(outcomes[..2], [Err(CallFailure::Unknown), Err(CallFailure::Unknown)]);
     assert_eq!(outcomes[2..], [Err(CallFailure::Busy), Err(CallFailure::Busy)]);
-    // Nobody waits any longer; the places are free only when the application says that it is done.
+    // No client waits any longer, but the two requests count until the application answers them.
     let call = world.call(2, port, b"more", 200 * MS);
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Busy));
     assert_eq!(world.reply(1, first.id, b"late"), Ok(()), "this slot was not used again");
@@ -123,7 +123,7 @@ fn a_request_that_waited_too_long_is_not_executed() {
     let (mut world, port) = server(10);
     world.start(2);
     let call = world.call(2, port, b"hello", 50 * MS);
-    // Its client cannot say that it gave up.
+    // The client cannot tell the server that it gave up.
     world.run(MS);
     world.nothing_arrives();
     world.run(MS * 100);
@@ -160,7 +160,7 @@ fn a_cancelled_request_is_not_executed_and_has_no_outcome() {
     world.run(10 * SECONDS);
     assert_eq!(world.outcome(2, call), None);
     assert_eq!(world.host(2).endpoint.account().calls, 0);
-    // A slot that was given up is used again.
+    // The slot of a cancelled call is used again.
     let call = world.call(2, port, b"next", SECONDS);
     world.run(MS);
     let request = world.take(1).unwrap();
@@ -254,12 +254,12 @@ fn what_the_queues_still_take_is_shared_by_the_clients_that_have_requests_there(
             granted.insert(attempt.to, (grant.slots, grant.load));
         }
     }
-    // Four places are left, two for each; besides come those that each has.
+    // The queue has room for four more, two for each client. Each grant adds the requests that the client has there.
     assert_eq!(granted.into_values().collect::<Vec<_>>(), [(6, 6), (4, 6)]);
 }
 
 #[test]
-fn who_is_pushed_back_again_and_again_comes_back_ever_later() {
+fn a_client_that_is_pushed_back_repeatedly_waits_ever_longer() {
     let (mut world, port) = server(1);
     world.start(2);
     world.start(3);
@@ -297,7 +297,7 @@ fn so_many_ports_are_served_and_no_more() {
 }
 
 #[test]
-fn outcomes_that_nobody_took_and_ports_that_are_looked_for_count_among_the_calls() {
+fn outcomes_not_taken_and_ports_being_located_count_among_the_calls() {
     let mut world = World::new();
     let now = world.now;
     let endpoint = &mut world.start(1).endpoint;
@@ -313,5 +313,5 @@ fn outcomes_that_nobody_took_and_ports_that_are_looked_for_count_among_the_calls
     assert_eq!(endpoint.account().calls, 0);
     assert_eq!(endpoint.call(now, Port(0), Bytes::new(), SECONDS), Err(CallError::TooMany));
     assert!(endpoint.poll_outcome().is_some());
-    assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of one that is at rest");
+    assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of an unused port");
 }

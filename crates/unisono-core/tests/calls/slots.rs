@@ -1,5 +1,5 @@
-//! What a server does with the attempts of a client that says whatever it likes: only the last one of a slot counts, and
-//! nothing that is said of another one, or to another life, is about it.
+//! How a server treats the attempts of a client that sends arbitrary frames. Only the last attempt of a slot counts,
+//! and frames about another attempt or another life do not affect it.
 
 use crate::world::*;
 use bytes::{Bytes, BytesMut};
@@ -9,11 +9,11 @@ use unisono_core::wire::{Attempt, Cookie, Frame, Part, Payload, Rejection};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
-/// The server's life, and one that was never there.
+/// The server's life, and a life that never existed.
 const SERVER: Uid = Uid(1001);
 const OTHER: Uid = Uid(4);
 
-/// A server at host 1, and a client at host 5 whose frames are written by hand.
+/// A server at host 1, and a client at host 5 whose frames the test writes by hand.
 struct Table {
     world: World,
     port: Port,
@@ -35,7 +35,7 @@ impl Table {
         table
     }
 
-    /// What the server says to this at once.
+    /// Returns what the server answers to a frame at once.
     fn say(&mut self, frame: &Frame) -> Vec<Frame> {
         self.sent += 1;
         let datagram = sealed_frame(9, self.sent, frame);
@@ -67,7 +67,7 @@ impl Table {
         self.ask(slot, number, Payload::Whole(Bytes::from(number.to_string())))
     }
 
-    /// The call of the next request, and its name.
+    /// Takes the next request, and returns its call and its id.
     fn take(&mut self) -> Option<(CallNumber, RequestId)> {
         self.world.take(1).map(|request| (request.call, request.id))
     }
@@ -104,7 +104,7 @@ fn an_acknowledgement_is_about_one_attempt_and_only_if_it_was_answered() {
     let (call, id) = table.take().unwrap();
     assert_eq!(call, 2);
     table.say(&done(SERVER, 2));
-    assert!(is_working(&table.request(0, 2)), "it is being worked on");
+    assert!(is_working(&table.request(0, 2)), "it is in progress");
     table.reply(id, "two").unwrap();
     for other in [done(SERVER, 1), done(SERVER, 3), done(OTHER, 2)] {
         table.say(&other);
@@ -128,7 +128,7 @@ fn a_cancellation_is_about_one_attempt() {
     assert_eq!(table.take(), None);
     table.ask(1, 3, Payload::Parts { total: 600, part: 300 });
     table.say(&Frame::Cancel { attempt: Attempt { to: SERVER, slot: 1, number: 3 } });
-    assert_eq!(table.world.host(1).endpoint.account().receiving_bytes, 0, "incomplete ones too");
+    assert_eq!(table.world.host(1).endpoint.account().receiving_bytes, 0, "incomplete requests too");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_request_of_which_parts_come_is_waited_for() {
     table.say(&part(0));
     table.world.run(Duration::from_millis(2000));
     for _ in 0..2 {
-        assert!(is_working(&table.say(&part(1))), "that all is there is said as often as it takes");
+        assert!(is_working(&table.say(&part(1))), "a repeated part is answered with Working again");
     }
     assert_eq!(table.world.take(1).unwrap().payload, vec![7; 600]);
 }
@@ -192,11 +192,11 @@ fn a_reply_that_is_asked_for_while_it_is_on_its_way_does_not_begin_anew() {
     table.world.host(1).endpoint.reply(now, id, vec![0; CALL_BYTES_MAX].into()).unwrap();
     let parts = |frames: Vec<Frame>| frames.iter().filter(|frame| matches!(frame, Frame::Part(_))).count();
     assert!(parts(table.ask(0, 1, Payload::Omitted)) > 0);
-    assert_eq!(parts(table.ask(0, 1, Payload::Omitted)), 0, "as many are under way as may be");
+    assert_eq!(parts(table.ask(0, 1, Payload::Omitted)), 0, "the window is full");
 }
 
 #[test]
-fn who_looks_for_a_server_is_granted_what_it_has_there_besides() {
+fn a_client_that_locates_is_granted_the_slots_in_use_as_well() {
     let mut table = Table::new();
     for slot in 0..3 {
         table.request(slot, u64::from(slot) + 1);
@@ -245,7 +245,7 @@ fn a_request_that_supersedes_one_that_waits_is_answered_itself() {
 }
 
 #[test]
-fn who_asks_after_what_never_came_is_told_that_nobody_knows() {
+fn a_question_about_a_request_that_never_came_is_answered_lost() {
     let mut table = Table::new();
     table.request(0, 1);
     assert!(is_rejected(&table.ask(1, 2, Payload::Omitted), Rejection::Lost));
@@ -278,7 +278,7 @@ fn a_reply_that_is_not_kept_is_said_to_be_lost() {
     assert_eq!(
         table.world.host(1).endpoint.account().kept_bytes,
         2 * CALL_BYTES_MAX,
-        "the younger half of the time"
+        "the younger half is kept"
     );
     let news = table.request(0, 1);
     let is_lost = |frame: &Frame| {

@@ -1,4 +1,4 @@
-//! Endpoints on one segment, driven by hand: a clock, datagrams on their way, and what becomes of them on it.
+//! Endpoints on one network, driven by hand: a clock, the datagrams under way, and what the network does to them.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use unisono_core::wire::{
 use unisono_core::*;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// From one end of the segment to the other.
+/// Time that a datagram takes.
 pub(crate) const WAY: Duration = Duration::from_micros(100);
 
-/// Stands in for cryptography: whoever knows the private port can make the proof, and nobody checks more than that.
+/// Stands in for cryptography: a process that knows the private port can make the proof.
 pub(crate) struct PlainProof;
 
 impl PortProof for PlainProof {
@@ -39,11 +39,11 @@ pub(crate) fn address(host: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], host))
 }
 
-/// What becomes of a datagram: how often it arrives, and how much later than it should.
+/// What happens to a datagram: a delay beyond [`WAY`] for each copy that arrives.
 pub(crate) type Fate = Vec<Duration>;
-/// Decides about every datagram: from, to, which one, its bytes.
+/// Decides the fate of a datagram by its sender, its receiver, its number and its bytes.
 pub(crate) type Decide = Box<dyn FnMut(u16, u16, u64, &[u8]) -> Fate>;
-/// On its way: from, to, by multicast, its bytes.
+/// A datagram under way: sender, receiver, whether by multicast, bytes.
 type Flight = (SocketAddr, u16, bool, Vec<u8>);
 type Outcome = Result<Bytes, CallFailure>;
 
@@ -52,11 +52,11 @@ pub(crate) struct Host {
     pub(crate) outcomes: BTreeMap<CallNumber, Outcome>,
     /// Requests taken, in their order.
     pub(crate) requests: Vec<Request>,
-    /// Takes requests and answers them; otherwise they stay in the queue.
+    /// Computes the reply to each request. If `None`, requests stay in the queue.
     pub(crate) answers: Option<fn(&Request) -> Bytes>,
 }
 
-/// Who talks to whom, and when what arrives.
+/// The hosts, the datagrams under way, and the clock.
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) hosts: BTreeMap<u16, Host>,
@@ -64,7 +64,7 @@ pub(crate) struct World {
     sent: u64,
     lives: u64,
     pub(crate) fate: Decide,
-    /// Whose datagrams are written down, and those so far.
+    /// The host whose datagrams are recorded, and those recorded so far.
     pub(crate) recorded: Option<u16>,
     pub(crate) recording: Vec<Vec<u8>>,
     pub(crate) settings: CallSettings,
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// A new life at this address, in place of the one that was there.
+    /// Starts a life at this address, in place of the one that was there.
     pub(crate) fn start(&mut self, host: u16) -> &mut Host {
         self.lives += 1;
         let uid = Uid(1000 * u64::from(host) + self.lives);
@@ -107,7 +107,7 @@ impl World {
         self.hosts.get_mut(&host).unwrap()
     }
 
-    /// A server that answers what it is asked with the same.
+    /// Starts a server that echoes requests.
     pub(crate) fn start_echo(&mut self, host: u16, port: PrivatePort) -> Port {
         let host = self.start(host);
         host.answers = Some(|request| request.payload.clone());
@@ -122,23 +122,23 @@ impl World {
         number
     }
 
-    /// A call that is answered, after which the client knows its server.
+    /// Makes a call and waits for its reply. Afterwards the client knows the server.
     pub(crate) fn answered(&mut self, host: u16, port: Port) {
         let call = self.call(host, port, b"known", Duration::from_secs(10));
         self.wait(host, call).1.unwrap();
     }
 
-    /// From now on everything arrives, and once.
+    /// From now on every datagram arrives once.
     pub(crate) fn all_arrives(&mut self) {
         self.fate = Box::new(|_, _, _, _| vec![Duration::ZERO]);
     }
 
-    /// From now on nothing arrives.
+    /// From now on no datagram arrives.
     pub(crate) fn nothing_arrives(&mut self) {
         self.fate = Box::new(|_, _, _, _| vec![]);
     }
 
-    /// From now on nothing arrives that this host sends.
+    /// From now on no datagram of this host arrives.
     pub(crate) fn nothing_arrives_of(&mut self, host: u16) {
         self.fate = Box::new(move |from, _, _, _| if from == host { vec![] } else { vec![Duration::ZERO] });
     }
@@ -159,14 +159,14 @@ impl World {
         self.host(host).outcomes.get(&call).cloned()
     }
 
-    /// Until the call has its outcome; how long that took, and what it is.
+    /// Runs until the call has its outcome. Returns how long that took, and the outcome.
     pub(crate) fn wait(&mut self, host: u16, call: CallNumber) -> (Duration, Outcome) {
         let begun = self.now;
         while self.now.since(begun) < Duration::from_secs(100) {
             if let Some(outcome) = self.outcome(host, call) {
                 return (self.now.since(begun), outcome);
             }
-            assert!(self.step(), "call {call} has no outcome, and nothing is to come");
+            assert!(self.step(), "call {call} has no outcome, and no datagram or timer is left");
         }
         panic!("call {call} has no outcome after 100 s");
     }
@@ -185,7 +185,7 @@ impl World {
         timeouts.map(|(at, _)| at.max(self.now)).chain(flight).min()
     }
 
-    /// The next thing happens. False if there is none.
+    /// Runs until the next datagram or timer. False if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let Some(at) = self.next_at() else { return false };
         self.now = self.now.max(at);
@@ -213,7 +213,7 @@ impl World {
         true
     }
 
-    /// What the contract asks for after every input and command.
+    /// Does what the core's contract demands after every input and command: takes requests, outcomes and datagrams.
     pub(crate) fn drain(&mut self, from: u16) {
         let now = self.now;
         let host = self.host(from);
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// A datagram is under way, whoever made it.
+    /// Puts a datagram under way, past the recording and the fate.
     pub(crate) fn put(&mut self, from: u16, to: u16, multicast: bool, datagram: Vec<u8>, after: Duration) {
         self.sent += 1;
         self.flights.insert((self.now + after, self.sent), (address(from), to, multicast, datagram));
@@ -261,19 +261,19 @@ impl World {
     }
 }
 
-/// A datagram of this life with one frame.
+/// Returns a datagram of this life with one frame.
 pub(crate) fn sealed_frame(sender: u64, number: u64, frame: &Frame) -> Vec<u8> {
     let mut frames = Vec::new();
     assert!(Writer::new(&mut frames, 1 << 17).frame(frame), "{frame}");
     sealed_bytes(sender, number, &frames)
 }
 
-/// A datagram of this life with these bytes behind its header.
+/// Returns a datagram of this life with these bytes behind its header.
 pub(crate) fn sealed_bytes(sender: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     sealed_under((CALLS_TAG, EpochTag::OUTSIDE), sender, number, frames)
 }
 
-/// The same under any tags.
+/// Returns the same with any tags.
 pub(crate) fn sealed_under(
     (group, epoch): (GroupTag, EpochTag),
     sender: u64,
@@ -290,7 +290,7 @@ pub(crate) fn sealed_under(
     datagram
 }
 
-/// The frames of a datagram.
+/// Returns the frames of a datagram.
 pub(crate) fn frames_of(datagram: &[u8]) -> impl Iterator<Item = Frame> + use<> {
     Decoder::new(Bytes::copy_from_slice(&datagram[HEADER_BYTES..])).map(|frame| frame.unwrap())
 }

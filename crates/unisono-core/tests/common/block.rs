@@ -1,10 +1,10 @@
-//! Datagrams as the driver of a real socket hands them over.
+//! Datagrams in buffers like those of the driver of a real socket.
 
 use bytes::BytesMut;
 
 const BLOCK_BYTES: usize = 2048;
 
-/// Small datagrams lie side by side in a block.
+/// Returns a function that copies small datagrams side by side into a block.
 pub(crate) fn receive() -> impl FnMut(&[u8]) -> BytesMut {
     let mut block = BytesMut::new();
     move |datagram| {

@@ -1,4 +1,5 @@
-//! Members whose datagrams arrive at once, for seeing what a message costs: this driver itself does next to nothing.
+//! Members whose datagrams arrive at once, for measuring the cost of a message. This driver itself costs next to
+//! nothing.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -7,27 +8,27 @@ use std::time::Duration;
 use unisono_core::wire::Checksum;
 use unisono_core::*;
 
-/// Who founded the group, and orders.
-const ORDERER: usize = 0;
-/// Who sends: not the sequencer.
+/// The member that founds the group and is its sequencer.
+const FOUNDER: usize = 0;
+/// The member that sends; it is not the sequencer.
 const SENDER: usize = 1;
 const MEMBERS: usize = 3;
-/// From one round to the next.
+/// Time from one round to the next.
 const PACE: Duration = Duration::from_micros(20);
-/// So often, and for so long each time, everybody comes to rest before the first round.
+/// Number and length of the time steps before the first round, in which all members come to rest.
 const SETTLING_STEPS: u32 = 500;
 const SETTLING_STEP: Duration = Duration::from_millis(1);
-/// For everybody to join.
+/// Time limit for all members to join.
 const JOINED_BY: Duration = Duration::from_secs(2);
 
-/// What is measured.
+/// A case to be measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) resilience: u8,
-    /// The data goes to everybody, and only its number comes from the sequencer.
+    /// The message goes by BB: the data goes to all members, and the sequencer sends its seqno only.
     pub(crate) broadcast: bool,
-    /// So many messages are under way at once.
+    /// Number of messages under way at once.
     pub(crate) at_once: usize,
 }
 
@@ -38,7 +39,7 @@ pub(crate) const SCENARIOS: [Scenario; 4] = [
     Scenario { name: "pb-r0-by-16", resilience: 0, broadcast: false, at_once: 16 },
 ];
 
-/// Makes the buffer in which a datagram is received.
+/// Copies a datagram into the buffer in which it is received.
 type Receive = Box<dyn FnMut(&[u8]) -> BytesMut>;
 
 pub(crate) struct Lockstep {
@@ -47,7 +48,7 @@ pub(crate) struct Lockstep {
     flights: VecDeque<(usize, usize, BytesMut)>,
     out: Vec<u8>,
     receive: Receive,
-    /// Messages that each member's application has.
+    /// Number of messages that each member's application has received.
     pub(crate) delivered: [u64; MEMBERS],
     at_once: usize,
 }
@@ -57,7 +58,7 @@ fn address(member: usize) -> SocketAddr {
 }
 
 impl Lockstep {
-    /// Three members of one group.
+    /// Returns three members of one group.
     pub(crate) fn new(scenario: Scenario, receive: impl FnMut(&[u8]) -> BytesMut + 'static) -> Lockstep {
         let mut lockstep = Lockstep {
             now: Time::from_nanos(1),
@@ -76,14 +77,14 @@ impl Lockstep {
         for member in 0..MEMBERS {
             lockstep.enter(
                 member,
-                if member == ORDERER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
+                if member == FOUNDER { EntryMode::Found(config.clone()) } else { EntryMode::Join },
             );
             while lockstep.members[member].info().members.len() <= member {
-                assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not come in");
+                assert!(lockstep.now < Time::ZERO + JOINED_BY, "member {member} does not join");
                 lockstep.pass_time();
             }
         }
-        // Until everybody knows that everybody is in.
+        // Until every member knows that all are members.
         (0..SETTLING_STEPS).for_each(|_| lockstep.pass(SETTLING_STEP));
         lockstep
     }
@@ -101,13 +102,13 @@ impl Lockstep {
         self.drain(member);
     }
 
-    /// One round: a sending, and a while until the next.
+    /// One round: sends, and lets time pass until the next round.
     pub(crate) fn round(&mut self, payload: &Bytes) {
         self.send(payload);
         self.pass_time();
     }
 
-    /// The sender sends what may be under way at once, and everybody receives it.
+    /// The sender sends as many messages as may be under way at once, and all members receive them.
     pub(crate) fn send(&mut self, payload: &Bytes) {
         for _ in 0..self.at_once {
             self.members[SENDER].send(self.now, payload.clone()).unwrap();
@@ -116,7 +117,7 @@ impl Lockstep {
         self.arrive();
     }
 
-    /// A while passes, with what is due in it.
+    /// Lets the time of one round pass, and fires the timers that are due.
     pub(crate) fn pass_time(&mut self) {
         self.pass(PACE);
     }
@@ -132,7 +133,7 @@ impl Lockstep {
         self.arrive();
     }
 
-    /// Everything under way arrives, and what follows from it.
+    /// Delivers everything under way, and everything sent in answer.
     fn arrive(&mut self) {
         while let Some((from, to, datagram)) = self.flights.pop_front() {
             self.members[to].handle_datagram(self.now, address(from), datagram);
@@ -153,8 +154,8 @@ impl Lockstep {
             match destination {
                 Destination::Address(to) => send(to),
                 Destination::Everyone => group.audience().addresses.iter().copied().for_each(send),
-                // As if by seeds: whoever looks for the group asks its founder.
-                Destination::Rendezvous if from != ORDERER => send(address(ORDERER)),
+                // As with seed addresses: a process that locates the group asks its founder.
+                Destination::Rendezvous if from != FOUNDER => send(address(FOUNDER)),
                 Destination::Rendezvous | Destination::Multicast => {}
             }
         }

@@ -1,7 +1,7 @@
-//! Members on a simulated network: each datagram may be lost, doubled or delayed, and each member has a clock that
-//! is the network's. The same seed gives the same run.
+//! Members on a simulated network. A datagram may be lost, duplicated or delayed. All members share the network's
+//! clock. The same seed gives the same run.
 
-// Each program of tests uses its own part of this.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use bytes::{Bytes, BytesMut};
@@ -17,17 +17,17 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) struct Weather {
     /// The probability that a copy of a datagram is lost.
     pub(crate) loss: f64,
-    /// The probability that it comes twice.
+    /// The probability that a datagram arrives twice.
     pub(crate) duplication: f64,
-    /// The shortest and the longest delay.
+    /// The shortest and the longest delay, in nanoseconds.
     pub(crate) delay: (u64, u64),
 }
 
-/// Nothing is lost, and everything takes 50 µs.
+/// Nothing is lost, and every datagram takes 50 µs.
 pub(crate) const FAIR: Weather = Weather { loss: 0.0, duplication: 0.0, delay: (50_000, 50_000) };
 
-/// A life dies as it sends a frame of this kind for so many times: the last datagram leaves with the given chance for
-/// each of those it is for.
+/// A life crashes when it sends a frame of this kind for the `times`-th time. Each copy of that last datagram still
+/// leaves with probability `leaves`.
 pub(crate) struct Fuse {
     pub(crate) place: usize,
     pub(crate) kind: FrameKind,
@@ -42,26 +42,26 @@ struct Flight {
     multicast: bool,
 }
 
-/// The network and everybody on it. Members are numbered by their lives, in the order in which these began; a place
-/// is an address, and each place has at most one life at a time.
+/// The network and its processes. Members are numbered by their lives, in the order in which these began. A place is an
+/// address; at most one life is there at a time.
 pub(crate) struct Net {
     pub(crate) now: u64,
     pub(crate) weather: Weather,
-    /// Datagrams from the first place to the second are lost.
+    /// Pairs of places: datagrams from the first place to the second are lost.
     pub(crate) cuts: Vec<(usize, usize)>,
-    /// Whom a place reaches by [`Destination::Rendezvous`]; everybody, by multicast, if nothing is said.
+    /// The places that a place reaches by [`Destination::Rendezvous`]. If `None`, it reaches all places by multicast.
     pub(crate) seeds: Option<Vec<Vec<usize>>>,
     pub(crate) members: Vec<Option<Group>>,
-    /// Where each life lives, or lived.
+    /// The place of each life.
     pub(crate) places: Vec<usize>,
     pub(crate) events: Vec<Vec<Event>>,
-    /// When each of the events came.
+    /// Time of each event.
     pub(crate) times: Vec<Vec<u64>>,
     pub(crate) outcomes: Vec<Vec<(MessageNumber, Outcome)>>,
     /// The epoch in which each life entered.
     pub(crate) entries: Vec<Option<EpochTag>>,
     pub(crate) fuses: Vec<Fuse>,
-    /// What is worth counting of the frames sent, and how often it was met.
+    /// Names the sent frames that are to be counted.
     pub(crate) notable: fn(&Frame) -> Option<&'static str>,
     pub(crate) counts: BTreeMap<&'static str, usize>,
     random: Random,
@@ -107,13 +107,13 @@ impl Net {
         }
     }
 
-    /// A new life at a new place.
+    /// Starts a life at a new place.
     pub(crate) fn add(&mut self, entry: EntryMode) -> usize {
         let place = self.places.iter().max().map_or(0, |place| place + 1);
         self.start(place, entry)
     }
 
-    /// A new life at this place; the one before it is over.
+    /// Starts a life at this place; the life before it crashes.
     pub(crate) fn start(&mut self, place: usize, entry: EntryMode) -> usize {
         if let Some(former) = self.resident(place) {
             self.members[former] = None;
@@ -145,7 +145,7 @@ impl Net {
         Time::from_nanos(self.now)
     }
 
-    /// The life that goes on at this place.
+    /// Returns the life that runs at this place.
     pub(crate) fn resident(&self, place: usize) -> Option<usize> {
         (0..self.places.len()).find(|&life| self.places[life] == place && self.members[life].is_some())
     }
@@ -154,7 +154,7 @@ impl Net {
         self.members[life].as_mut().unwrap()
     }
 
-    /// Takes whatever a member has to say.
+    /// Takes everything that a member has for its driver: events, outcomes and datagrams.
     pub(crate) fn drain(&mut self, life: usize) {
         let now = self.time();
         let Some(group) = &mut self.members[life] else { return };
@@ -186,7 +186,7 @@ impl Net {
         }
     }
 
-    /// Whether a fuse at this place has burnt down, and if so the chance that what is sent now leaves.
+    /// If a fuse at this place has burnt down, returns the probability with which the datagram sent now leaves.
     fn burn(&mut self, place: usize, frames: &[Frame]) -> Option<f64> {
         let burns = |fuse: &Fuse| fuse.place == place && frames.iter().any(|frame| frame.kind() == fuse.kind);
         let mut leaves = None;
@@ -206,13 +206,13 @@ impl Net {
         bytes: &[u8],
         leaves: f64,
     ) {
-        let everybody = 0..self.places.iter().max().map_or(0, |place| place + 1);
+        let all = 0..self.places.iter().max().map_or(0, |place| place + 1);
         let place = |address: &SocketAddr| usize::from(address.port()) - 1000;
         let rendezvous = destination == Destination::Rendezvous;
         let to: Vec<usize> = match (destination, &self.seeds) {
             (Destination::Address(address), _) => vec![place(&address)],
             (Destination::Everyone, _) => audience.iter().map(place).collect(),
-            (Destination::Rendezvous, None) => everybody.filter(|&to| to != from).collect(),
+            (Destination::Rendezvous, None) => all.filter(|&to| to != from).collect(),
             (Destination::Rendezvous, Some(seeds)) => seeds[from].clone(),
             (Destination::Multicast, _) => vec![],
         };
@@ -235,7 +235,7 @@ impl Net {
         }
     }
 
-    /// Goes on for so many nanoseconds.
+    /// Runs for `nanos` nanoseconds.
     pub(crate) fn run(&mut self, nanos: u64) {
         let end = self.now + nanos;
         loop {
@@ -278,7 +278,7 @@ impl Net {
         number
     }
 
-    /// The messages that a life has received.
+    /// Returns the messages that a life has received.
     pub(crate) fn texts(&self, life: usize) -> Vec<String> {
         self.events[life]
             .iter()

@@ -1,4 +1,5 @@
-//! Two endpoints whose datagrams arrive at once, for seeing what a call costs: this driver itself does next to nothing.
+//! Two endpoints whose datagrams arrive at once, for measuring the cost of a call. This driver itself costs next to
+//! nothing.
 
 use bytes::{Bytes, BytesMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -7,13 +8,13 @@ use unisono_core::rpc::*;
 use unisono_core::wire::Checksum;
 use unisono_core::*;
 
-/// From one round to the next.
+/// Time from one round to the next.
 const PACE: Duration = Duration::from_micros(20);
 
 const CLIENT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
 const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 2));
 
-/// Whoever names the port may serve it.
+/// A proof that every process can make that knows the port.
 struct NoProof;
 
 impl PortProof for NoProof {
@@ -36,7 +37,7 @@ pub(crate) struct NullCalls<R> {
     server: Endpoint,
     port: Port,
     out: Vec<u8>,
-    /// Makes the buffer in which a datagram is received.
+    /// Copies a datagram into the buffer in which it is received.
     receive: R,
     pub(crate) answered: u64,
     pub(crate) datagrams: u64,
@@ -51,13 +52,13 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
         NullCalls { now, client, server, port, out, receive, answered: 0, datagrams: 0 }
     }
 
-    /// Another client in place of this one.
+    /// Replaces the client by another one.
     #[allow(dead_code)]
     pub(crate) fn change_client(&mut self, uid: u64) {
         self.client = endpoint(self.now, uid);
     }
 
-    /// So many calls at once, and everything until they are answered.
+    /// Makes `at_once` calls, and runs until they are answered.
     pub(crate) fn round(&mut self, at_once: usize) {
         for _ in 0..at_once {
             self.client.call(self.now, self.port, Bytes::new(), Duration::from_secs(5)).unwrap();
@@ -68,7 +69,7 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
         }
     }
 
-    /// Everything that both have to say arrives, and is answered.
+    /// Delivers everything that both sides send, and answers the requests.
     fn exchange(&mut self) {
         while self.client.poll_transmit(self.now, &mut self.out).is_some() {
             self.datagrams += 1;
@@ -87,7 +88,7 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
         }
     }
 
-    /// A while passes, with what is due in it.
+    /// Lets the time of one round pass, and fires the timers that are due.
     pub(crate) fn pass_time(&mut self) {
         self.now = self.now + PACE;
         for endpoint in [&mut self.client, &mut self.server] {

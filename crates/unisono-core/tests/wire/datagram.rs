@@ -1,4 +1,4 @@
-//! Datagrams as a member builds and takes them: header, runs of messages, limits, seal.
+//! Datagrams as a member writes and reads them: header, runs of messages, limits, seal.
 
 use bytes::{Bytes, BytesMut};
 use unisono_core::wire::*;
@@ -79,7 +79,7 @@ fn a_datagram_protected_otherwise_does_not_open() {
     let mut out = Vec::new();
     Header { protection: ProtectionKind::Sealed, ..HEADER }.write(&mut out);
     let header = Header::parse(&out).unwrap();
-    // The tag is right for a checksum: only the kind stands against it.
+    // The tag fits a checksum. Only the kind of protection in the header differs.
     Checksum.seal(&CONTEXT, 0, &mut out);
     assert_eq!(open(BytesMut::from(&out[..]), &header, &CONTEXT, &mut Checksum), None);
 }
@@ -94,7 +94,7 @@ fn runs_are_read_as_they_were_written() {
     assert_eq!(writer.end(), 2);
     assert!(writer.begin(&DATA));
     assert!(writer.piece(false, b"two"));
-    // Another frame closes the run.
+    // Another frame ends the run.
     assert!(writer.frame(&Frame::Gone { through: 1 }));
     assert!(!writer.piece(false, b"no run"));
     let expected = [
@@ -226,7 +226,7 @@ fn questions_are_padded_and_short_ones_refused() {
         assert_eq!(frames(&small[HEADER_BYTES..]), std::slice::from_ref(&question));
         assert!(!Writer::new(&mut Vec::new(), PADDED_BYTES_MIN - 1).frame(&question));
 
-        // One byte of padding too little.
+        // The padding is one byte too short.
         let body = question.kind().body_bytes_min() - 1;
         let mut short = out[HEADER_BYTES..][..FRAME_HEAD_BYTES + body].to_vec();
         short[1..3].copy_from_slice(&(body as u16).to_be_bytes());

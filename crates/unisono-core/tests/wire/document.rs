@@ -1,31 +1,32 @@
-//! `docs/protocol/wire-format.md` says what the code does: its tables add up to the sizes in the code, and its
-//! examples are read as it says they are.
+//! Holds `docs/protocol/wire-format.md` to the code: its tables add up to the sizes in the code, and its examples
+//! decode to what the page says.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use unisono_core::wire::*;
 
-const PAGE: &str = include_str!("../../../../docs/protocol/wire-format.md");
+/// A symbolic link to the page, so that the package contains it.
+const PAGE: &str = include_str!("wire-format.txt");
 
-/// A section with a table.
+/// A section of the page that has a table.
 #[derive(Default)]
 struct Section {
     rows: Vec<Row>,
-    /// The line under the table that says what the example means.
+    /// The line under the table: the explanation of the example.
     meaning: Option<&'static str>,
 }
 
 struct Row {
-    /// Where the field begins, in the one table that says it.
+    /// Offset of the field. Only the table of the header gives it.
     offset: Option<usize>,
-    /// Bytes of the field, at least.
+    /// Minimum size of the field in bytes.
     bytes_min: usize,
-    /// Exactly so many.
+    /// The field has exactly `bytes_min` bytes.
     exact: bool,
     example: &'static str,
 }
 
-/// The page's sections by their headings.
+/// Returns the page's sections by their headings.
 fn sections() -> BTreeMap<&'static str, Section> {
     let mut sections = BTreeMap::new();
     let mut heading = "";
@@ -63,7 +64,7 @@ impl Section {
     }
 }
 
-/// The bytes of a section's example, each row of which has as many as the table says.
+/// Returns the bytes of a section's example. Checks that each row has as many as the table says.
 fn example(sections: &BTreeMap<&str, Section>, heading: &str) -> Vec<u8> {
     let mut example = Vec::new();
     for row in &sections[heading].rows {
@@ -78,7 +79,7 @@ fn example(sections: &BTreeMap<&str, Section>, heading: &str) -> Vec<u8> {
     example
 }
 
-/// Hex in backquotes, repeated if a count follows; or hex, links to sections, or both.
+/// Returns the bytes of a cell: hex in backquotes, repeated if a count follows; or hex, links to sections, or both.
 fn cell(sections: &BTreeMap<&str, Section>, cell: &str) -> Vec<u8> {
     if let Some((bytes, count)) = cell.split_once(" × ") {
         return hex(bytes.trim_matches('`')).repeat(count.parse().unwrap());
@@ -103,7 +104,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
-/// What stands between a fence of this language and the next.
+/// Returns the text between a fence of this language and the next fence.
 fn fenced(language: &str) -> &'static str {
     let (_, rest) = PAGE.split_once(&format!("\n```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
@@ -187,7 +188,7 @@ fn limits_are_as_the_page_says() {
     ] {
         assert!(PAGE.replace('\n', " ").contains(&limit), "the page does not say: {limit}");
     }
-    assert_eq!(PLACE_MAX, (1 << 63) - 1);
+    assert_eq!(NUMBER_MAX, (1 << 63) - 1);
 }
 
 fn thousands(number: usize) -> String {

@@ -1,10 +1,10 @@
-//! What people are told about datagrams, good ones and bad ones.
+//! How datagrams are explained, good ones and bad ones.
 
 use bytes::Bytes;
 use unisono_core::wire::*;
 use unisono_core::*;
 
-/// Turns bytes around by a key made of the context. No secret, but it behaves like one.
+/// XORs bytes with a key made from the context: not secret, but it needs the right context to open.
 struct Toy(u8);
 
 impl Toy {
@@ -64,14 +64,14 @@ fn a_sealed_datagram_needs_the_key() {
         Explainer::with_key(Box::new(Toy(9))).explain(&sealed),
         format!(
             "datagram of 63 bytes\n{HEAD}\ntag: sealed, and genuine\n\
-             byte 52: Gone: all held everything through place 4: it is gone\n"
+             byte 52: Gone: every member held everything through seqno 4; it is not kept any more\n"
         )
     );
     assert_eq!(
         Explainer::with_key(Box::new(Toy(8))).explain(&sealed),
         format!(
             "datagram of 63 bytes\n{HEAD}\ntag: sealed; 11 bytes do not open: another key, a founding that no \
-             datagram before told of, or changed on the way\n"
+             earlier datagram named, or changed on the way\n"
         )
     );
 }
@@ -104,7 +104,7 @@ fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
 fn bad_datagrams_come_with_the_reason() {
     assert_eq!(
         explain(b"hello"),
-        "datagram of 5 bytes\nnot one of ours: shorter than the 52 bytes of a header\n"
+        "datagram of 5 bytes\ncannot be read: shorter than the 52 bytes of a header\n"
     );
     let good = datagram(&[gone(), gone()], Instance(0), &mut Checksum);
     let mut other = good.clone();
@@ -112,7 +112,7 @@ fn bad_datagrams_come_with_the_reason() {
     assert_eq!(
         explain(&other),
         "datagram of 74 bytes\n\
-         not one of ours: it is of version 7 of the wire format; this is version 1\n"
+         cannot be read: it is of version 7 of the wire format; this is version 1\n"
     );
     let mut changed = good;
     changed[52 + 11] = 0xf7;
@@ -122,7 +122,7 @@ fn bad_datagrams_come_with_the_reason() {
         lines,
         [
             "tag: a checksum, which does not fit: changed on the way, or cut off",
-            "byte 52: Gone: all held everything through place 4: it is gone",
+            "byte 52: Gone: every member held everything through seqno 4; it is not kept any more",
             "byte 63: bad frame (unknown): byte 63: no frame has the number 0xf7",
         ]
     );
@@ -134,6 +134,6 @@ fn what_is_shown_is_escaped_and_cut() {
     let words = Frame::LeaveRequest { goodbye }.to_string();
     assert_eq!(
         words,
-        format!("LeaveRequest: I want to leave, saying \"\\u{{1b}}[31m\\xff {}\"…", "x".repeat(57))
+        format!("LeaveRequest: asks to leave, saying \"\\u{{1b}}[31m\\xff {}\"…", "x".repeat(57))
     );
 }

@@ -54,7 +54,7 @@ proptest! {
         prop_assert!(out.len() <= limit.max(10));
         prop_assert_eq!(out.len() > 10, fits);
         let bytes = written(std::slice::from_ref(&frame));
-        // A question is padded to what there is room for.
+        // A question is padded to the room that is left.
         let needed = match frame {
             Frame::Locate { .. } | Frame::Inquiry | Frame::LocatePort { .. } => PADDED_BYTES_MIN,
             _ => bytes.len(),

@@ -1,4 +1,4 @@
-//! Whatever arrives, reading it ends: with frames that keep their rules, or with an error that says what is wrong.
+//! Reading ends whatever arrives: with frames that keep their rules, or with an error that says what is wrong.
 
 use crate::strategies::{any_frame, any_report};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ fn fault(bytes: Vec<u8>) -> Fault {
     error.fault
 }
 
-/// Reads all there is; what is valid must be the same when it is written and read again.
+/// Reads everything. Each valid frame must be the same after it is written and read again.
 fn devour(bytes: Bytes) {
     for frame in Decoder::new(bytes.clone()).flatten() {
         let again = Decoder::new(written(&frame).into()).next().unwrap();
@@ -51,7 +51,7 @@ proptest! {
         devour(bytes.into());
     }
 
-    /// Random bytes seldom get past the first field: these begin as a frame of a known kind and length.
+    /// Random bytes rarely get past the first field. These begin like a frame of a known kind and length.
     #[test]
     fn arbitrary_bodies_are_survived(
         kind in proptest::sample::select(FrameKind::ALL),
@@ -69,7 +69,7 @@ proptest! {
         let cut = cut % whole.len();
         let mut bytes = whole[..cut].to_vec();
         prop_assert_eq!(Decoder::new(bytes.clone().into()).flatten().next(), None);
-        // The same with a length that agrees with what is left.
+        // The same, with a length field that agrees with what is left.
         if cut >= FRAME_HEAD_BYTES {
             let body = cut - FRAME_HEAD_BYTES;
             bytes[1..3].copy_from_slice(&(body as u16).to_be_bytes());
@@ -142,17 +142,17 @@ fn values_out_of_range_are_refused() {
     for (frame, field, value) in [
         (ordered(0, 1), "seqno", 0),
         (ordered(1, 0), "first", 0),
-        (ordered(PLACE_MAX + 1, 1), "seqno", PLACE_MAX + 1),
-        (ordered(PLACE_MAX - 1, 1), "count", 3),
-        (ordered(1, PLACE_MAX - 1), "count", 3),
+        (ordered(NUMBER_MAX + 1, 1), "seqno", NUMBER_MAX + 1),
+        (ordered(NUMBER_MAX - 1, 1), "count", 3),
+        (ordered(1, NUMBER_MAX - 1), "count", 3),
         (numbers(0, 1, 1), "seqno", 0),
         (numbers(1, 1, 0), "count", 0),
-        (numbers(PLACE_MAX, 1, 2), "count", 2),
-        (numbers(1, PLACE_MAX, 2), "count", 2),
+        (numbers(NUMBER_MAX, 1, 2), "count", 2),
+        (numbers(1, NUMBER_MAX, 2), "count", 2),
         (data(0, 1), "first", 0),
         (data(1, 0), "base", 0),
         (data(1, 2), "base", 2),
-        (data(PLACE_MAX, 2), "count", 3),
+        (data(NUMBER_MAX, 2), "count", 3),
         (Frame::Change { seqno: 0, change: Change::Role { sequencer: uid } }, "seqno", 0),
         (heartbeat(u64::MAX), "end", u64::MAX),
         (nack(&[]), "range count", 0),
@@ -174,8 +174,10 @@ fn values_out_of_range_are_refused() {
     ] {
         assert_eq!(fault(written(&frame)), Fault::Range { field, value }, "{frame}");
     }
-    assert!(Decoder::new(written(&ordered(PLACE_MAX - 2, PLACE_MAX - 2)).into()).all(|frame| frame.is_ok()));
-    assert!(Decoder::new(written(&nack(&[(1, 4), (5, PLACE_MAX)])).into()).all(|frame| frame.is_ok()));
+    assert!(
+        Decoder::new(written(&ordered(NUMBER_MAX - 2, NUMBER_MAX - 2)).into()).all(|frame| frame.is_ok())
+    );
+    assert!(Decoder::new(written(&nack(&[(1, 4), (5, NUMBER_MAX)])).into()).all(|frame| frame.is_ok()));
 }
 
 #[test]
@@ -266,7 +268,7 @@ fn configurations_out_of_range_are_refused() {
     for (change, field, value) in bad {
         assert_eq!(fault(welcome(change)), Fault::Range { field, value });
     }
-    // A time to wait for the slow, and a flag that says there is none.
+    // A duration for slow members, and a flag that says that the group waits for them.
     let mut bytes = welcome(good[2]);
     bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 28] = 0;
     assert_eq!(fault(bytes), Fault::Range { field: "slow member", value: 7 });
@@ -290,7 +292,7 @@ fn lists_and_texts_longer_than_allowed_are_not_written() {
     assert!(out.is_empty());
 }
 
-/// Bytes that no writer writes: each a valid frame with one byte changed.
+/// Bytes that no writer produces: each a valid frame with one byte changed.
 #[test]
 fn bytes_that_mean_nothing_are_refused() {
     let changed = |frame: &Frame, offset: usize, value: u8| {

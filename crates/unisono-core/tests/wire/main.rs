@@ -1,4 +1,4 @@
-//! The wire format from outside: what is written is read again, and what is read is never trusted.
+//! The wire format through its public interface: what is written is read again, and what is read is never trusted.
 
 mod datagram;
 mod document;

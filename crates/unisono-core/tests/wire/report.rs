@@ -1,8 +1,15 @@
-//! Reports are told as far as there is room, and say what was left out.
+//! Reports are cut to the room that there is, and say how many entries were left out.
 
 use crate::strategies::any_report;
 use proptest::prelude::*;
-use unisono_core::wire::*;
+use unisono_core::look::{Report, WaitReason};
+use unisono_core::{Suspicion, wire::*};
+
+fn written(report: &Report) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(encode_report(report, &mut out, usize::MAX));
+    out
+}
 
 proptest! {
     #[test]
@@ -40,7 +47,7 @@ proptest! {
         prop_assert!(told.members_omitted + told.waiting_omitted == 0 || limit - used < 117);
     }
 
-    /// However many members there are, they leave what is waited for its half.
+    /// However many members there are, they leave the waits half of the room.
     #[test]
     fn what_is_waited_for_has_its_share(report in any_report(), limit in REPORT_BYTES_MIN..6000) {
         let mut out = Vec::new();
@@ -56,5 +63,28 @@ proptest! {
         let mut out = Vec::new();
         prop_assert!(!encode_report(&report, &mut out, limit));
         prop_assert!(out.is_empty());
+    }
+
+    /// Code 4 of a suspicion and code 5 of a wait are not used: the decoder refuses them like any unknown code.
+    #[test]
+    fn an_unused_code_is_refused(mut report in any_report()) {
+        prop_assume!(!report.waiting.is_empty());
+        if let Some(reset) = &mut report.last_reset {
+            reset.reason = Some(Suspicion::Slow);
+        }
+        report.waiting[0].reason = WaitReason::Reset;
+        let before = written(&report);
+        let mut other = report.clone();
+        match &mut other.last_reset {
+            Some(reset) => reset.reason = Some(Suspicion::Replaced),
+            None => other.waiting[0].reason = WaitReason::Flush,
+        }
+        let after = written(&other);
+        let at = (0..before.len()).find(|&at| before[at] != after[at]).unwrap();
+        let mut unused = before;
+        unused[at] -= 1; // 5 is slow, 6 is the end of a reset
+        let fault = decode_report(&unused.into()).map_err(|error| error.fault);
+        let refused = matches!(fault, Err(Fault::Range { field: "suspicion" | "reason", .. }));
+        prop_assert!(refused, "{:?}", fault);
     }
 }

@@ -1,4 +1,4 @@
-//! Any valid frame, for property tests.
+//! Random valid frames, for property tests.
 
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -12,12 +12,12 @@ use unisono_core::*;
 
 const CONDITIONS: [Condition; 3] = [Condition::Open, Condition::Pristine, Condition::Halted];
 
-/// Any frame of any kind.
+/// Returns any frame of any kind.
 pub(crate) fn any_frame() -> impl Strategy<Value = Frame> {
     select(FrameKind::ALL).prop_flat_map(frame_of)
 }
 
-/// Any frame of this kind.
+/// Returns any frame of this kind.
 pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
     match kind {
         FrameKind::Data => data().prop_map(Frame::Data).boxed(),
@@ -62,7 +62,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 })
             })
             .boxed(),
-        FrameKind::Nack => btree_set(1..=PLACE_MAX, 2..=2 * NACK_RANGES_MAX)
+        FrameKind::Nack => btree_set(1..=NUMBER_MAX, 2..=2 * NACK_RANGES_MAX)
             .prop_map(|places| {
                 let places: Vec<_> = places.into_iter().collect();
                 Frame::Nack { ranges: places.chunks_exact(2).map(|ends| (ends[0], ends[1])).collect() }
@@ -245,84 +245,78 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
     }
 }
 
-/// Any report.
+/// Returns any report.
 pub(crate) fn any_report() -> impl Strategy<Value = Report> {
     let head = (epoch(), any::<bool>(), uid(), uid(), mark(), any::<u8>(), mark(), mark(), mark());
     let state = (any::<[u32; 3]>(), duration(), option::of(last_reset()));
-    (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), any::<[u64; 13]>()).prop_map(
+    (head, state, vec(member_report(), 0..40), vec(waiting(), 0..40), counters()).prop_map(
         |(head, state, members, waiting, counters)| {
-            let (epoch, primary, reporter, sequencer, term, resilience, end, accepted, stable) = head;
-            let [a, b, c, foreign, d, e, f, g, h, i, j, k, l] = counters;
-            let ([buffered, window, under_way], in_epoch, last_reset) = state;
-            let counters = Counters {
-                datagrams_sent: a,
-                datagrams_received: b,
-                malformed: c,
-                foreign,
-                replayed: d,
-                stale: e,
-                messages_sent: f,
-                messages_delivered: g,
-                nacks_sent: h,
-                repairs_sent: i,
-                resends: j,
-                resets: k,
-                suspicions: l,
-            };
-            Report {
-                epoch,
-                primary,
-                reporter,
-                sequencer,
-                term,
-                resilience: resilience.min(u8::try_from(members.len().saturating_sub(1)).unwrap()),
-                resilience_founded: resilience,
-                end,
-                accepted,
-                stable,
-                members,
-                members_omitted: 0,
-                waiting,
-                waiting_omitted: 0,
-                buffered,
-                window,
-                under_way,
-                in_epoch,
-                last_reset,
-                counters,
-            }
+            let mut report = Report::default();
+            let resilience;
+            (report.epoch, report.primary, report.reporter, report.sequencer, report.term, resilience, ..) =
+                head;
+            (.., report.end, report.accepted, report.stable) = head;
+            let most = u8::try_from(members.len().saturating_sub(1)).unwrap();
+            (report.resilience, report.resilience_founded) = (resilience.min(most), resilience);
+            ([report.buffered, report.window, report.under_way], report.in_epoch, report.last_reset) = state;
+            (report.members, report.waiting, report.counters) = (members, waiting, counters);
+            report
         },
     )
 }
 
+fn counters() -> impl Strategy<Value = Counters> {
+    any::<[u64; 13]>().prop_map(|values| {
+        let mut counters = Counters::default();
+        [
+            counters.datagrams_sent,
+            counters.datagrams_received,
+            counters.malformed,
+            counters.foreign,
+            counters.replayed,
+            counters.stale,
+            counters.messages_sent,
+            counters.messages_delivered,
+            counters.nacks_sent,
+            counters.repairs_sent,
+            counters.resends,
+            counters.resets,
+            counters.suspicions,
+        ] = values;
+        counters
+    })
+}
+
 fn last_reset() -> impl Strategy<Value = LastReset> {
     use Suspicion::*;
-    let reason = option::of(select(&[Silent, Deaf, Replaced, Crashed, Slow][..]));
-    (mark(), any::<u16>(), any::<bool>(), reason).prop_map(|(seqno, excluded, degraded, reason)| LastReset {
-        seqno,
-        excluded,
-        degraded,
-        reason,
+    let reason = option::of(select(&[Silent, Deaf, Replaced, Slow][..]));
+    (mark(), any::<u16>(), any::<bool>(), reason).prop_map(|fields| {
+        let mut reset = LastReset::default();
+        (reset.seqno, reset.excluded, reset.degraded, reset.reason) = fields;
+        reset
     })
 }
 
 fn member_report() -> impl Strategy<Value = MemberReport> {
     (member(), mark(), mark(), any::<bool>(), any::<bool>(), duration()).prop_map(
-        |(member, received, delivered, suspected, multicast, silent)| MemberReport {
-            member,
-            received,
-            delivered,
-            suspected,
-            multicast,
-            silent,
+        |(member, received, delivered, suspected, multicast, silent)| {
+            let mut report = MemberReport::new(member);
+            (report.received, report.delivered, report.silent) = (received, delivered, silent);
+            (report.suspected, report.multicast) = (suspected, multicast);
+            report
         },
     )
 }
 
 fn waiting() -> impl Strategy<Value = Waiting> {
     use WaitReason::*;
-    (uid(), select(&[Ack, Window, Token, Flush, State, Reset][..]), option::of(uid()), mark(), duration())
-        .prop_map(|(who, reason, member, seqno, since)| Waiting { who, reason, member, seqno, since })
+    (uid(), select(&[Ack, Window, Token, Flush, Reset][..]), option::of(uid()), mark(), duration()).prop_map(
+        |(who, reason, member, seqno, since)| {
+            let mut waiting = Waiting::new(who, reason);
+            (waiting.member, waiting.seqno, waiting.since) = (member, seqno, since);
+            waiting
+        },
+    )
 }
 
 fn data() -> impl Strategy<Value = Data> {
@@ -369,7 +363,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
         Just(Quorum::All),
         (1..=u16::MAX).prop_map(Quorum::AtLeast),
     ];
-    let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=PLACE_MAX);
+    let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=NUMBER_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
     let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
     (numbers, sizes, quorum, any::<bool>(), slow, migration).prop_map(
@@ -456,13 +450,13 @@ fn uid() -> impl Strategy<Value = Uid> {
     any::<u64>().prop_map(Uid)
 }
 
-/// A place with room for the longest run behind it.
+/// Returns a seqno or message number with room for the longest run behind it.
 fn place() -> impl Strategy<Value = u64> {
-    1..=PLACE_MAX - u64::from(u16::MAX)
+    1..=NUMBER_MAX - u64::from(u16::MAX)
 }
 
 fn mark() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), Just(PLACE_MAX), 0..=PLACE_MAX]
+    prop_oneof![Just(0), Just(NUMBER_MAX), 0..=NUMBER_MAX]
 }
 
 fn range() -> impl Strategy<Value = (u64, u64)> {

@@ -275,7 +275,7 @@ impl Director {
             .filter_map(|place| self.world.resident(place))
             .map(|resident| resident.life)
             .collect();
-        self.world.recorder.note(self.world.now, 0, Life::NOBODY, What::Healed { core });
+        self.world.recorder.note(self.world.now, 0, Life::WORLD, What::Healed { core });
         // If all queues are large enough, some applications pause and their queues fill: so the checkers see what
         // happens to calls that are cancelled while they wait.
         let has_room = self.plan.services.iter().all(|options| options.queue_max >= QUEUE_FOR_DOZE);

@@ -1,17 +1,17 @@
-//! G8, causal order: who delivers a message and then sends another sends it to a later place.
+//! G8, causal order: if a member delivers a message and then sends another, the second gets the higher seqno.
 
-use super::streams::{Messages, PLACED, placed_at};
+use super::streams::{Messages, SEQUENCED, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Seqno;
 
-/// See the module.
+/// The checker of `causal_order`.
 #[derive(Debug, Default)]
 pub(super) struct CausalOrder {
-    /// The place that its sender had seen when it sent each message, plus one; zero for none.
+    /// By message, the last seqno that its sender had received when it sent it, plus one; 0 for none.
     after: Messages<Seqno>,
-    /// The place of each life's last event.
+    /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
 }
@@ -22,7 +22,7 @@ impl Property for CausalOrder {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | Kind::Sent.bit()
+        SEQUENCED | Kind::Sent.bit()
     }
 
     #[inline(always)]
@@ -34,7 +34,7 @@ impl Property for CausalOrder {
             }
             return Ok(());
         }
-        if let Some(seqno) = placed_at(&record.what) {
+        if let Some(seqno) = seqno_of(&record.what) {
             *self.last.at(record.life) = seqno;
         }
         if let What::Delivered { seqno, sender, number, .. } = record.what {
@@ -42,7 +42,9 @@ impl Property for CausalOrder {
             let after = self.after.get(sender, number).copied().unwrap_or_default();
             if seqno < after {
                 let seen = after - 1;
-                return broken(self, record, || format!("its sender had seen place {seen} when it sent it"));
+                return broken(self, record, || {
+                    format!("its sender had received seqno {seen} before it sent this")
+                });
             }
         }
         Ok(())
@@ -60,12 +62,12 @@ mod tests {
     use crate::record::Life;
 
     #[test]
-    fn takes_answers_after_questions() {
+    fn accepts_answers_after_questions() {
         Fixture::of_two_messages().good(CausalOrder::default());
     }
 
     #[test]
-    fn rejects_an_answer_at_an_earlier_place() {
+    fn rejects_an_answer_at_a_lower_seqno() {
         let mut fixture = Fixture::of_two_messages();
         if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(0))).what {
             *seqno = 3;

@@ -1,32 +1,34 @@
-//! Changes are held by quorums (what keeps quorums of neighbouring views intersecting, docs/protocol/membership.md):
-//! a join or leave is taken for accepted only when a quorum of the members before it and one of those after it have held it, and
-//! the joiner; and the next is numbered only by a sequencer that knows the last to be accepted. So is an event that hands the
-//! role on. What a decided reset keeps counts as accepted: a quorum holds it to prepare it.
+//! Joins and leaves are held by quorums, which keeps the quorums of neighbouring views intersecting
+//! (docs/protocol/membership.md). A join or leave is accepted only after it was held by a quorum of the members
+//! before it, by a quorum of the members after it, and by the joiner. Exception, for a reset: a decided reset that
+//! keeps the join or leave makes it accepted, since a quorum holds everything that it prepares. The next join or
+//! leave is numbered only by a sequencer that knows the last one to be accepted; so is an event that hands the role
+//! on.
 //!
-//! What is a change shows only when an application is told of it. So it is kept when each life came to hold which places
-//! of an epoch, and when the first took them for accepted.
+//! The checker learns which seqnos are joins and leaves only when an application receives them. So it keeps, for
+//! every seqno of an epoch, when each life came to hold it and when the first life took it for accepted.
 //!
-//! Under *at least n* quorums need not meet, and only the second half is checked.
+//! Under *at least n* quorums need not intersect, and only the rule about numbering is checked.
 
 use super::quorum::Rule;
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
-/// A run of numbers, and what their sequencer knew to be accepted.
+/// Seqnos that a sequencer assigned together, through `to`, and how far it knew the log to be accepted then.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     to: Seqno,
     accepted: Seqno,
 }
 
-/// How far something came, and when: after how many records.
+/// How far a watermark had come, and when: counted in records.
 #[derive(Clone, Debug, Default)]
-struct Course(Vec<(Seqno, u64)>);
+struct Progress(Vec<(Seqno, u64)>);
 
-impl Course {
+impl Progress {
     #[inline]
     fn reach(&mut self, through: Seqno, now: u64) {
         if self.0.last().is_none_or(|(last, _)| *last < through) {
@@ -34,7 +36,7 @@ impl Course {
         }
     }
 
-    /// When it came to a place.
+    /// Returns when it came to a seqno.
     fn reached(&self, seqno: Seqno) -> Option<u64> {
         let (_, when) = self.0.get(self.0.partition_point(|(through, _)| *through < seqno))?;
         Some(*when)
@@ -44,34 +46,34 @@ impl Course {
 #[derive(Clone, Debug, Default)]
 struct Changes {
     runs: Vec<Run>,
-    /// Places of joins and leaves that somebody was told of, ascending.
-    places: Vec<Seqno>,
+    /// Seqnos of joins and leaves that any application has received, ascending.
+    seqnos: Vec<Seqno>,
     /// What each life holds.
-    stored: Table<Course>,
-    /// What anybody takes for accepted without being told by a decision.
-    accepted: Course,
-    /// Where the next epoch begins, and when the first life was there.
+    stored: Table<Progress>,
+    /// How far any life took the log for accepted without learning it from a decision.
+    accepted: Progress,
+    /// Seqno at which the next epoch begins, and when the first life entered it.
     ended: Option<(Seqno, u64)>,
 }
 
-/// See the module.
+/// The checker of `change_quorum`.
 #[derive(Debug)]
 pub(super) struct ChangeQuorum {
     rule: Rule,
     epochs: Table<Changes>,
-    /// What each life knows to be accepted.
+    /// How far each life knows its log to be accepted.
     accepted: Table<Seqno>,
-    /// In which epoch each life promised a ballot last.
+    /// Epoch of each life's last promise.
     promised: Table<Option<Epoch>>,
-    /// Which epoch each is to follow, and from where on, by those who prepared it.
+    /// By prepared epoch, the epoch that it is to follow, and the seqno at which it begins.
     prepared: Table<Option<(Epoch, Seqno)>>,
-    /// So many records were looked at.
+    /// Number of records so far.
     now: u64,
     checked: u64,
 }
 
 impl ChangeQuorum {
-    pub(super) fn new(terms: &Terms) -> ChangeQuorum {
+    pub(super) fn new(terms: &GroupTerms) -> ChangeQuorum {
         ChangeQuorum {
             rule: Rule::new(terms.config.quorum.clone()),
             epochs: Table::default(),
@@ -83,7 +85,7 @@ impl ChangeQuorum {
         }
     }
 
-    /// Too few held a change between these views when the first took it for accepted.
+    /// Returns a fault if too few members of these views held a change when the first life took it for accepted.
     fn too_few(
         &self,
         epoch: Epoch,
@@ -92,7 +94,7 @@ impl ChangeQuorum {
         sides: [&[Life]; 2],
     ) -> Option<String> {
         let changes = self.epochs.get(epoch)?;
-        // Otherwise all who were told of it got it from a reset.
+        // If no life accepted it by itself, all that received it learned it from a reset.
         let accepted = changes.accepted.reached(seqno)?;
         if changes.ended.is_some_and(|(start, when)| seqno < start && when < accepted) {
             return None;
@@ -107,20 +109,20 @@ impl ChangeQuorum {
         sides.into_iter().filter(|view| !view.is_empty()).find_map(|view| {
             let holders: Vec<_> = view.iter().copied().filter(|life| holds(*life)).collect();
             let few = !self.rule.met(&holders, view);
-            few.then(|| format!("of {view:?} only {holders:?} held it when it was accepted"))
+            few.then(|| format!("only {holders:?} of {view:?} held it when it was accepted"))
         })
     }
 
-    /// The last change before this one was not accepted when this one was numbered.
+    /// Returns a fault if the change before this event was not known to be accepted when the event was numbered.
     fn too_early(&self, epoch: Epoch, seqno: Seqno) -> Option<String> {
         let changes = self.epochs.get(epoch)?;
-        let below = changes.places.partition_point(|place| *place < seqno);
-        let last = *changes.places.get(below.checked_sub(1)?)?;
+        let below = changes.seqnos.partition_point(|other| *other < seqno);
+        let last = *changes.seqnos.get(below.checked_sub(1)?)?;
         let run = changes.runs.get(changes.runs.partition_point(|run| run.to < seqno))?;
         let Run { accepted, .. } = *run;
         (accepted < last).then(|| {
             format!(
-                "the sequencer of {seqno} knew {accepted} to be accepted, and the last change is at {last}"
+                "{seqno} was assigned when only {accepted} was accepted, and the last change is at {last}"
             )
         })
     }
@@ -153,7 +155,7 @@ impl Property for ChangeQuorum {
             }
             What::Accepted { epoch, through } => {
                 *self.accepted.at(record.life) = through;
-                // Who has promised a ballot accepts only what a decision keeps.
+                // A life that has promised a ballot accepts only what a decision keeps.
                 if *self.promised.at(record.life) != Some(epoch) {
                     self.epochs.at(epoch).accepted.reach(through, self.now);
                 }
@@ -179,7 +181,7 @@ impl Property for ChangeQuorum {
                 }
             }
             _ => {
-                // Nobody else may have been told yet of what lies just below a joiner's join.
+                // Possibly no other application has received the seqno just below a joiner's join.
                 let before = match &record.what {
                     What::Entered { view, .. } => {
                         view.members.iter().copied().filter(|member| *member != record.life).collect()
@@ -194,18 +196,18 @@ impl Property for ChangeQuorum {
                 };
                 let stream = facts.stream(record.life);
                 let (Some(epoch), seqno) = (stream.epoch, stream.last) else { return Ok(()) };
-                let places = &mut self.epochs.at(epoch).places;
-                let Err(rank) = places.binary_search(&seqno) else { return Ok(()) };
-                places.insert(rank, seqno);
-                let next = places.get(rank + 1).copied();
+                let seqnos = &mut self.epochs.at(epoch).seqnos;
+                let Err(rank) = seqnos.binary_search(&seqno) else { return Ok(()) };
+                seqnos.insert(rank, seqno);
+                let next = seqnos.get(rank + 1).copied();
                 self.checked += 1;
                 let few = match self.rule.intersects() {
                     true => self.too_few(epoch, seqno, joiner, [&before, &stream.view]),
                     false => None,
                 };
-                // A joiner may have been told of the next one first.
+                // A joiner may have received the next change first.
                 let early = || {
-                    [Some(seqno), next].into_iter().flatten().find_map(|place| self.too_early(epoch, place))
+                    [Some(seqno), next].into_iter().flatten().find_map(|seqno| self.too_early(epoch, seqno))
                 };
                 if let Some(fault) = few.or_else(early) {
                     return broken(self, record, || fault);
@@ -237,7 +239,7 @@ mod tests {
         fixture.check(ChangeQuorum::new(&fixture.terms))
     }
 
-    /// Without what these lives stored at the last place, and with nothing after it.
+    /// Removes the records by which these lives stored the last seqno.
     fn forget(fixture: &mut Fixture, lives: &[u32]) {
         let end = fixture.end();
         fixture.records.retain(|record| {
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_changes_that_quorums_hold() {
+    fn accepts_changes_that_quorums_hold() {
         assert!(check(&good()).unwrap() > 0);
         let mut fixture = good();
         forget(&mut fixture, &[2]);
@@ -268,7 +270,7 @@ mod tests {
         assert!(check(&fixture).is_err());
     }
 
-    /// Life 0 takes the last change for accepted when it has numbered it, and nobody else holds it yet.
+    /// Life 0 takes the last change for accepted as soon as it has numbered it, when no other member holds it.
     fn accept_alone(fixture: &mut Fixture) {
         let (epoch, end) = (Epoch(0), fixture.end());
         let accepts =
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_change_accepted_alone_and_told_when_all_hold_it() {
+    fn rejects_a_change_accepted_alone_and_received_when_all_hold_it() {
         let mut fixture = Fixture::of(4, 0);
         fixture.join();
         assert!(check(&fixture).is_ok());
@@ -296,19 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_change_accepted_alone_by_one_that_goes_on_before_it_tells() {
+    fn rejects_a_change_accepted_alone_and_received_after_a_reset() {
         let mut fixture = Fixture::of(4, 0);
         let joiner = fixture.join();
         accept_alone(&mut fixture);
-        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(|record| {
-            matches!(record.what, What::Joined { member, .. } if member == joiner)
-                || record.life == joiner && matches!(record.what, What::Entered { .. })
-        });
+        let (received, mut records): (Vec<Record>, Vec<Record>) =
+            fixture.records.drain(..).partition(|record| {
+                matches!(record.what, What::Joined { member, .. } if member == joiner)
+                    || record.life == joiner && matches!(record.what, What::Entered { .. })
+            });
         std::mem::swap(&mut fixture.records, &mut records);
         let before = fixture.records.len();
         fixture.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
         let reset = before + fixture.records[before..].iter().position(reset_event).unwrap();
-        fixture.records.splice(reset..reset, told);
+        fixture.records.splice(reset..reset, received);
         assert!(check(&fixture).is_err());
     }
 
@@ -317,17 +320,17 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_join_that_a_reset_keeps_and_somebody_left_out_learns_of() {
+    fn accepts_a_join_that_a_reset_keeps_and_an_excluded_member_learns_of() {
         let mut fixture = Fixture::of(4, 0);
         let epoch = Epoch(0);
         let common = fixture.records.len();
         let joiner = fixture.join();
-        let place = fixture.end();
+        let seqno = fixture.end();
         let mut more = fixture.records.split_off(common);
-        // Life 3 holds it and hears of nothing further; the joiner never holds it.
+        // Life 3 holds the join and receives nothing further; the joiner never holds it.
         more.retain(|record| match record.what {
-            What::Stored { through, .. } => record.life != joiner || through < place,
-            What::Accepted { through, .. } => through < place,
+            What::Stored { through, .. } => record.life != joiner || through < seqno,
+            What::Accepted { through, .. } => through < seqno,
             What::Joined { .. } | What::Entered { .. } => false,
             _ => true,
         });
@@ -339,11 +342,11 @@ mod tests {
         let excluded = fixture.records[..=excluded].iter().rposition(is_of_three).unwrap();
         let excluded = fixture.records.remove(excluded);
         for what in [
-            What::Accepted { epoch, through: place },
-            What::Joined { seqno: place, member: joiner, members: 5 },
+            What::Accepted { epoch, through: seqno },
+            What::Joined { seqno, member: joiner, members: 5 },
             excluded.what,
         ] {
-            fixture.tell(Life(3), what);
+            fixture.record(Life(3), what);
         }
         assert!(check(&fixture).is_ok());
         let begins = |record: &Record| matches!(record.what, What::EpochBegun { epoch } if epoch != Epoch(0));
@@ -356,11 +359,11 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_leave_that_only_those_after_it_hold() {
+    fn rejects_a_leave_that_only_a_quorum_of_the_others_holds() {
         let mut fixture = Fixture::of(4, 0);
         fixture.leave(Life(0));
         assert!(check(&fixture).is_ok());
-        // Lives 1 and 2 are a quorum of the three who stay, and not of the four before.
+        // Lives 1 and 2 are a quorum of the three remaining members, but not of the four before.
         let mut fixture = Fixture::of(4, 0);
         fixture.leave(Life(0));
         let end = fixture.end();
@@ -374,20 +377,22 @@ mod tests {
     #[test]
     fn rejects_the_next_change_before_the_last_is_accepted() {
         let mut fixture = Fixture::of(3, 0);
-        let place = fixture.end();
+        let before = fixture.end();
         fixture.join();
         fixture.join();
         let known = |record: &Record| {
-            record.life == Life(0) && matches!(record.what, What::Accepted { through, .. } if through > place)
+            record.life == Life(0)
+                && matches!(record.what, What::Accepted { through, .. } if through > before)
         };
         fixture.records.retain(|record| !known(record));
         assert!(check(&fixture).is_err());
-        // So it is where the second joiner's application is told first.
-        let is_told = |record: &Record| matches!(record.what, What::Joined { seqno, .. } | What::Entered { seqno, .. } if seqno > place);
+        // The fault is noticed too if the second joiner's application receives its join first.
+        let is_late = |record: &Record| matches!(record.what, What::Joined { seqno, .. } | What::Entered { seqno, .. } if seqno > before);
         let is_second =
-            |record: &Record| matches!(record.what, What::Entered { seqno, .. } if seqno > place + 1);
-        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
-        let (first, then): (Vec<Record>, Vec<Record>) = told.into_iter().partition(is_second);
+            |record: &Record| matches!(record.what, What::Entered { seqno, .. } if seqno > before + 1);
+        let (received, mut records): (Vec<Record>, Vec<Record>) =
+            fixture.records.drain(..).partition(is_late);
+        let (first, then): (Vec<Record>, Vec<Record>) = received.into_iter().partition(is_second);
         records.extend(first.into_iter().chain(then));
         fixture.records = records;
         assert!(check(&fixture).is_err());

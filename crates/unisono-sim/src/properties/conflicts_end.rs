@@ -1,30 +1,31 @@
-//! Groups of one name that hear each other do not stay unaware of each other. Applications are told of a conflict only
-//! where another group was founded, and everybody in the view of an undisturbed member that is told. Since the
-//! applications here want one group, and leave the one that is to give way, there is one group in the end.
+//! H56: groups of one name that hear each other learn of each other. Members receive a conflict event only where
+//! another group was founded. If an undisturbed member receives it, all members of its view do. Members of the group
+//! that is to give way leave and join again in these runs, so one group remains at the end.
 //!
-//! How soon they are told, that those of the other group are told too, and that one of the two is to give way, is not checked
-//! here: groups come and go, and a conflict does not say with whom. The core's own tests see to that.
+//! Three promises are not checked here: how soon members receive the event, that the members of the other group
+//! receive it too, and that one of the two groups is to give way. Groups come and go in these runs, and a conflict
+//! event does not name the other group. The core's own tests check these promises.
 
-use super::ground::Ground;
+use super::healing::Healing;
 use super::streams::Lineage;
 use super::tables::Lives;
-use super::{Facts, Property, Violation, broken, found_in_the_end};
+use super::{Facts, Property, Violation, broken, final_result};
 use crate::record::{End, Epoch, Kind, Record, Standing, What};
 
-/// See the module.
+/// The checker of `conflicts_end`.
 #[derive(Debug, Default)]
 pub(super) struct ConflictsEnd {
-    ground: Ground,
-    /// The epochs with which groups were founded.
+    healing: Healing,
+    /// Epochs with which groups were founded.
     founded: Vec<Epoch>,
-    /// Who was told of another group.
-    told: Lives,
-    /// Who is to be told, since somebody in their view was where nothing disturbed.
-    owed: Lives,
+    /// Lives that received a conflict event.
+    reported: Lives,
+    /// Lives that must receive one, since an undisturbed member of their view did.
+    expected: Lives,
     checked: u64,
 }
 
-/// The epoch with which a member's group was founded.
+/// Returns the epoch with which a member's group was founded.
 fn root(standing: &Standing, lineage: &Lineage) -> Option<Epoch> {
     standing.epoch.and_then(|epoch| lineage.line(epoch).last())
 }
@@ -40,7 +41,7 @@ impl Property for ConflictsEnd {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        self.ground.follow(record);
+        self.healing.follow(record);
         match &record.what {
             What::Entered { seqno: 0, view } if !self.founded.contains(&view.epoch) => {
                 self.founded.push(view.epoch);
@@ -48,11 +49,11 @@ impl Property for ConflictsEnd {
             What::Conflict { .. } => {
                 self.checked += 1;
                 if self.founded.len() < 2 {
-                    return broken(self, record, || "there is no other group".into());
+                    return broken(self, record, || "no other group was founded".into());
                 }
-                self.told.insert(record.life);
-                if self.ground.has(record.life) {
-                    facts.stream(record.life).view.iter().for_each(|member| self.owed.insert(*member));
+                self.reported.insert(record.life);
+                if self.healing.covers(record.life) {
+                    facts.stream(record.life).view.iter().for_each(|member| self.expected.insert(*member));
                 }
             }
             _ => {}
@@ -61,18 +62,18 @@ impl Property for ConflictsEnd {
     }
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
-        let members: Vec<_> = self.ground.members(end).collect();
+        let members: Vec<_> = self.healing.members(end).collect();
         self.checked += members.len() as u64;
-        let untold = |life| self.owed.contains(life) && !self.told.contains(life);
+        let unreported = |life| self.expected.contains(life) && !self.reported.contains(life);
         let first = members.first();
         let root = |standing| root(standing, &facts.lineage);
         let elsewhere = first.and_then(|first| members.iter().find(|other| root(other) != root(first)));
-        let fault = match (members.iter().find(|member| untold(member.life)), elsewhere) {
-            (Some(member), _) => Some(format!("{:?} was not told of another group", member.life)),
+        let fault = match (members.iter().find(|member| unreported(member.life)), elsewhere) {
+            (Some(member), _) => Some(format!("{:?} received no conflict event", member.life)),
             (None, Some(member)) => Some(format!("{:?} is in a second group of the name", member.life)),
             (None, None) => None,
         };
-        found_in_the_end(self, end, fault)
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_group() {
+    fn accepts_one_group() {
         let fixture = good();
         assert_eq!(check(&fixture, &fixture.ending()).unwrap(), 3);
     }
@@ -111,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_conflict_with_nobody() {
+    fn rejects_a_conflict_without_another_group() {
         let mut fixture = good();
-        fixture.tell(Life(1), What::Conflict { gives_way: true });
+        fixture.record(Life(1), What::Conflict { gives_way: true });
         fixture.bad(ConflictsEnd::default());
     }
 
     #[test]
-    fn rejects_a_member_that_is_not_told() {
+    fn rejects_a_member_without_a_conflict_event() {
         let mut fixture = good();
         let alone = Life(9);
         let elsewhere = View {
@@ -129,9 +130,9 @@ mod tests {
             sequencer: alone,
             resilience: 0,
         };
-        fixture.tell(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
+        fixture.record(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
         for life in [0, 1, 2] {
-            fixture.tell(Life(life), What::Conflict { gives_way: false });
+            fixture.record(Life(life), What::Conflict { gives_way: false });
         }
         check(&fixture, &fixture.ending()).unwrap();
         fixture.records.pop();

@@ -1,22 +1,22 @@
-//! Consensus (what makes a single lineage, seen from inside): the next epoch is one decision of the members of this
-//! one, however many coordinators propose.
+//! Consensus, which makes the lineage single, checked inside the members: the next epoch is one decision of the
+//! members of the present one, however many coordinators propose.
 //!
-//! A member's promises go up. It prepares only under the ballot that it promised, and only when it holds everything
-//! that is kept; under one ballot everybody prepares the same. What begins was prepared under one ballot by a quorum
-//! of the view that ends (under *at least n* by all who go on), and once a quorum has prepared something, nothing
-//! else is prepared under a higher ballot. The last two hold where quorums meet. A leaver holds what is kept through
-//! its leave.
+//! The ballots that a member promises rise. A member prepares only under the ballot that it promised, and only when
+//! it holds everything that is kept; a leaver must hold everything through its leave. Under one ballot all members
+//! prepare the same. An epoch begins only after a quorum of the view that ends has prepared it under one ballot;
+//! under *at least n*, after all members that go on have. Once a quorum has prepared an epoch, no other epoch is
+//! prepared under a higher ballot. That last rule holds where quorums intersect.
 //!
-//! What counts is what had been prepared when the first member entered: applications may be told later.
+//! What counts is what had been prepared when the first member entered the epoch. Applications may learn of it later.
 
 use super::quorum::Rule;
 use super::streams::Lineage;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, found};
+use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
 use unisono_core::{Ballot, Seqno};
 
-/// What was prepared under one ballot, and by whom.
+/// What was prepared under one ballot, and by which members.
 #[derive(Clone, Debug)]
 struct Prepared {
     ballot: Ballot,
@@ -25,13 +25,13 @@ struct Prepared {
     by: Vec<Life>,
 }
 
-/// What began.
+/// An epoch that began.
 #[derive(Clone, Debug)]
 struct Decided {
     next: Epoch,
-    /// Who entered it first.
+    /// The first member that entered it.
     first: Life,
-    /// What had been prepared of it by then.
+    /// What had been prepared for it by then.
     prepared: Vec<Prepared>,
 }
 
@@ -46,40 +46,40 @@ impl Decided {
 struct Ending {
     prepared: Vec<Prepared>,
     decided: Vec<Decided>,
-    /// Applications were told.
-    told: bool,
+    /// True once an application has received a reset event that ends it.
+    is_reported: bool,
 }
 
-/// Somebody whose application had not entered yet went on to another epoch, having known so much of its own to be
-/// accepted.
+/// A life went on to another epoch before its application had entered. `accepted` is how far it knew its own epoch to
+/// be accepted.
 #[derive(Clone, Debug)]
-struct Silent {
+struct NotEntered {
     life: Life,
     epoch: Epoch,
     accepted: Seqno,
     next: Epoch,
 }
 
-/// See the module.
+/// The checker of `consensus`.
 #[derive(Debug)]
 pub(super) struct Consensus {
     rule: Rule,
     promises: Table<Option<(Epoch, Ballot)>>,
     endings: Table<Ending>,
-    /// The epochs that the marks of lives are of.
+    /// Epoch of each life's watermarks.
     epochs: Table<Option<Epoch>>,
-    /// Who asked to leave, and where it was seen to.
+    /// The lives that asked to leave, with the epoch and seqno of their leave once any application has received it.
     leavers: Table<Option<Option<(Epoch, Seqno)>>>,
-    /// Leavers that prepared holding less than is kept.
+    /// Leavers that prepared while holding less than is kept.
     short: Vec<(Life, Epoch, Seqno)>,
-    /// Where lives joined, as far as anybody was told.
+    /// Epoch and seqno of each life's join, as far as any application has received it.
     joins: Table<Option<(Epoch, Seqno)>>,
-    silent: Vec<Silent>,
+    not_entered: Vec<NotEntered>,
     checked: u64,
 }
 
 impl Consensus {
-    pub(super) fn new(terms: &Terms) -> Consensus {
+    pub(super) fn new(terms: &GroupTerms) -> Consensus {
         Consensus {
             rule: Rule::new(terms.config.quorum.clone()),
             promises: Table::default(),
@@ -88,7 +88,7 @@ impl Consensus {
             leavers: Table::default(),
             short: Vec::new(),
             joins: Table::default(),
-            silent: Vec::new(),
+            not_entered: Vec::new(),
             checked: 0,
         }
     }
@@ -96,7 +96,7 @@ impl Consensus {
     fn promise(&mut self, life: Life, epoch: Epoch, ballot: Ballot) -> Option<String> {
         let last = self.promises.at(life).replace((epoch, ballot));
         let fell = last.is_some_and(|(when, last)| when == epoch && ballot < last);
-        fell.then(|| format!("it had promised more: {last:?}"))
+        fell.then(|| format!("it had promised the higher ballot {last:?}"))
     }
 
     fn prepare(
@@ -108,11 +108,11 @@ impl Consensus {
     ) -> Option<String> {
         let Preparation { ballot, next, start } = *preparation;
         if *self.promises.at(life) != Some((epoch, ballot)) {
-            return Some("it promised another ballot".into());
+            return Some("it had not promised this ballot".into());
         }
         if stored + 1 < start {
             if self.leavers.at(life).is_none() {
-                return Some(format!("it holds through {stored} only"));
+                return Some(format!("it holds only through {stored}"));
             }
             self.short.push((life, epoch, stored));
         }
@@ -120,7 +120,7 @@ impl Consensus {
         let ending = self.endings.at(epoch);
         match ending.prepared.iter_mut().find(|known| known.ballot == ballot) {
             Some(known) if known.next != next || known.start != start => {
-                return Some(format!("under this ballot {:?} prepared {:?}", known.by, known.next));
+                return Some(format!("{:?} prepared {:?} under this ballot", known.by, known.next));
             }
             Some(known) => known.by.push(life),
             None => ending.prepared.push(Prepared { ballot, next, start, by: vec![life] }),
@@ -128,7 +128,9 @@ impl Consensus {
         let decided = ending.decided.iter().find(|decided| {
             decided.next != next && decided.highest_ballot().is_some_and(|highest| highest < ballot)
         });
-        decided.filter(|_| meets).map(|decided| format!("{:?} was decided", decided.next))
+        decided
+            .filter(|_| meets)
+            .map(|decided| format!("{:?} had been decided under a lower ballot", decided.next))
     }
 
     /// A member entered another epoch.
@@ -141,17 +143,17 @@ impl Consensus {
         let prepared = ending.prepared.iter().filter(|prepared| prepared.next == next).cloned().collect();
         let other = ending.decided.first().map(|decided| decided.next);
         ending.decided.push(Decided { next, first: life, prepared });
-        other.filter(|_| meets).map(|other| format!("{other:?} follows {epoch:?} too"))
+        other.filter(|_| meets).map(|other| format!("{other:?} also follows {epoch:?}"))
     }
 
-    /// Applications are told of a decision for the first time: so the view that ended is known.
-    fn tell(&mut self, epoch: Epoch, view: &[Life], reset: &Reset) -> Option<String> {
+    /// An application receives a reset event, so the view that ended is known.
+    fn reported(&mut self, epoch: Epoch, view: &[Life], reset: &Reset) -> Option<String> {
         let ending = self.endings.at(epoch);
-        ending.told = true;
+        ending.is_reported = true;
         let next = reset.view.epoch;
         let Decided { first, prepared, .. } = ending.decided.iter().find(|decided| decided.next == next)?;
         let enough = |prepared: &[Life]| {
-            // Who decides may prepare and enter within one input.
+            // The member that decides may prepare and enter within one input.
             let by = [prepared, &[*first]].concat();
             if self.rule.intersects() {
                 self.rule.met(&by, view)
@@ -161,19 +163,21 @@ impl Consensus {
         };
         let by: Vec<_> = prepared.iter().map(|prepared| &prepared.by).collect();
         let is_decided = by.iter().any(|by| enough(by)) || enough(&[]);
-        (!is_decided).then(|| format!("of {view:?} it was prepared by {by:?} alone when {first:?} entered"))
+        (!is_decided)
+            .then(|| format!("when {first:?} entered, only {by:?} of the view {view:?} had prepared it"))
     }
 
-    /// Whoever went on before its application had entered was a member if it knew its own join accepted.
+    /// Returns a fault if a life in `not_entered` was a member, and an epoch other than its next one follows too. It was
+    /// a member if it knew its own join to be accepted.
     fn split(&self, lineage: &Lineage) -> Option<String> {
-        let is_member = |silent: &Silent| {
-            self.joins.get(silent.life).copied().flatten().is_some_and(|(epoch, join)| {
-                let same = epoch == silent.epoch && join <= silent.accepted;
-                same || (epoch != silent.epoch && lineage.keeps(silent.epoch, epoch, join))
+        let is_member = |case: &NotEntered| {
+            self.joins.get(case.life).copied().flatten().is_some_and(|(epoch, join)| {
+                let same = epoch == case.epoch && join <= case.accepted;
+                same || (epoch != case.epoch && lineage.keeps(case.epoch, epoch, join))
             })
         };
-        self.silent.iter().filter(|silent| is_member(silent)).find_map(
-            |Silent { life, epoch, next, .. }| {
+        self.not_entered.iter().filter(|case| is_member(case)).find_map(
+            |NotEntered { life, epoch, next, .. }| {
                 let decided = &self.endings.get(*epoch)?.decided;
                 let other = decided.iter().find(|decided| decided.next != *next)?.next;
                 Some(format!("{other:?} follows {epoch:?}, and {life:?} went on to {next:?}"))
@@ -220,9 +224,9 @@ impl Property for Consensus {
                     if facts.stream(life).epoch.is_some() {
                         return self.enter(life, epoch, *next);
                     }
-                    // Who only listens goes where it is told.
+                    // A process that only listens may go to any epoch.
                     let accepted = facts.marks.of(life).accepted;
-                    self.silent.push(Silent { life, epoch, accepted, next: *next });
+                    self.not_entered.push(NotEntered { life, epoch, accepted, next: *next });
                     None
                 })
             }
@@ -234,7 +238,7 @@ impl Property for Consensus {
             }
             What::Reset(reset) => {
                 let stream = facts.before();
-                stream.epoch.and_then(|epoch| self.tell(epoch, &stream.view, reset))
+                stream.epoch.and_then(|epoch| self.reported(epoch, &stream.view, reset))
             }
             What::LeaveAsked => {
                 *self.leavers.at(life) = Some(None);
@@ -248,14 +252,15 @@ impl Property for Consensus {
             }
             _ => None,
         };
-        found(self, record, fault)
+        result(self, record, fault)
     }
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         for (life, epoch, stored) in std::mem::take(&mut self.short) {
             let left = self.leavers.at(life).flatten();
-            if !left.is_some_and(|(when, place)| when == epoch && place <= stored) {
-                let what = format!("{life:?} prepared holding through {stored} only, and left at {left:?}");
+            if !left.is_some_and(|(when, leave)| when == epoch && leave <= stored) {
+                let what =
+                    format!("{life:?} held only through {stored} when it prepared, and left at {left:?}");
                 return Err(Violation { property: self.name(), at: end.at, what });
             }
         }
@@ -266,7 +271,7 @@ impl Property for Consensus {
             return Err(Violation { property: self.name(), at: end.at, what });
         }
         for (epoch, ending) in (0..).map(Epoch).zip(self.endings.iter()) {
-            if !ending.told {
+            if !ending.is_reported {
                 continue;
             }
             let chosen = |prepared: &&Prepared| {
@@ -276,7 +281,7 @@ impl Property for Consensus {
             for prepared in ending.prepared.iter().filter(chosen) {
                 let other = |other: &&Prepared| other.ballot > prepared.ballot && other.next != prepared.next;
                 if let Some(other) = ending.prepared.iter().find(other) {
-                    let what = format!("a quorum prepared {prepared:?}, and then {other:?}");
+                    let what = format!("a quorum prepared {prepared:?}, and then a member {other:?}");
                     return Err(Violation { property: self.name(), at: end.at, what });
                 }
             }
@@ -316,45 +321,48 @@ mod tests {
         Ballot { round, coordinator: Uid(9) }
     }
 
-    /// After the preparations of a good reset this life promises another ballot and prepares something under it.
+    /// After the preparations of a correct reset, this life promises another ballot and prepares something under it.
     fn then(life: Life, ballot: Ballot, next: Epoch, start: Seqno) -> Fixture {
         let mut fixture = good();
         let epoch = Epoch(0);
-        let place = fixture.position(preparation);
+        let index = fixture.position(preparation);
         let preparation = Box::new(Preparation { ballot, next, start });
         for what in [What::Prepared { epoch, preparation }, What::Promised { epoch, ballot }] {
-            let record = Record { life, what, ..fixture.records[place].clone() };
-            fixture.records.insert(place + 1, record);
+            let record = Record { life, what, ..fixture.records[index].clone() };
+            fixture.records.insert(index + 1, record);
         }
         fixture
     }
 
     #[test]
-    fn takes_one_decision() {
+    fn accepts_one_decision() {
         assert!(check(&good()).unwrap() > 0);
-        assert!(check(&then(Life(4), ballot(8), Epoch(1), 6)).is_ok(), "adopted");
+        assert!(
+            check(&then(Life(4), ballot(8), Epoch(1), 6)).is_ok(),
+            "a proposal adopted under a higher ballot"
+        );
     }
 
     #[test]
-    fn rejects_a_promise_forgotten() {
+    fn rejects_a_lower_promise() {
         assert!(check(&then(Life(1), ballot(0), Epoch(1), 6)).is_err());
     }
 
     #[test]
-    fn rejects_preparing_what_one_does_not_hold() {
+    fn rejects_preparing_without_holding_what_is_kept() {
         assert!(check(&then(Life(4), ballot(8), Epoch(1), 8)).is_err());
     }
 
     #[test]
-    fn takes_a_leaver_that_holds_what_is_kept_through_its_leave() {
+    fn accepts_a_leaver_that_holds_what_is_kept_through_its_leave() {
         for (seqno, holds_enough) in [(2, true), (3, false)] {
             let mut fixture = Fixture::of(3, 1);
-            fixture.tell(Life(2), What::LeaveAsked);
+            fixture.record(Life(2), What::LeaveAsked);
             let (epoch, ballot) = (Epoch(0), ballot(1));
             let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: 5 });
-            fixture.tell(Life(2), What::Promised { epoch, ballot });
-            fixture.tell(Life(2), What::Prepared { epoch, preparation });
-            fixture.tell(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
+            fixture.record(Life(2), What::Promised { epoch, ballot });
+            fixture.record(Life(2), What::Prepared { epoch, preparation });
+            fixture.record(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
             assert_eq!(check(&fixture).is_ok(), holds_enough);
         }
     }
@@ -374,38 +382,39 @@ mod tests {
     fn rejects_preparing_without_a_promise() {
         let mut fixture = good();
         let promised = |r: &Record| r.life == Life(2) && matches!(r.what, What::Promised { .. });
-        let place = fixture.position(promised);
-        fixture.records.remove(place);
+        let index = fixture.position(promised);
+        fixture.records.remove(index);
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_what_too_few_prepared() {
+    fn rejects_an_epoch_that_too_few_prepared() {
         let mut fixture = good();
         fixture.records.retain(|record| !(preparation(record) && record.life != Life(2)));
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_what_some_who_go_on_did_not_prepare_under_at_least() {
+    fn under_at_least_all_members_that_go_on_must_have_prepared() {
         let mut fixture = Fixture::found(1, Quorum::AtLeast(2));
         (0..3).for_each(|_| _ = fixture.join());
         fixture.reset(&[Life(0), Life(1), Life(2)]);
         assert!(check(&fixture).is_ok());
-        let place = fixture.position(preparation);
-        fixture.records.remove(place);
+        let index = fixture.position(preparation);
+        fixture.records.remove(index);
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_what_too_few_had_prepared_when_the_first_entered() {
+    fn rejects_an_epoch_that_too_few_had_prepared_when_the_first_member_entered() {
         let mut fixture = good();
         let of_others = |record: &Record| preparation(record) && record.life > Life(1);
         let late: Vec<_> = fixture.records.iter().filter(|record| of_others(record)).cloned().collect();
         fixture.records.retain(|record| !of_others(record));
-        // Its application is told when the others have prepared, too.
-        let told = fixture.position(|record| record.life == Life(1) && matches!(record.what, What::Reset(_)));
-        fixture.records.splice(told..told, late);
+        // Its application receives the reset after the others have prepared, too.
+        let received =
+            fixture.position(|record| record.life == Life(1) && matches!(record.what, What::Reset(_)));
+        fixture.records.splice(received..received, late);
         assert!(check(&fixture).is_err());
     }
 
@@ -418,13 +427,13 @@ mod tests {
             fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
             fixture.records.retain(|record| !(record.life == joiner && ends(&record.what)));
             let epoch = if elsewhere { Epoch(5) } else { Epoch(1) };
-            fixture.tell(joiner, What::EpochBegun { epoch });
+            fixture.record(joiner, What::EpochBegun { epoch });
             assert_eq!(check(&fixture).is_err(), elsewhere);
         }
     }
 
     #[test]
-    fn takes_whoever_only_listened_wherever_it_goes() {
+    fn accepts_any_next_epoch_of_a_process_that_only_listened() {
         let mut fixture = Fixture::of(4, 1);
         let joiner = fixture.join();
         let join = fixture.end();
@@ -435,21 +444,21 @@ mod tests {
             _ => false,
         };
         fixture.records.retain(|record| !(record.life == joiner && knows(&record.what)));
-        fixture.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        fixture.record(joiner, What::EpochBegun { epoch: Epoch(5) });
         assert!(check(&fixture).is_ok());
     }
 
     #[test]
-    fn rejects_another_epoch_of_a_silent_member_that_joined_in_an_earlier_one() {
+    fn rejects_another_epoch_of_a_member_without_events_that_joined_in_an_earlier_one() {
         let mut fixture = Fixture::of(4, 1);
         let joiner = fixture.join();
         fixture.reset(&[Life(0), Life(1), Life(2), Life(3), joiner]);
         fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
-        let told =
+        let received =
             |what: &What| matches!(what, What::Entered { .. } | What::Reset(_) | What::Excluded { .. });
-        fixture.records.retain(|record| !(record.life == joiner && told(&record.what)));
+        fixture.records.retain(|record| !(record.life == joiner && received(&record.what)));
         assert!(check(&fixture).is_ok());
-        fixture.tell(joiner, What::EpochBegun { epoch: Epoch(5) });
+        fixture.record(joiner, What::EpochBegun { epoch: Epoch(5) });
         assert!(check(&fixture).is_err());
     }
 

@@ -1,16 +1,16 @@
-//! What all checkers may know of a run so far: where each stream stands and which view it has there, how far marks are,
-//! and which epochs and views there were. It is followed once, for all of them.
+//! What every checker may know of a run so far: the position and view of each event stream, the watermarks of each
+//! life, and all epochs and views. It is followed once for all checkers.
 //!
-//! Records of the usual kinds ([`USUAL`]) are checked a pile at a time, and become facts when the whole pile has been checked.
-//! Meanwhile the last place of a stream and the marks are what they were before the pile: a checker that needs them there
-//! follows them itself. All else changes only with unusual records. Those are checked one by one, when they and all that
-//! came before are facts.
+//! Records of the usual kinds ([`USUAL`]) are checked in batches, and become facts after their whole batch has been
+//! checked. Until then a stream's last seqno and the watermarks have their values from before the batch. A checker
+//! that needs the exact values follows these records itself. Everything else changes only with unusual records. Each
+//! of those is checked alone, after it and all earlier records have become facts.
 
-use super::streams::{Lineage, MarkTable, PLACED, Stream, VIEW_CHANGES, Views};
+use super::streams::{Lineage, MarkTable, SEQUENCED, Stream, VIEW_CHANGES, Views};
 use super::tables::Table;
 use crate::record::{Epoch, Kind, Life, Record, What};
 
-/// Kinds that change no view and no epoch, and of which there are many.
+/// Frequent kinds that change no view and no epoch.
 pub(super) const USUAL: u64 = Kind::Sent.bit()
     | Kind::SendResult.bit()
     | Kind::Delivered.bit()
@@ -26,40 +26,41 @@ pub(super) const USUAL: u64 = Kind::Sent.bit()
     | Kind::Executed.bit()
     | Kind::Replied.bit();
 
-/// See the module.
+/// What is known of a run so far.
 #[derive(Debug, Default)]
 pub struct Facts {
     streams: Table<Stream>,
-    /// The epochs that the marks of lives are of: applications may be behind.
+    /// Epoch of each life's watermarks. The life's application may still be in an earlier epoch.
     epochs: Table<Option<Epoch>>,
-    /// Of a life that nothing was told.
-    untold: Stream,
-    /// Of the last event that was no message.
+    /// Stream of a life without events.
+    empty: Stream,
+    /// The stream before the last event other than a message.
     before: Stream,
-    /// How far the marks of lives are.
+    /// Watermarks of all lives.
     pub(super) marks: MarkTable,
-    /// How epochs follow one another.
+    /// Which epoch follows which.
     pub(super) lineage: Lineage,
-    /// The views that epochs have gone through.
+    /// Views of each epoch.
     pub(super) views: Views,
 }
 
 impl Facts {
-    /// The usual kinds that facts follow: of one kind after the other, since none touches what another does.
+    /// Usual kinds that change facts. They are followed one kind after the other, which is possible because none
+    /// affects what another changes.
     pub(super) const FOLLOWED: [Kind; 3] = [Kind::Delivered, Kind::Stored, Kind::Accepted];
 
-    /// Where the event stream of a life stands.
+    /// Returns the position of a life's event stream.
     #[inline]
     pub(super) fn stream(&self, life: Life) -> &Stream {
-        self.streams.get(life).unwrap_or(&self.untold)
+        self.streams.get(life).unwrap_or(&self.empty)
     }
 
-    /// Where it stood before the present record, which is an event and no message.
+    /// Returns the stream before the present record, if that is an event other than a message.
     pub(super) fn before(&self) -> &Stream {
         &self.before
     }
 
-    /// The epoch that the marks of a life are of.
+    /// Returns the epoch of a life's watermarks.
     #[inline]
     pub(super) fn epoch(&self, life: Life) -> Option<Epoch> {
         self.epochs.get(life).copied().flatten()
@@ -72,12 +73,12 @@ impl Facts {
             What::Delivered { seqno, .. } => self.streams.at(record.life).last = *seqno,
             What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
             What::EpochBegun { epoch } => *self.epochs.at(record.life) = Some(*epoch),
-            event if event.kind().bit() & PLACED != 0 => self.change(record.life, event),
+            event if event.kind().bit() & SEQUENCED != 0 => self.change(record.life, event),
             _ => {}
         }
     }
 
-    /// Takes note of an event that is no message.
+    /// Takes note of an event other than a message.
     #[cold]
     fn change(&mut self, life: Life, event: &What) {
         let stream = self.streams.at(life);

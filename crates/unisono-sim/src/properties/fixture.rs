@@ -1,7 +1,7 @@
-//! Invented histories for the properties' own tests: a perfect group, told step by step. Each test takes a good
-//! fixture, which its property must accept, and breaks it, which its property must see.
+//! Invented histories for the properties' own tests: a correct group, described step by step. A test takes a correct
+//! fixture, which its property must accept, and breaks it, so that the property must reject it.
 
-use super::{Checkers, Property, Terms, Violation};
+use super::{Checkers, GroupTerms, Property, Violation};
 use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
@@ -23,9 +23,9 @@ struct Actor {
     accepted: Seqno,
     delivered: Seqno,
     purged: Seqno,
-    /// Last message number.
+    /// Number of its last message.
     number: MessageNumber,
-    /// Messages not resolved: number, pieces, hash.
+    /// Messages without an outcome: number, pieces, hash.
     under_way: Vec<(MessageNumber, u32, u64)>,
     member: bool,
     entered: bool,
@@ -33,11 +33,12 @@ struct Actor {
     crashed: bool,
 }
 
-/// A group that makes no mistakes, and the records of what it does. The log is the present line's.
+/// A group that makes no mistakes, and the records of what it does. `log` is the log of the present epoch, with what
+/// that epoch kept of earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Fixture {
     pub(super) records: Vec<Record>,
-    pub(super) terms: Terms,
+    pub(super) terms: GroupTerms,
     at: Time,
     log: Vec<Ordered>,
     epoch: Epoch,
@@ -46,7 +47,7 @@ pub(super) struct Fixture {
     sequencer: Life,
     /// Members at the end of the log.
     pub(super) view: Vec<Life>,
-    /// Places of the log with which views begin, with the view and the reset there.
+    /// All resets so far, each with its seqno and the view that begins there.
     resets: Vec<Reset>,
     accepted: Seqno,
     actors: Vec<Actor>,
@@ -58,7 +59,7 @@ impl Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
         let mut fixture = Fixture {
             records: Vec::new(),
-            terms: Terms { config },
+            terms: GroupTerms { config },
             at: Time::ZERO,
             log: Vec::new(),
             epoch: Epoch(0),
@@ -75,11 +76,11 @@ impl Fixture {
         fixture.mark(founder);
         fixture.actors[0].entered = true;
         let view = Box::new(fixture.view_now());
-        fixture.tell(founder, What::Entered { seqno: 0, view });
+        fixture.record(founder, What::Entered { seqno: 0, view });
         fixture
     }
 
-    /// A group of `members`, joined one after the other, where everybody knows everything.
+    /// A group of `members` that joined one after the other. Each holds and has delivered everything.
     pub(super) fn of(members: usize, resilience: u8) -> Fixture {
         let mut fixture = Fixture::found(resilience, Quorum::MajorityOfView);
         for _ in 1..members {
@@ -88,12 +89,12 @@ impl Fixture {
         fixture
     }
 
-    pub(super) fn tell(&mut self, life: Life, what: What) {
+    pub(super) fn record(&mut self, life: Life, what: What) {
         self.at = self.at + Duration::from_micros(1);
         self.records.push(Record { at: self.at, process: life.0, life, what });
     }
 
-    /// Nothing happens for so long.
+    /// Lets time pass without records.
     pub(super) fn wait(&mut self, duration: Duration) {
         self.at = self.at + duration;
     }
@@ -114,7 +115,7 @@ impl Fixture {
             crashed: false,
         });
         let name = Name::new(&format!("m{}", life.0)).unwrap_or_default();
-        self.tell(life, What::Started { name });
+        self.record(life, What::Started { name });
         life
     }
 
@@ -122,12 +123,12 @@ impl Fixture {
         &mut self.actors[life.index()]
     }
 
-    /// Tells the epoch and both marks of a life.
+    /// Records the epoch and the watermarks of a life.
     fn mark(&mut self, life: Life) {
         let Actor { epoch, stored, accepted, .. } = *self.actor(life);
-        self.tell(life, What::EpochBegun { epoch });
-        self.tell(life, What::Stored { epoch, through: stored });
-        self.tell(life, What::Accepted { epoch, through: accepted });
+        self.record(life, What::EpochBegun { epoch });
+        self.record(life, What::Stored { epoch, through: stored });
+        self.record(life, What::Accepted { epoch, through: accepted });
     }
 
     pub(super) fn end(&self) -> Seqno {
@@ -147,14 +148,14 @@ impl Fixture {
 
     // --- small steps ---
 
-    /// A member sends a message of so many pieces.
+    /// A member sends a message of `pieces` pieces.
     pub(super) fn send_pieces(&mut self, life: Life, pieces: u32) -> MessageNumber {
         let actor = self.actor(life);
         actor.number += u64::from(pieces);
         let number = actor.number;
         let hash = number * 1_000 + u64::from(life.0) + 1;
         actor.under_way.push((number, pieces, hash));
-        self.tell(life, What::Sent { number, resilience: 0, hash, bytes: 8 });
+        self.record(life, What::Sent { number, resilience: 0, hash, bytes: 8 });
         number
     }
 
@@ -167,8 +168,8 @@ impl Fixture {
         self.log.push(entry);
         let (epoch, end, term) = (self.epoch, self.end(), self.term);
         self.actor(sequencer).stored = end;
-        self.tell(sequencer, What::Stored { epoch, through: end });
-        self.tell(sequencer, What::Numbered { epoch, term, from: end, to: end });
+        self.record(sequencer, What::Stored { epoch, through: end });
+        self.record(sequencer, What::Numbered { epoch, term, from: end, to: end });
         match entry {
             Ordered::Join(life) => self.view.push(life),
             Ordered::Leave(life) => {
@@ -182,7 +183,7 @@ impl Fixture {
         }
     }
 
-    /// The sequencer numbers all pieces of a message; tells the place of the last.
+    /// The sequencer numbers all pieces of a message. Returns the seqno of the last.
     pub(super) fn order(&mut self, sender: Life, number: MessageNumber) -> Seqno {
         for piece in self.numbers(sender, number) {
             self.order_piece(sender, number, piece);
@@ -190,7 +191,7 @@ impl Fixture {
         self.end()
     }
 
-    /// The numbers of the pieces of a message under way.
+    /// Returns the message numbers of the pieces of a message under way.
     pub(super) fn numbers(&mut self, sender: Life, number: MessageNumber) -> Vec<MessageNumber> {
         let under_way = &self.actor(sender).under_way;
         let pieces =
@@ -203,29 +204,29 @@ impl Fixture {
         self.append(Ordered::Message { sender, number: piece, hash, last: piece == number });
     }
 
-    /// The sequencer's application gives the role to somebody.
+    /// The sequencer's application hands the role to `to`.
     pub(super) fn hand_over(&mut self, to: Life) {
-        self.tell(self.sequencer, What::HandOverAsked { successor: to });
+        self.record(self.sequencer, What::HandOverAsked { successor: to });
         self.migrate(to);
     }
 
-    /// The sequencer gives it to somebody by itself.
+    /// The sequencer hands the role to `to` without a request of its application.
     pub(super) fn migrate(&mut self, to: Life) {
         self.append(Ordered::Role(to));
-        self.everyone();
+        self.deliver_all();
     }
 
-    /// A life stores through a place.
+    /// A life stores everything through a seqno.
     pub(super) fn store(&mut self, life: Life, through: Seqno) {
         let actor = self.actor(life);
         if !actor.crashed && through > actor.stored {
             actor.stored = through;
             let epoch = actor.epoch;
-            self.tell(life, What::Stored { epoch, through });
+            self.record(life, What::Stored { epoch, through });
         }
     }
 
-    /// A life learns that everything through a place is accepted, and delivers it.
+    /// A life learns that everything through a seqno is accepted, and delivers it.
     pub(super) fn accept(&mut self, life: Life, through: Seqno) {
         let actor = self.actor(life);
         let through = through.min(actor.stored);
@@ -234,13 +235,13 @@ impl Fixture {
         }
         actor.accepted = through;
         let epoch = actor.epoch;
-        self.tell(life, What::Accepted { epoch, through });
+        self.record(life, What::Accepted { epoch, through });
         self.accepted = self.accepted.max(through);
         self.resolve(life, through);
         self.deliver(life, through);
     }
 
-    /// Tells a sender which of its messages are in.
+    /// Reports *ok* for a sender's messages that are accepted.
     fn resolve(&mut self, life: Life, through: Seqno) {
         for seqno in 1..=through {
             if let Ordered::Message { sender, number, last: true, .. } = self.log[seqno as usize - 1]
@@ -248,7 +249,7 @@ impl Fixture {
                 && self.actor(life).under_way.iter().any(|(known, ..)| *known == number)
             {
                 self.actor(life).under_way.retain(|(known, ..)| *known != number);
-                self.tell(life, What::SendResult { number, outcome: Outcome::Ok { seqno } });
+                self.record(life, What::SendResult { number, outcome: Outcome::Ok { seqno } });
             }
         }
     }
@@ -263,49 +264,49 @@ impl Fixture {
                 Ordered::Join(joiner) if joiner == life => {
                     self.actor(life).entered = true;
                     let view = Box::new(self.view_of(seqno));
-                    self.tell(life, What::Entered { seqno, view });
+                    self.record(life, What::Entered { seqno, view });
                 }
                 _ if !entered => {}
                 Ordered::Message { last: false, .. } => {}
                 Ordered::Message { sender, number, hash, .. } => {
-                    self.tell(life, What::Delivered { seqno, sender, number, hash });
+                    self.record(life, What::Delivered { seqno, sender, number, hash });
                 }
                 Ordered::Join(member) => {
                     let members = self.view_at(seqno).len() as u32;
-                    self.tell(life, What::Joined { seqno, member, members });
+                    self.record(life, What::Joined { seqno, member, members });
                 }
                 Ordered::Leave(member) => {
                     let members = self.view_at(seqno).len() as u32;
                     let ordered = self.view_of(seqno - 1).sequencer == member;
                     let successor = (ordered && members > 0).then(|| self.view_of(seqno).sequencer);
-                    self.tell(life, What::Left { seqno, member, members, successor });
+                    self.record(life, What::Left { seqno, member, members, successor });
                     if member == life {
                         self.actor(life).over = true;
                         self.actor(life).member = false;
                     }
                 }
-                Ordered::Role(sequencer) => self.tell(life, What::HandedOver { seqno, sequencer }),
+                Ordered::Role(sequencer) => self.record(life, What::HandedOver { seqno, sequencer }),
                 Ordered::Reset => {
                     let reset = self.resets.iter().find(|reset| reset.seqno == seqno).cloned();
                     if let Some(reset) = reset {
-                        self.tell(life, What::Reset(Box::new(reset)));
+                        self.record(life, What::Reset(Box::new(reset)));
                     }
                 }
             }
         }
     }
 
-    /// The view right after a place of the present line.
+    /// Returns the view just after a seqno of the log.
     fn view_of(&self, seqno: Seqno) -> View {
         let members = self.view_at(seqno);
         let reset = self.resets.iter().rev().find(|reset| reset.seqno <= seqno);
         let (epoch, first) = reset.map_or((Epoch(0), 0), |reset| (reset.view.epoch, reset.seqno));
         let mut sequencer = reset.map_or(Life(0), |reset| reset.view.sequencer);
-        for (entry, place) in self.log[first as usize..seqno as usize].iter().zip(first + 1..) {
+        for (entry, at) in self.log[first as usize..seqno as usize].iter().zip(first + 1..) {
             match entry {
                 Ordered::Role(life) => sequencer = *life,
                 Ordered::Leave(life) if *life == sequencer => {
-                    sequencer = next_in_rank(&self.view_at(place - 1), sequencer);
+                    sequencer = next_in_rank(&self.view_at(at - 1), sequencer);
                 }
                 _ => {}
             }
@@ -315,7 +316,7 @@ impl Fixture {
         View { epoch, counter: u64::from(epoch.0), coordinator, members, sequencer, resilience }
     }
 
-    /// The members right after a place of the present line.
+    /// Returns the members just after a seqno of the log.
     fn view_at(&self, seqno: Seqno) -> Vec<Life> {
         let reset = self.resets.iter().rev().find(|reset| reset.seqno <= seqno);
         let (first, mut view) = reset.map_or((0, vec![Life(0)]), |r| (r.seqno, r.view.members.clone()));
@@ -329,8 +330,8 @@ impl Fixture {
         view
     }
 
-    /// Everything through here may be accepted: enough members of the view have stored it. (Joins and leaves are
-    /// stored by everybody at once, so all that is not accepted was numbered in this view.)
+    /// Returns the seqno through which everything may be accepted: r + 1 members of the view have stored it. (All
+    /// members store joins and leaves at once, so everything not yet accepted was numbered in this view.)
     pub(super) fn acceptable(&self) -> Seqno {
         let mut stored: Vec<_> = self.view.iter().map(|life| self.actors[life.index()].stored).collect();
         stored.sort_unstable_by(|a, b| b.cmp(a));
@@ -338,7 +339,7 @@ impl Fixture {
         self.accepted.max(stored[needed - 1])
     }
 
-    /// The sequencer is there to number.
+    /// True if the sequencer has not crashed, so that it can number.
     pub(super) fn is_ordered(&self) -> bool {
         !self.actors[self.sequencer.index()].crashed
     }
@@ -347,8 +348,8 @@ impl Fixture {
         self.view.iter().copied().filter(|life| !self.actors[life.index()].crashed).collect()
     }
 
-    /// Everybody alive stores, accepts and delivers everything.
-    pub(super) fn everyone(&mut self) {
+    /// All living members of the present epoch store, accept and deliver everything.
+    pub(super) fn deliver_all(&mut self) {
         let end = self.end();
         let lives: Vec<_> = (0..self.actors.len() as u32).map(Life).collect();
         let there: Vec<_> = lives
@@ -362,7 +363,7 @@ impl Fixture {
         there.iter().for_each(|life| self.accept(*life, end));
     }
 
-    /// Everything that everybody holds leaves the histories of the living.
+    /// All living members free the history entries that every member holds.
     pub(super) fn purge(&mut self) {
         let stable = self.view.iter().map(|life| self.actors[life.index()].stored).min().unwrap_or(0);
         for life in self.alive() {
@@ -370,18 +371,18 @@ impl Fixture {
             if actor.purged < stable {
                 actor.purged = stable;
                 let epoch = actor.epoch;
-                self.tell(life, What::Purged { epoch, through: stable });
+                self.record(life, What::Purged { epoch, through: stable });
             }
         }
     }
 
     // --- large steps ---
 
-    /// A member sends, and everybody delivers.
+    /// A member sends, and all members deliver.
     pub(super) fn message(&mut self, life: Life) -> Seqno {
         let number = self.send(life);
         let seqno = self.order(life, number);
-        self.everyone();
+        self.deliver_all();
         seqno
     }
 
@@ -390,36 +391,36 @@ impl Fixture {
         self.mark(joiner);
         self.append(Ordered::Join(joiner));
         self.actor(joiner).member = true;
-        self.everyone();
+        self.deliver_all();
         joiner
     }
 
     pub(super) fn leave(&mut self, life: Life) {
-        self.tell(life, What::LeaveAsked);
+        self.record(life, What::LeaveAsked);
         self.append(Ordered::Leave(life));
-        self.everyone();
+        self.deliver_all();
         for what in [What::LeaveKnown, What::Parted, What::Gone] {
-            self.tell(life, what);
+            self.record(life, what);
         }
     }
 
     pub(super) fn crash(&mut self, life: Life) {
         self.actor(life).crashed = true;
-        self.tell(life, What::Crashed);
+        self.record(life, What::Crashed);
     }
 
-    /// A reset brings the next view about: its members must be in this one, and one of them must hold the longest
-    /// log of them. Who is left out and alive learns it.
+    /// A reset installs a view of `members`. They must be in the present view, and the one with the longest log of
+    /// them determines the log that is kept. Excluded members that live receive their exclusion.
     pub(super) fn reset(&mut self, members: &[Life]) {
         let before = self.view.clone();
         let kept = members.iter().map(|life| self.actors[life.index()].stored).max().unwrap_or(0);
         let old = self.epoch;
         let ballot = Ballot { round: old.0 + 1, coordinator: Uid(u64::from(members[0].0)) };
-        members.iter().for_each(|life| self.tell(*life, What::Promised { epoch: old, ballot }));
+        members.iter().for_each(|life| self.record(*life, What::Promised { epoch: old, ballot }));
         for life in members {
             self.store(*life, kept);
             let preparation = Preparation { ballot, next: Epoch(old.0 + 1), start: kept + 1 };
-            self.tell(*life, What::Prepared { epoch: old, preparation: Box::new(preparation) });
+            self.record(*life, What::Prepared { epoch: old, preparation: Box::new(preparation) });
         }
         self.log.truncate(kept as usize);
         let view = self.view_at(kept);
@@ -454,29 +455,29 @@ impl Fixture {
         self.mark(life);
         self.resolve(life, start);
         for (number, ..) in std::mem::take(&mut self.actor(life).under_way) {
-            self.tell(life, What::SendResult { number, outcome: Outcome::Failed });
+            self.record(life, What::SendResult { number, outcome: Outcome::Failed });
         }
         self.deliver(life, start);
     }
 
     fn exclude(&mut self, life: Life, epoch: Epoch) {
         for (number, ..) in std::mem::take(&mut self.actor(life).under_way) {
-            self.tell(life, What::SendResult { number, outcome: Outcome::Unknown });
+            self.record(life, What::SendResult { number, outcome: Outcome::Unknown });
         }
         self.actor(life).over = true;
         self.actor(life).member = false;
-        self.tell(life, What::Excluded { epoch: Some(epoch) });
+        self.record(life, What::Excluded { epoch: Some(epoch) });
     }
 
-    /// Nothing disturbs the living members any more.
+    /// The record *healed*: no fault affects the living members any more.
     pub(super) fn heal(&mut self) {
         let core = self.alive().into_boxed_slice();
-        self.tell(Life::NOBODY, What::Healed { core });
+        self.record(Life::WORLD, What::Healed { core });
     }
 
-    // --- judging ---
+    // --- checking ---
 
-    /// What the world knows at the end.
+    /// Returns what the world knows at the end.
     pub(super) fn ending(&self) -> End {
         let standings = self.actors.iter().enumerate().filter(|(_, actor)| !actor.crashed);
         let standings = standings.map(|(index, actor)| Standing {
@@ -499,17 +500,17 @@ impl Fixture {
         End { at: self.at, standings: standings.collect() }
     }
 
-    /// The last record that `pick` picks.
+    /// Returns the last record that `pick` accepts.
     pub(super) fn last(&mut self, pick: impl Fn(&Record) -> bool) -> &mut Record {
         self.records.iter_mut().rfind(|record| pick(record)).expect("the fixture has such a record")
     }
 
-    /// Where the last record is that `pick` picks.
+    /// Returns the index of the last record that `pick` accepts.
     pub(super) fn position(&self, pick: impl Fn(&Record) -> bool) -> usize {
         self.records.iter().rposition(pick).expect("the fixture has such a record")
     }
 
-    /// Three members, of whom two speak.
+    /// Three members, two of which send a message each.
     pub(super) fn of_two_messages() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
@@ -517,26 +518,27 @@ impl Fixture {
         fixture
     }
 
-    /// The sequencer of a group with r = 0 delivers what nobody else has, and is cut off: its place is given out again.
-    pub(super) fn of_a_place_given_out_twice() -> Fixture {
+    /// The sequencer of a group with r = 0 delivers a message that no other member has, and is cut off. The message's
+    /// seqno is assigned again.
+    pub(super) fn of_a_reassigned_seqno() -> Fixture {
         let mut fixture = Fixture::of(3, 0);
         fixture.message(Life(1));
         let number = fixture.send(Life(0));
-        let place = fixture.order(Life(0), number);
-        fixture.accept(Life(0), place);
+        let seqno = fixture.order(Life(0), number);
+        fixture.accept(Life(0), seqno);
         fixture.reset(&[Life(1), Life(2)]);
         fixture.message(Life(1));
         fixture
     }
 
-    /// The last message is sent only when all else has happened.
+    /// Moves the record of the last send to the end.
     pub(super) fn send_late(&mut self) {
         let sent = self.position(|record| matches!(record.what, What::Sent { .. }));
         let sent = self.records.remove(sent);
         self.records.push(sent);
     }
 
-    /// What a property says of this fixture.
+    /// Returns the result of one property for this fixture.
     pub(super) fn check(&self, property: impl Property + 'static) -> Result<u64, Violation> {
         self.check_with_end(property, &self.ending())
     }
@@ -551,7 +553,7 @@ impl Fixture {
         Ok(checkers.checked().map(|(_, count)| count).sum())
     }
 
-    /// What all properties say of it.
+    /// Returns the result of all properties for it.
     pub(super) fn check_all(&self) -> Result<(), Violation> {
         self.check_all_with_end(&self.ending())
     }
@@ -560,7 +562,7 @@ impl Fixture {
         check_records(&mut Checkers::new(super::all(&self.terms)), &self.records, end)
     }
 
-    /// Asserts that a property accepts this fixture, having had something to check.
+    /// Asserts that a property accepts this fixture and tested something.
     #[track_caller]
     pub(super) fn good(&self, property: impl Property + 'static) {
         match self.check(property) {
@@ -580,7 +582,7 @@ impl Fixture {
     }
 }
 
-/// Who orders after `leaver`, who did so: the next in rank, and after the last the first.
+/// Returns the next sequencer after `leaver`: the next in rank, and after the last rank the first.
 fn next_in_rank(view: &[Life], leaver: Life) -> Life {
     let rank = view.iter().position(|member| *member == leaver).map_or(0, |rank| rank + 1);
     view.get(rank).or(view.first()).copied().unwrap_or(leaver)
@@ -591,17 +593,17 @@ fn check_records(checkers: &mut Checkers, records: &[Record], end: &End) -> Resu
     checkers.finish(end)
 }
 
-/// Whether a record is a delivery to this life.
+/// True for deliveries to this life.
 pub(super) fn delivery(to: Life) -> impl Fn(&Record) -> bool {
     move |record| record.life == to && matches!(record.what, What::Delivered { .. })
 }
 
-/// Whether a record is a reset event of this life.
+/// True for reset events of this life.
 pub(super) fn reset_of(life: Life) -> impl Fn(&Record) -> bool {
     move |record| record.life == life && matches!(record.what, What::Reset(_))
 }
 
-/// Changes the reset event of a record.
+/// Changes the reset event in a record.
 pub(super) fn change_reset(record: &mut Record, change: impl FnOnce(&mut Reset)) {
     match &mut record.what {
         What::Reset(reset) => change(reset),

@@ -1,27 +1,27 @@
-//! G6, no gaps: the places of a stream go up one by one, through resets too. Only pieces of messages that travel in
-//! several leave places out, and there are never more places left out than such pieces. A join falls into no
-//! message, so a joiner sees whole messages only.
+//! G6, no gaps: the seqnos of a stream rise one by one, across resets too. Only a message of several pieces leaves
+//! seqnos out, one for each piece before its last. A join is never numbered between the pieces of a message, so a
+//! joiner receives whole messages only.
 //!
-//! That members leave out the same places is [`super::same_prefix`]'s business.
+//! [`super::same_prefix`] checks that all members leave out the same seqnos.
 
-use super::streams::{Messages, PLACED, placed_at};
+use super::streams::{Messages, SEQUENCED, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::{MessageNumber, Seqno};
 
-/// See the module.
+/// The checker of `gap_free`.
 #[derive(Debug, Default)]
 pub(super) struct GapFree {
-    /// How many pieces each message has before its last.
+    /// By message, the number of pieces before its last.
     pieces: Messages<u32>,
-    /// Each sender's last number, and the most such pieces that a message of its had.
+    /// By sender, its last number, and the maximum of that number of pieces.
     senders: Table<(MessageNumber, i64)>,
-    /// The most pieces of messages that may be open at a time.
+    /// Maximum number of pieces that unfinished messages can have, all senders together.
     open_max: i64,
-    /// The places that each life has left out, less the pieces of the messages that it delivered.
+    /// By life, the number of seqnos left out, less the pieces of the messages delivered.
     open: Table<i64>,
-    /// The place of each life's last event.
+    /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
 }
@@ -32,7 +32,7 @@ impl Property for GapFree {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | Kind::Sent.bit()
+        SEQUENCED | Kind::Sent.bit()
     }
 
     #[inline(always)]
@@ -49,14 +49,14 @@ impl Property for GapFree {
                 *known = pieces as u32;
             }
         }
-        let Some(seqno) = placed_at(&record.what) else { return Ok(()) };
+        let Some(seqno) = seqno_of(&record.what) else { return Ok(()) };
         let last = std::mem::replace(self.last.at(record.life), seqno);
         if matches!(record.what, What::Entered { .. }) {
             return Ok(());
         }
         self.checked += 1;
         if seqno <= last {
-            return broken(self, record, || format!("place {seqno} after place {last}"));
+            return broken(self, record, || format!("seqno {seqno} after seqno {last}"));
         }
         let mut open = *self.open.at(record.life) + (seqno - last - 1) as i64;
         if let What::Delivered { sender, number, .. } = record.what
@@ -66,7 +66,7 @@ impl Property for GapFree {
         }
         if !(0..=self.open_max).contains(&open) {
             return broken(self, record, || {
-                format!("place {seqno} after place {last}: no pieces fill the gap")
+                format!("seqno {seqno} after seqno {last}: no pieces fill the gap")
             });
         }
         // Messages of which only some pieces were numbered end with the epoch.
@@ -86,7 +86,8 @@ mod tests {
     use crate::properties::fixture::{Fixture, change_reset, delivery, reset_of};
     use crate::record::Life;
 
-    /// A message in three pieces with another in between, a joiner, and a message of which a reset left one piece.
+    /// A message of three pieces with another message in between, a joiner, and a message of which a reset left one
+    /// piece.
     fn good() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
@@ -96,11 +97,11 @@ mod tests {
         fixture.message(Life(2));
         fixture.order_piece(Life(1), large, pieces[1]);
         fixture.order_piece(Life(1), large, pieces[2]);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.join();
         let unfinished = fixture.send_pieces(Life(0), 2);
         fixture.order_piece(Life(0), unfinished, unfinished - 1);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.crash(Life(0));
         fixture.reset(&[Life(1), Life(2), Life(3)]);
         fixture.message(Life(3));
@@ -108,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_pieces_for_places() {
+    fn accepts_seqnos_left_out_for_pieces() {
         good().good(GapFree::default());
     }
 
     #[test]
-    fn rejects_a_gap_that_everybody_has() {
+    fn rejects_a_gap_that_all_members_have() {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
         fixture.message(Life(2));
@@ -132,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_joiner_that_sees_the_end_of_a_message() {
+    fn rejects_a_joiner_that_receives_the_end_of_a_message() {
         let mut fixture = Fixture::of(3, 1);
         let large = fixture.send_pieces(Life(1), 2);
         fixture.order_piece(Life(1), large, large - 1);
         fixture.join();
         fixture.order_piece(Life(1), large, large);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(GapFree::default());
     }
 

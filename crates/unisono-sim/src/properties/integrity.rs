@@ -1,14 +1,14 @@
-//! G1, integrity: what is delivered was sent before, by whom it is said to come from, as it was sent, and its
-//! sender is a member of the view at that place.
+//! G1, integrity: a delivered message was sent before, by the sender it names, with these bytes. Its sender is in the
+//! view at that seqno. A sender never gives one number to two messages.
 
 use super::streams::Messages;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
-/// See the module.
+/// The checker of `integrity`.
 #[derive(Debug, Default)]
 pub(super) struct Integrity {
-    /// The hash of each message; zero for none.
+    /// Hash of each message sent; 0 for none.
     sent: Messages<u64>,
     checked: u64,
 }
@@ -30,17 +30,21 @@ impl Property for Integrity {
                     *known = hash.max(1);
                     Ok(())
                 }
-                _ => broken(self, record, || format!("{:?} took number {number} twice", record.life)),
+                _ => {
+                    broken(self, record, || format!("{:?} gave number {number} to two messages", record.life))
+                }
             },
             What::Delivered { sender, number, hash, .. } => {
                 self.checked += 1;
                 match self.sent.get(sender, number) {
                     Some(sent) if *sent == hash.max(1) => {}
-                    None | Some(0) => return broken(self, record, || "nobody sent this".into()),
-                    Some(_) => return broken(self, record, || "this is not what was sent".into()),
+                    None | Some(0) => return broken(self, record, || "no member sent this message".into()),
+                    Some(_) => {
+                        return broken(self, record, || "the payload is not the one that was sent".into());
+                    }
                 }
                 if !facts.stream(record.life).members.contains(sender) {
-                    return broken(self, record, || "its sender is no member there".into());
+                    return broken(self, record, || "its sender is not in the view at this seqno".into());
                 }
                 Ok(())
             }
@@ -60,12 +64,12 @@ mod tests {
     use crate::record::Life;
 
     #[test]
-    fn takes_what_was_sent() {
+    fn accepts_what_was_sent() {
         Fixture::of_two_messages().good(Integrity::default());
     }
 
     #[test]
-    fn rejects_other_words() {
+    fn rejects_another_payload() {
         let mut fixture = Fixture::of_two_messages();
         if let What::Delivered { hash, .. } = &mut fixture.last(delivery(Life(1))).what {
             *hash += 1;
@@ -74,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_nobody_sent() {
+    fn rejects_a_message_that_was_never_sent() {
         let mut fixture = Fixture::of_two_messages();
         if let What::Delivered { number, .. } = &mut fixture.last(delivery(Life(1))).what {
             *number += 1;
@@ -83,19 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_sent_only_later() {
+    fn rejects_a_delivery_before_the_send() {
         let mut fixture = Fixture::of_two_messages();
         fixture.send_late();
         fixture.bad(Integrity::default());
     }
 
     #[test]
-    fn rejects_senders_from_outside() {
+    fn rejects_a_sender_outside_the_view() {
         let mut fixture = Fixture::of(3, 1);
         let number = fixture.send(Life(2));
         fixture.leave(Life(2));
         fixture.order(Life(2), number);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(Integrity::default());
     }
 

@@ -1,36 +1,38 @@
-//! A leaver serves (G19's second half): it parts only when a quorum of those who stay knows its leave accepted, or
-//! holds the next join or leave (numbered by one who knew), or a quorum of a next view that keeps its leave has
-//! entered, or when it has waited long for that. Who parts sooner may leave the others stuck, without a crash.
+//! G19, second half: a leaver serves its log until one of these is true. A quorum of the remaining members knows that
+//! the leave is accepted. Or such a quorum holds the next join or leave, which is numbered only by a sequencer that
+//! knows it. Or a quorum of a next view that keeps the leave has entered. Or the leaver has waited for this for
+//! seconds. A leaver that parts sooner may leave the others stuck without any crash.
 //!
-//! What counts is when the member itself knew its leave accepted, and when it parted: its application may be told of
-//! both later, at once, or never. One that does not know its leave accepted may be the one that is needed to bring that
-//! about: it parts by itself only after a minute.
+//! The times that count are those at which the member itself knew its leave to be accepted, and parted. Its
+//! application may receive both later, at once, or never. A leaver that does not know its leave to be accepted may
+//! itself be needed for that, so it gives up only after a minute.
 
 use super::quorum::Rule;
 use super::streams::{Lineage, Mark, Stream, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation};
+use super::{Facts, GroupTerms, Property, Violation};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
 
-/// Whoever needed a leaver that knows its leave accepted for longer than this is long gone.
+/// A leaver that knows its leave to be accepted may part after 2 s: by then no member needs it any more.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A leaver that does not may be the one that is needed: it gives up after a minute, by whatever clock it has.
+/// A leaver that does not know it may itself be needed. It gives up after a minute by its own clock, which may run
+/// fast: at least 55 s.
 const PATIENCE_UNKNOWING: Duration = Duration::from_secs(55);
 
 /// What is known of one life's leave.
 #[derive(Clone, Debug, Default)]
 struct Parting {
     asked: Option<Time>,
-    /// When it knew the leave accepted.
+    /// Time at which it knew the leave to be accepted.
     known: Option<Time>,
     parted: Option<Parted>,
-    /// As its application was told, or any other.
+    /// The leave as its own application received it, or any other.
     leave: Option<Leave>,
 }
 
-/// Somebody parted: when, and how far all were then.
+/// Time at which a life parted, and all watermarks at that time.
 #[derive(Clone, Debug)]
 struct Parted {
     at: Time,
@@ -44,21 +46,21 @@ struct Leave {
     staying: Vec<Life>,
 }
 
-/// See the module.
+/// The checker of `leaver_serves`.
 #[derive(Debug)]
 pub(super) struct LeaverServes {
     rule: Rule,
     partings: Table<Parting>,
-    /// Joins and leaves of each epoch.
+    /// By epoch, the seqnos of joins and leaves.
     changes: Table<Vec<Seqno>>,
-    /// The first view of each epoch that a reset brought about, and who entered it when.
+    /// First view of each epoch that a reset began; below, the lives that entered it, and when.
     first: Table<Vec<Life>>,
     entered: Table<Vec<(Life, Time)>>,
     checked: u64,
 }
 
 impl LeaverServes {
-    pub(super) fn new(terms: &Terms) -> LeaverServes {
+    pub(super) fn new(terms: &GroupTerms) -> LeaverServes {
         LeaverServes {
             rule: Rule::new(terms.config.quorum.clone()),
             partings: Table::default(),
@@ -69,31 +71,31 @@ impl LeaverServes {
         }
     }
 
-    /// A join or leave: the stream of `life` is at it.
+    /// Takes note of a join or leave that `life` received.
     fn change(&mut self, life: Life, stream: &Stream, change: &What) {
         let Some(epoch) = stream.epoch else { return };
         let (What::Joined { seqno, .. } | What::Left { seqno, .. }) = *change else { return };
         self.changes.at(epoch).push(seqno);
         if let What::Left { member, .. } = *change {
             let leave = &mut self.partings.at(member).leave;
-            // Another line may have a leave of its own.
+            // Another line may have another leave of the same member.
             if member == life || (leave.is_none() && self.rule.intersects()) {
                 *leave = Some(Leave { epoch, seqno, staying: stream.view.clone() });
             }
         }
     }
 
-    /// It had waited long enough.
+    /// True if the leaver had waited long enough.
     fn has_waited(parting: &Parting, parted: &Parted) -> bool {
         let asked = parting.asked.map(|asked| asked + PATIENCE_UNKNOWING);
         let known = parting.known.map(|known| known + PATIENCE);
         asked.into_iter().chain(known).any(|until| until <= parted.at)
     }
 
-    /// A quorum of those who stay held the next join or leave.
+    /// True if a quorum of the remaining members held the next join or leave.
     fn is_overtaken(&self, leave: &Leave, parted: &Parted) -> bool {
         let changes = self.changes.get(leave.epoch).into_iter().flatten().copied();
-        changes.filter(|place| *place > leave.seqno).min().is_some_and(|next| {
+        changes.filter(|seqno| *seqno > leave.seqno).min().is_some_and(|next| {
             let holds = |life: &Life| {
                 let mark = parted.marks.get(*life);
                 mark.is_some_and(|mark| mark.epoch == Some(leave.epoch) && mark.stored >= next)
@@ -103,7 +105,7 @@ impl LeaverServes {
         })
     }
 
-    /// A quorum of a next view that keeps the leave had entered.
+    /// True if a quorum of a next view that keeps the leave had entered.
     fn is_settled(&self, leave: &Leave, parted: &Parted, lineage: &Lineage) -> bool {
         let Leave { epoch, seqno, .. } = *leave;
         lineage.children(epoch).iter().filter(|next| lineage.keeps(**next, epoch, seqno)).any(|next| {
@@ -113,7 +115,7 @@ impl LeaverServes {
         })
     }
 
-    /// What is wrong with how this life parted.
+    /// Returns a fault if this life parted too soon.
     fn fault(&self, life: usize, parting: &Parting, parted: &Parted, lineage: &Lineage) -> Option<String> {
         let leave = parting.leave.as_ref()?;
         let staying = &leave.staying;
@@ -127,7 +129,7 @@ impl LeaverServes {
         let at = parted.at.as_nanos();
         (!may_go).then(|| {
             format!(
-                "Life({life}) parted at {at} ns, when of {staying:?} only {knowing:?} knew its leave accepted"
+                "Life({life}) parted at {at} ns, when only {knowing:?} of {staying:?} knew its leave accepted"
             )
         })
     }
@@ -192,7 +194,8 @@ mod tests {
         fixture.check(LeaverServes::new(&fixture.terms))
     }
 
-    /// The last of four leaves, and these do not know its leave accepted when it parts.
+    /// The last of four members leaves, and the members `ignorant` do not know its leave to be accepted when it
+    /// parts.
     fn without(ignorant: &[u32]) -> Fixture {
         let mut fixture = Fixture::of(4, 1);
         fixture.leave(Life(3));
@@ -204,30 +207,30 @@ mod tests {
         fixture
     }
 
-    /// The leaver parts, and is told that it is gone, only now.
+    /// Moves the time at which the leaver parts, and its application receives *gone*, to `at`.
     fn parts_at(fixture: &mut Fixture, at: Time) {
         let (gone, parted) = (fixture.records.pop(), fixture.records.pop());
         fixture.records.extend(parted.into_iter().chain(gone).map(|record| Record { at, ..record }));
     }
 
     #[test]
-    fn takes_a_leaver_that_waits_for_a_quorum() {
+    fn accepts_a_leaver_that_waits_for_a_quorum() {
         assert_eq!(check(&without(&[])).unwrap(), 1);
         assert!(check(&without(&[2])).is_ok());
     }
 
     #[test]
-    fn rejects_a_leaver_that_goes_when_it_alone_knows() {
+    fn rejects_a_leaver_that_parts_when_it_alone_knows() {
         assert!(check(&without(&[0, 1, 2])).is_err());
     }
 
     #[test]
-    fn rejects_a_leaver_that_goes_when_too_few_know() {
+    fn rejects_a_leaver_that_parts_when_too_few_know() {
         assert!(check(&without(&[0, 1])).is_err());
     }
 
     #[test]
-    fn takes_a_leaver_that_has_waited_long() {
+    fn accepts_a_leaver_that_has_waited_long() {
         let mut fixture = without(&[0, 1]);
         let known = fixture.last(|record| record.what == What::LeaveKnown).at;
         parts_at(&mut fixture, known + (PATIENCE - Duration::from_nanos(1)));
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn minds_when_a_leaver_parts_and_not_when_its_application_is_told() {
+    fn checks_when_a_leaver_parts_and_not_when_its_application_learns_it() {
         for waits in [false, true] {
             let mut fixture = without(&[0, 1]);
             let known = fixture.last(|record| record.what == What::LeaveKnown).at;
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_leaver_that_parts_before_the_others_learn_what_they_know_when_it_is_told() {
+    fn rejects_a_leaver_that_parts_before_the_others_know_its_leave() {
         let mut fixture = without(&[]);
         let parted = fixture.position(|record| record.what == What::Parted);
         let parted = fixture.records.remove(parted);
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_leaver_whose_leave_a_reset_keeps_once_a_quorum_has_entered() {
+    fn accepts_a_leaver_whose_leave_a_reset_keeps_once_a_quorum_has_entered() {
         for members in [1, 2, 3] {
             let mut fixture = without(&[0, 1, 2]);
             let ends = fixture.records.split_off(fixture.records.len() - 2);
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_leaver_once_a_quorum_of_those_who_stay_holds_the_next_change() {
+    fn accepts_a_leaver_once_a_quorum_of_the_others_holds_the_next_change() {
         for holders in [0, 1, 2] {
             let mut fixture = without(&[0, 1, 2]);
             let ends = fixture.records.split_off(fixture.records.len() - 2);
@@ -306,23 +309,23 @@ mod tests {
     }
 
     #[test]
-    fn minds_a_leaver_that_is_never_told() {
+    fn checks_a_leaver_that_crashes_before_gone() {
         for ignorant in [&[0, 1, 2][..], &[]] {
             let mut fixture = without(ignorant);
             fixture.records.pop();
-            fixture.tell(Life(3), What::Crashed);
+            fixture.record(Life(3), What::Crashed);
             assert_eq!(check(&fixture).is_ok(), ignorant.is_empty());
         }
     }
 
     #[test]
-    fn minds_a_leaver_of_whose_leave_only_others_are_told() {
+    fn checks_a_leaver_whose_leave_only_others_received() {
         for quorum in [Quorum::MajorityOfView, Quorum::AtLeast(1)] {
             let mut fixture = without(&[0, 1, 2]);
             fixture.terms.config.quorum = quorum;
             let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
             fixture.records.remove(fixture.position(own));
-            // Another line may have a leave of its own.
+            // Another line may have another leave of the same member.
             assert_eq!(check(&fixture).is_err(), fixture.terms.config.quorum == Quorum::MajorityOfView);
         }
     }
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_last_one_that_turns_off_the_light() {
+    fn accepts_the_leave_of_the_last_member() {
         let mut fixture = Fixture::of(1, 0);
         fixture.leave(Life(0));
         assert_eq!(check(&fixture).unwrap(), 1);

@@ -1,52 +1,52 @@
-//! L1, membership precision: when faults are over, every life of the core that is not over becomes a member, and
-//! each member's view is exactly the living members, in one order. No more than a few resets bring that about (in each
-//! line, where there may be several). Under a majority rule that is one view. Where a fixed list of names counts, one whom the others could not go on without
-//! stays a member though it wants to leave, until somebody joins.
+//! L1, membership precision: once the faults are over, every life of the core that is not over becomes a member. Each
+//! member's view is exactly the living members, in one order; under a majority rule there is one such view. In each
+//! line of epochs at most three resets lead to it. Exception, under a list of names: a member that wants to leave
+//! stays a member if the others could not go on without it.
 //!
-//! L5 is the same where the core is only a majority and all else stays broken.
+//! L5 is the same promise where the core is only a majority and everything else stays broken.
 
-use super::ground::Ground;
+use super::healing::Healing;
 use super::quorum::Rule;
 use super::streams::Lineage;
-use super::{Facts, Property, Terms, Violation, broken, found_in_the_end};
+use super::{Facts, GroupTerms, Property, Violation, broken, final_result};
 use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use unisono_core::{Phase, Quorum};
 
-/// More resets than this after the faults are over are no convergence: one may be under way, one finds the rest of
-/// what was broken, one more takes back a suspicion that came too early.
+/// Maximum number of resets after the faults are over: one may be under way, one excludes the rest of what was
+/// broken, and one more corrects a suspicion that came too early.
 const RESETS_MAX: usize = 3;
 
-/// See the module.
+/// The checker of `membership_precision`.
 #[derive(Debug)]
 pub(super) struct MembershipPrecision {
-    /// There is one line of views.
+    /// True if quorums intersect, so that there is one line of views.
     is_single: bool,
     rule: Rule,
-    ground: Ground,
+    healing: Healing,
     /// Epochs that began after the faults were over.
     late: Vec<Epoch>,
     checked: u64,
 }
 
 impl MembershipPrecision {
-    pub(super) fn new(terms: &Terms) -> MembershipPrecision {
+    pub(super) fn new(terms: &GroupTerms) -> MembershipPrecision {
         MembershipPrecision {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             rule: Rule::new(terms.config.quorum.clone()),
-            ground: Ground::default(),
+            healing: Healing::default(),
             late: Vec::new(),
             checked: 0,
         }
     }
 
-    /// What is wrong with where a life of the core stands.
+    /// Returns a fault in the final state of a life of the core.
     fn fault(&self, standing: &Standing, members: &[&Standing], lineage: &Lineage) -> Option<String> {
         let life = standing.life;
         if standing.phase == Phase::Gone {
             return None;
         }
         if !self.is_member(standing) {
-            return Some(format!("{life:?} still is {:?}", standing.phase));
+            return Some(format!("{life:?} is still {:?}", standing.phase));
         }
         let mut together: Vec<_> =
             members.iter().filter(|other| other.epoch == standing.epoch).map(|other| other.life).collect();
@@ -54,7 +54,7 @@ impl MembershipPrecision {
         together.sort_unstable();
         view.sort_unstable();
         if view != together {
-            return Some(format!("{life:?} has the view {view:?}, and its members are {together:?}"));
+            return Some(format!("{life:?} has the view {view:?}, and the members are {together:?}"));
         }
         let other = members.iter().find(|other| {
             other.epoch == standing.epoch && other.members != standing.members
@@ -65,7 +65,7 @@ impl MembershipPrecision {
         Some(format!("{life:?} and {:?} have different views", other.life))
     }
 
-    /// It is a member, and may be one that has to stay although it wants to leave.
+    /// True for a member, and for a leaver that the others need for a quorum.
     fn is_member(&self, standing: &Standing) -> bool {
         let others: Vec<Life> =
             standing.members.iter().copied().filter(|life| *life != standing.life).collect();
@@ -77,7 +77,7 @@ impl MembershipPrecision {
     }
 }
 
-/// The epoch with which a member's group was founded.
+/// Returns the epoch with which a member's group was founded.
 fn root(standing: &Standing, lineage: &Lineage) -> Option<Epoch> {
     standing.epoch.and_then(|epoch| lineage.line(epoch).last())
 }
@@ -93,10 +93,10 @@ impl Property for MembershipPrecision {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        self.ground.follow(record);
+        self.healing.follow(record);
         self.rule.follow(record);
         if let What::Reset(reset) = &record.what
-            && self.ground.has(record.life)
+            && self.healing.covers(record.life)
             && !self.late.contains(&reset.view.epoch)
         {
             self.late.push(reset.view.epoch);
@@ -106,18 +106,18 @@ impl Property for MembershipPrecision {
                 false => facts.lineage.line(reset.view.epoch).filter(is_late).count(),
             };
             if resets > RESETS_MAX {
-                return broken(self, record, || format!("{resets} resets since the faults are over"));
+                return broken(self, record, || format!("{resets} resets since the faults ended"));
             }
         }
         Ok(())
     }
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
-        let members: Vec<_> = self.ground.core(end).filter(|standing| self.is_member(standing)).collect();
-        let core: Vec<_> = self.ground.core(end).collect();
+        let members: Vec<_> = self.healing.core(end).filter(|standing| self.is_member(standing)).collect();
+        let core: Vec<_> = self.healing.core(end).collect();
         self.checked += core.len() as u64;
         let fault = core.iter().find_map(|standing| self.fault(standing, &members, &facts.lineage));
-        found_in_the_end(self, end, fault)
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_exact_view() {
+    fn accepts_one_exact_view() {
         let fixture = good();
         assert_eq!(check(&fixture, &fixture.ending()).unwrap(), 3);
     }
 
     #[test]
-    fn takes_anything_while_faults_go_on() {
+    fn accepts_anything_while_faults_go_on() {
         let mut fixture = good();
         fixture.records.retain(|record| !matches!(record.what, What::Healed { .. }));
         let mut end = fixture.ending();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_view_with_the_dead() {
+    fn rejects_a_view_with_a_crashed_member() {
         let mut fixture = Fixture::of(4, 1);
         fixture.crash(Life(0));
         fixture.heal();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_leaver_only_if_the_others_could_not_go_on_without_it() {
+    fn accepts_a_leaver_only_if_the_others_need_it_for_a_quorum() {
         for (listed, takes) in [(3, true), (2, false)] {
             let names = (0..=listed).map(|life| Name::new(&format!("m{life}")).unwrap()).collect();
             let mut fixture = Fixture::found(0, Quorum::MajorityOf(names));

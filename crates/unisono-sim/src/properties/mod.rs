@@ -1,12 +1,13 @@
-//! What the group promises, as checkers of recorded runs: one file per promise.
+//! The promises of groups and calls, as checkers of recorded runs: one file per promise. docs/guarantees.md says what
+//! each promise is and when it holds.
 //!
-//! A [`Property`] is shown the records it asked for, in the order in which things happened, and says when a promise
-//! is broken. None of them looks into the protocol: they know the events that applications saw, the marks that
-//! members showed, and what the world did. docs/guarantees.md says what each promise is and when it holds.
+//! A [`Property`] receives the records of the kinds that it asked for, in the order in which they were made, and
+//! reports when its promise is broken. Checkers know nothing of the protocol. They know the events that applications
+//! received, the watermarks of the members, and which faults occurred.
 //!
-//! Runs are long and there are many, so judging must be cheap: a [`Checkers`] lets records pile up and shows each
-//! property a pile at a time, of which it looks at the kinds that it asked for; what many need to know of a run is
-//! followed once ([`Facts`]); and properties keep what else they know in vectors indexed by life, epoch, place or number.
+//! Runs are long and there are many, so checking must be cheap. [`Checkers`] collects records in a batch and passes
+//! the whole batch to one property after the other. Facts of a run that many properties need are followed once, in
+//! [`Facts`]. Properties keep everything else in vectors indexed by life, epoch, seqno or message number.
 
 mod acknowledged_durable;
 mod calls;
@@ -18,7 +19,7 @@ mod facts;
 #[cfg(test)]
 mod fixture;
 mod gap_free;
-mod ground;
+mod healing;
 mod integrity;
 mod keeping;
 mod leaver_serves;
@@ -60,22 +61,22 @@ pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
 pub use facts::Facts;
 
-/// A promise, and the means to see it broken.
+/// A promise, and the checker that reports when it is broken.
 pub trait Property {
-    /// Its name: short, in snake case, the same for ever.
+    /// Returns its name: short, in snake case, never changed.
     fn name(&self) -> &'static str;
 
-    /// The kinds of records it wants to see: [`Kind::bit`]s.
+    /// Returns the kinds of records that it needs, as [`Kind::bit`]s.
     fn interests(&self) -> u64;
 
-    /// A record of one of these kinds, and what is known by then.
+    /// Checks a record of one of these kinds. `facts` include everything up to the record, except as [`Facts`] says.
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation>;
 
-    /// Looks at those of a pile of records that it wants to see. Tells the first that shows the promise broken, by
-    /// its index.
-    fn observe_pile(&mut self, pile: &Pile, end: usize, facts: &Facts) -> Result<(), (usize, Violation)> {
-        let records = &pile.records[..end.min(pile.records.len())];
-        let wanted = pile.of_kinds(self.interests());
+    /// Checks the records of these kinds among the first `end` of a batch. Returns the index of the first record that
+    /// shows the promise broken, with the violation.
+    fn observe_batch(&mut self, batch: &Batch, end: usize, facts: &Facts) -> Result<(), (usize, Violation)> {
+        let records = &batch.records[..end.min(batch.records.len())];
+        let wanted = batch.of_kinds(self.interests());
         for ((first, records), word) in (0..).step_by(64).zip(records.chunks(64)).zip(wanted) {
             let mut left = word;
             while left != 0
@@ -89,23 +90,23 @@ pub trait Property {
         Ok(())
     }
 
-    /// The run is over.
+    /// Checks what is known at the end of the run.
     fn finish(&mut self, _end: &End, _facts: &Facts) -> Result<(), Violation> {
         Ok(())
     }
 
-    /// How often it found its promise kept: a property that never checked anything proves nothing.
+    /// Returns the number of times that the promise was tested. A property that was never tested proves nothing.
     fn checked(&self) -> u64;
 }
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The name of the property.
+    /// Name of the property.
     pub property: &'static str,
-    /// When it showed.
+    /// Time of the record that shows it, or of the end of the run.
     pub at: Time,
-    /// What happened, in a sentence.
+    /// What happened, in one sentence.
     pub what: String,
 }
 
@@ -115,15 +116,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the properties must know of the group beforehand.
+/// What the properties must know of a group in advance.
 #[derive(Clone, Debug)]
-pub struct Terms {
-    /// What its members have in common.
+pub struct GroupTerms {
+    /// Configuration that all its members share.
     pub config: GroupConfig,
 }
 
-/// Every property of groups there is.
-pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
+/// Returns all properties of groups.
+pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
     vec![
         Box::<integrity::Integrity>::default(),
         Box::<no_duplication::NoDuplication>::default(),
@@ -158,79 +159,83 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
     ]
 }
 
-/// The promise of `property` is broken, as `record` shows. The words are made only then.
+/// Reports that `record` breaks the promise of `property`. The text is made only then.
 fn broken(property: &impl Property, record: &Record, what: impl FnOnce() -> String) -> Result<(), Violation> {
     let what = format!("{:?} {:?}: {}", record.life, record.what, what());
     Err(Violation { property: property.name(), at: record.at, what })
 }
 
-/// What was found when a record was looked at.
-fn found(property: &impl Property, record: &Record, fault: Option<String>) -> Result<(), Violation> {
+/// Reports `fault`, if there is one, as a violation at `record`.
+fn result(property: &impl Property, record: &Record, fault: Option<String>) -> Result<(), Violation> {
     fault.map_or(Ok(()), |fault| broken(property, record, || fault))
 }
 
-/// What was found when the run was over.
-fn found_in_the_end(property: &impl Property, end: &End, fault: Option<String>) -> Result<(), Violation> {
+/// Reports `fault`, if there is one, as a violation at the end of the run.
+fn final_result(property: &impl Property, end: &End, fault: Option<String>) -> Result<(), Violation> {
     fault.map_or(Ok(()), |what| Err(Violation { property: property.name(), at: end.at, what }))
 }
 
-/// Usual records that wait to be checked, in the order in which things happened, and where in it those of each kind are.
-pub struct Pile {
-    /// Usual records own nothing that would have to be dropped. Told so, the compiler makes them in place.
+/// Records of usual kinds that wait to be checked, in order, and the positions of the records of each kind.
+pub struct Batch {
+    /// Usual records own nothing that must be dropped. `ManuallyDrop` lets the compiler build them in place.
     records: Vec<ManuallyDrop<Record>>,
-    places: Box<[Places; KINDS]>,
-    /// The kinds of which there are some.
+    positions: Box<[Positions; KINDS]>,
+    /// Kinds of which the batch has records.
     kinds: u64,
 }
 
-/// A bit for each record of a pile.
-type Places = [u64; PILE / 64];
+/// One bit for each record of a batch.
+type Positions = [u64; BATCH / 64];
 
 const KINDS: usize = Kind::ALL.len();
 
-/// So many records are checked in one go.
-const PILE: usize = 512;
+/// Maximum number of records in a batch.
+const BATCH: usize = 512;
 
-impl Pile {
-    fn new() -> Pile {
-        Pile { records: Vec::with_capacity(PILE), places: Box::new([Places::default(); KINDS]), kinds: 0 }
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            records: Vec::with_capacity(BATCH),
+            positions: Box::new([Positions::default(); KINDS]),
+            kinds: 0,
+        }
     }
 
     #[inline(always)]
     fn push(&mut self, record: Record) {
         let (kind, index) = (record.what.kind(), self.records.len());
         self.kinds |= kind.bit();
-        self.places[kind as usize][index / 64 % (PILE / 64)] |= 1 << (index % 64);
+        self.positions[kind as usize][index / 64 % (BATCH / 64)] |= 1 << (index % 64);
         self.records.push(ManuallyDrop::new(record));
     }
 
     fn clear(&mut self) {
         self.records.clear();
         for kind in bits(self.kinds) {
-            self.places[kind] = Places::default();
+            self.positions[kind] = Positions::default();
         }
         self.kinds = 0;
     }
 
-    /// The records of one kind.
+    /// Iterates over the records of one kind.
     fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Record> {
-        let chunks = self.records.chunks(64).zip(self.places[kind as usize]);
+        let chunks = self.records.chunks(64).zip(self.positions[kind as usize]);
         chunks.flat_map(|(records, word)| {
             bits(word).filter_map(|index| records.get(index).map(|record| &**record))
         })
     }
 
-    /// Where the records of some kinds are.
-    fn of_kinds(&self, kinds: u64) -> Places {
-        let mut wanted = Places::default();
+    /// Returns the positions of the records of some kinds.
+    fn of_kinds(&self, kinds: u64) -> Positions {
+        let mut wanted = Positions::default();
         for kind in bits(kinds & self.kinds) {
-            wanted.iter_mut().zip(&self.places[kind]).for_each(|(all, these)| *all |= these);
+            wanted.iter_mut().zip(&self.positions[kind]).for_each(|(all, these)| *all |= these);
         }
         wanted
     }
 }
 
-/// The bits that are set in a word, ascending.
+/// Iterates over the set bits of a word, lowest first.
 #[inline]
 fn bits(word: u64) -> impl Iterator<Item = usize> {
     let mut left = word;
@@ -241,74 +246,75 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Shows records to properties, many at a time: each property's code and tables stay at hand for all of them.
+/// Passes records to properties in batches, so that the code and tables of one property stay in the cache for a whole
+/// batch.
 pub struct Checkers {
     properties: Vec<Box<dyn Property>>,
-    pile: Pile,
-    /// What came after the pile, to be checked by itself.
+    batch: Batch,
+    /// Record of an unusual kind that came after the batch, checked alone.
     unusual: Option<Record>,
-    /// So many records are checked in one go.
-    pile_max: usize,
+    /// Number of records at which the batch is checked.
+    batch_max: usize,
     facts: Facts,
 }
 
 impl Checkers {
-    /// With these properties.
+    /// Checks with these properties.
     pub fn new(properties: Vec<Box<dyn Property>>) -> Checkers {
-        Checkers { properties, pile: Pile::new(), unusual: None, pile_max: PILE, facts: Facts::default() }
+        Checkers { properties, batch: Batch::new(), unusual: None, batch_max: BATCH, facts: Facts::default() }
     }
 
-    /// From now on each record is checked when it comes.
+    /// From now on, checks each record when it comes.
     pub(crate) fn check_at_once(&mut self) {
-        self.pile_max = 1;
+        self.batch_max = 1;
     }
 
-    /// The next record. What is wrong with it may show only some records later, but is told as if it had at once.
+    /// Takes the next record. Its violation may be returned a batch later; it names the time of the record.
     ///
     /// # Errors
     /// The first promise that is broken.
     pub fn observe(&mut self, record: Record) -> Result<(), Violation> {
-        if self.pile_up(record) { self.catch_up() } else { Ok(()) }
+        if self.push(record) { self.catch_up() } else { Ok(()) }
     }
 
-    /// Takes the next record, to be checked by [`Checkers::catch_up`]: at once, if this says so.
+    /// Takes the next record. Returns true if the caller must call [`Checkers::catch_up`] now.
     #[inline(always)]
-    pub(crate) fn pile_up(&mut self, record: Record) -> bool {
+    pub(crate) fn push(&mut self, record: Record) -> bool {
         if record.what.kind().bit() & USUAL != 0 {
-            self.pile.push(record);
-            self.pile.records.len() >= self.pile_max
+            self.batch.push(record);
+            self.batch.records.len() >= self.batch_max
         } else {
             self.unusual = Some(record);
             true
         }
     }
 
-    /// The record that came last, if it is not checked yet.
+    /// Returns the last record, if it is not checked yet.
     pub(crate) fn last(&self) -> Option<&Record> {
-        self.unusual.as_ref().or(self.pile.records.last().map(|record| &**record))
+        self.unusual.as_ref().or(self.batch.records.last().map(|record| &**record))
     }
 
-    /// Judges whatever was recorded so far.
+    /// Checks all records so far.
     ///
     /// # Errors
     /// The first promise that is broken.
     pub fn catch_up(&mut self) -> Result<(), Violation> {
-        let checked = self.check_pile();
-        for kind in Facts::FOLLOWED.into_iter().filter(|kind| kind.bit() & self.pile.kinds != 0) {
-            self.pile.of_kind(kind).for_each(|record| self.facts.follow(record));
+        let checked = self.check_batch();
+        for kind in Facts::FOLLOWED.into_iter().filter(|kind| kind.bit() & self.batch.kinds != 0) {
+            self.batch.of_kind(kind).for_each(|record| self.facts.follow(record));
         }
-        self.pile.clear();
+        self.batch.clear();
         checked?;
         self.unusual.take().map_or(Ok(()), |record| self.check_unusual(&record))
     }
 
-    fn check_pile(&mut self) -> Result<(), Violation> {
+    fn check_batch(&mut self) -> Result<(), Violation> {
         let mut first: Option<(usize, Violation)> = None;
         for property in &mut self.properties {
-            if property.interests() & self.pile.kinds != 0 {
-                // Only what comes before a violation can show an earlier one.
-                let end = first.as_ref().map_or(PILE, |(index, _)| *index);
-                first = property.observe_pile(&self.pile, end, &self.facts).err().or(first);
+            if property.interests() & self.batch.kinds != 0 {
+                // Only the records before a violation can show an earlier one.
+                let end = first.as_ref().map_or(BATCH, |(index, _)| *index);
+                first = property.observe_batch(&self.batch, end, &self.facts).err().or(first);
             }
         }
         first.map_or(Ok(()), |(_, violation)| Err(violation))
@@ -322,7 +328,7 @@ impl Checkers {
         interested.try_for_each(|property| property.observe(record, &self.facts))
     }
 
-    /// The run is over.
+    /// Checks the rest of the records, and what is known at the end of the run.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -331,7 +337,7 @@ impl Checkers {
         self.properties.iter_mut().try_for_each(|property| property.finish(end, &self.facts))
     }
 
-    /// Each property's name, and how often it found its promise kept.
+    /// Returns each property's name and the number of times that its promise was tested.
     pub fn checked(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.properties.iter().map(|property| (property.name(), property.checked()))
     }
@@ -342,7 +348,7 @@ mod tests {
     use super::*;
     use crate::record::{Life, What};
 
-    /// Breaks at records of one kind, from a moment on.
+    /// Reports a violation at each record of some kinds, from a moment on.
     struct Brittle {
         name: &'static str,
         kinds: u64,
@@ -360,7 +366,7 @@ mod tests {
         }
 
         fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-            assert!(record.what.kind().bit() & self.kinds != 0, "not asked for");
+            assert!(record.what.kind().bit() & self.kinds != 0, "the property did not ask for this kind");
             self.checked += 1;
             if record.at < self.from { Ok(()) } else { broken(self, record, String::new) }
         }
@@ -374,7 +380,7 @@ mod tests {
         Box::new(Brittle { name, kinds, from: Time::from_nanos(from), checked: 0 })
     }
 
-    /// What happens at a nanosecond: two usual things by turns, and now and then something unusual.
+    /// The record at a nanosecond: two usual kinds in turn, and an unusual one every 101 ns.
     fn what(at: u64) -> What {
         match at {
             _ if at % 101 == 100 => What::Gone,
@@ -383,7 +389,7 @@ mod tests {
         }
     }
 
-    /// What is wrong with so many records, one each nanosecond.
+    /// Checks this number of records, one per nanosecond.
     fn check(properties: Vec<Box<dyn Property>>, records: u64) -> (Option<Violation>, Vec<u64>) {
         let mut checkers = Checkers::new(properties);
         let mut violation = None;
@@ -400,18 +406,18 @@ mod tests {
         let (even, odd, unusual) = (Kind::HistoryUsed.bit(), Kind::Executed.bit(), Kind::Gone.bit());
         let wanted = [even, even | odd, even | unusual, even | odd | unusual, Kind::Paused.bit()];
         let properties = wanted.map(|kinds| brittle("any", kinds, u64::MAX));
-        let records = 3 * PILE as u64 + 11;
+        let records = 3 * BATCH as u64 + 11;
         let count = |kinds| (0..records).filter(|at| what(*at).kind().bit() & kinds != 0).count() as u64;
         assert_eq!(check(properties.into(), records), (None, wanted.map(count).to_vec()));
     }
 
     #[test]
-    fn the_first_broken_promise_is_told_whoever_is_asked_first() {
+    fn the_earliest_violation_is_reported_in_any_order_of_properties() {
         let (even, odd) = (Kind::HistoryUsed.bit(), Kind::Executed.bit());
         let properties =
             || vec![brittle("late", odd, 700), brittle("early", even, 650), brittle("same", even, 649)];
         for records in [651, 700, 1_000] {
-            let violation = check(properties(), records).0.expect("promises are broken");
+            let violation = check(properties(), records).0.expect("a promise is broken");
             assert_eq!((violation.property, violation.at), ("early", Time::from_nanos(650)));
         }
         assert_eq!(check(properties(), 650).0, None);

@@ -1,12 +1,12 @@
-//! Whether anything escapes: good histories drawn from seeds, which every property must accept, and each broken in
-//! every way we know, which some property must reject.
+//! Tests that no error escapes the checkers. Correct histories are drawn from seeds, and all properties must accept
+//! them. Then each history is broken in every way we know, and some property must reject it.
 
 use super::fixture::Fixture;
-use super::streams::placed_at;
+use super::streams::seqno_of;
 use crate::record::{Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Quorum, Random};
 
-/// A good history: messages small and large, joins, leaves, hand-overs, crashes and resets, as the seed has it.
+/// A correct history drawn from a seed: small and large messages, joins, leaves, hand-overs, crashes and resets.
 fn drawn(seed: u64, steps: u32) -> Fixture {
     let mut random = Random::from_u64(seed);
     let resilience = random.below(3) as u8;
@@ -38,7 +38,7 @@ fn drawn(seed: u64, steps: u32) -> Fixture {
             }
             16 => fixture.purge(),
             17 if in_step => {
-                fixture.everyone();
+                fixture.deliver_all();
                 match random.below(3) {
                     0 if fixture.view.len() < 6 => _ = fixture.join(),
                     1 if fixture.view.len() > 2 && !waiting.iter().any(|(sender, _)| *sender == one) => {
@@ -68,27 +68,27 @@ fn drawn(seed: u64, steps: u32) -> Fixture {
     fixture
 }
 
-/// One way to break a history. Nothing if this one has no place for it.
+/// One way to break a history. Returns `None` if this history has no record to which it applies.
 type Mutation = fn(&mut Fixture, &mut Random) -> Option<()>;
 
-/// Picks one of the records for which `fits` holds.
+/// Returns the index of a random record for which `fits` holds.
 fn pick(records: &[Record], random: &mut Random, fits: impl Fn(usize, &Record) -> bool) -> Option<usize> {
-    let places: Vec<_> = (0..records.len()).filter(|place| fits(*place, &records[*place])).collect();
-    (!places.is_empty()).then(|| places[random.below(places.len() as u64) as usize])
+    let indices: Vec<_> = (0..records.len()).filter(|index| fits(*index, &records[*index])).collect();
+    (!indices.is_empty()).then(|| indices[random.below(indices.len() as u64) as usize])
 }
 
-/// The next event with a place of the same life.
-fn next_event(records: &[Record], place: usize) -> Option<usize> {
-    let life = records[place].life;
-    (place + 1..records.len())
-        .find(|next| records[*next].life == life && placed_at(&records[*next].what).is_some())
+/// Returns the index of the same life's next event that has a seqno.
+fn next_event(records: &[Record], index: usize) -> Option<usize> {
+    let life = records[index].life;
+    (index + 1..records.len())
+        .find(|next| records[*next].life == life && seqno_of(&records[*next].what).is_some())
 }
 
 fn is_delivery(record: &Record) -> bool {
     matches!(record.what, What::Delivered { .. })
 }
 
-/// Somebody else was told the same.
+/// True if another life received the same event.
 fn is_shared(records: &[Record], record: &Record) -> bool {
     records.iter().any(|other| other.life != record.life && other.what == record.what)
 }
@@ -99,65 +99,65 @@ fn delivered_by_others(records: &[Record]) -> impl Fn(usize, &Record) -> bool {
 
 fn exchange_events(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place =
-        pick(records, random, |place, record| is_delivery(record) && next_event(records, place).is_some())?;
-    let next = next_event(records, place)?;
-    let (one, other) = (records[place].what.clone(), records[next].what.clone());
-    (records[place].what, records[next].what) = (other, one);
+    let index =
+        pick(records, random, |index, record| is_delivery(record) && next_event(records, index).is_some())?;
+    let next = next_event(records, index)?;
+    let (one, other) = (records[index].what.clone(), records[next].what.clone());
+    (records[index].what, records[next].what) = (other, one);
     Some(())
 }
 
 fn drop_event(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |place, record| {
-        let next = next_event(records, place).map(|next| &records[next]);
+    let index = pick(records, random, |index, record| {
+        let next = next_event(records, index).map(|next| &records[next]);
         let shared =
             |record: &Record| is_shared(records, record) && !matches!(record.what, What::Entered { .. });
-        placed_at(&record.what).is_some() && shared(record) && next.is_some_and(shared)
+        seqno_of(&record.what).is_some() && shared(record) && next.is_some_and(shared)
     })?;
-    records.remove(place);
+    records.remove(index);
     Some(())
 }
 
 fn repeat_event(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| placed_at(&record.what).is_some_and(|seqno| seqno > 0))?;
-    let again = records[place].clone();
-    let later = place + 1 + random.below((records.len() - place) as u64) as usize;
+    let index = pick(records, random, |_, record| seqno_of(&record.what).is_some_and(|seqno| seqno > 0))?;
+    let again = records[index].clone();
+    let later = index + 1 + random.below((records.len() - index) as u64) as usize;
     records.insert(later, again);
     Some(())
 }
 
 fn delay_event_beyond_a_reset(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let reset_after = |place: usize, life: Life| {
-        (place..records.len())
+    let reset_after = |index: usize, life: Life| {
+        (index..records.len())
             .find(|next| records[*next].life == life && matches!(records[*next].what, What::Reset(_)))
     };
-    let place = pick(records, random, |place, record| {
-        is_delivery(record) && reset_after(place, record.life).is_some()
+    let index = pick(records, random, |index, record| {
+        is_delivery(record) && reset_after(index, record.life).is_some()
     })?;
-    let reset = reset_after(place, records[place].life)?;
-    let late = records.remove(place);
+    let reset = reset_after(index, records[index].life)?;
+    let late = records.remove(index);
     records.insert(reset, late);
     Some(())
 }
 
-/// Changes what a delivery says.
+/// Changes the contents of a delivery.
 fn change_delivery(
     records: &mut [Record],
     random: &mut Random,
     change: impl Fn(&mut u64, &mut Life, &mut u64, &mut u64),
 ) -> Option<()> {
-    let place = pick(records, random, delivered_by_others(records))?;
-    match &mut records[place].what {
+    let index = pick(records, random, delivered_by_others(records))?;
+    match &mut records[index].what {
         What::Delivered { seqno, sender, number, hash } => change(seqno, sender, number, hash),
         _ => return None,
     }
     Some(())
 }
 
-fn change_place(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+fn change_seqno(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
     change_delivery(records, random, |seqno, _, _, _| *seqno += 1)
 }
@@ -179,26 +179,26 @@ fn change_payload(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
 
 fn forget_send(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| {
+    let index = pick(records, random, |_, record| {
         let What::Sent { number, .. } = record.what else { return false };
         records.iter().any(|other| {
             matches!(other.what, What::Delivered { sender, number: n, .. } if (sender, n) == (record.life, number))
         })
     })?;
-    records.remove(place);
+    records.remove(index);
     Some(())
 }
 
 fn result_of(records: &mut [Record], random: &mut Random, change: impl Fn(&mut Outcome)) -> Option<()> {
     let ok = |record: &Record| matches!(record.what, What::SendResult { outcome: Outcome::Ok { .. }, .. });
-    let place = pick(records, random, |_, record| ok(record))?;
-    if let What::SendResult { outcome, .. } = &mut records[place].what {
+    let index = pick(records, random, |_, record| ok(record))?;
+    if let What::SendResult { outcome, .. } = &mut records[index].what {
         change(outcome);
     }
     Some(())
 }
 
-fn report_another_place(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+fn report_another_seqno(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
     result_of(records, random, |outcome| {
         if let Outcome::Ok { seqno } = outcome {
@@ -214,22 +214,22 @@ fn report_failure(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
 
 fn report_twice(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::SendResult { .. }))?;
-    let again = records[place].clone();
-    records.insert(place + 1, again);
+    let index = pick(records, random, |_, record| matches!(record.what, What::SendResult { .. }))?;
+    let again = records[index].clone();
+    records.insert(index + 1, again);
     Some(())
 }
 
-/// Changes a reset event that others were told too.
+/// Changes a reset event that other lives received too.
 fn reset_event(
     records: &mut [Record],
     random: &mut Random,
     change: impl Fn(&mut crate::record::Reset),
 ) -> Option<()> {
-    let place = pick(records, random, |_, record| {
+    let index = pick(records, random, |_, record| {
         matches!(record.what, What::Reset(_)) && is_shared(records, record)
     })?;
-    if let What::Reset(reset) = &mut records[place].what {
+    if let What::Reset(reset) = &mut records[index].what {
         change(reset);
     }
     Some(())
@@ -250,7 +250,7 @@ fn leave_a_member_out(fixture: &mut Fixture, random: &mut Random) -> Option<()> 
     reset_event(records, random, |reset| _ = reset.view.members.pop())
 }
 
-fn exclude_somebody_else(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+fn exclude_another_member(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
     reset_event(records, random, |reset| reset.excluded.push(Life(0)))
 }
@@ -260,9 +260,9 @@ fn name_another_sequencer(fixture: &mut Fixture, random: &mut Random) -> Option<
     let names = |_, record: &Record| {
         matches!(record.what, What::HandedOver { .. } | What::Left { successor: Some(_), .. })
     };
-    let place = pick(records, random, names)?;
+    let index = pick(records, random, names)?;
     if let What::HandedOver { sequencer, .. } | What::Left { successor: Some(sequencer), .. } =
-        &mut records[place].what
+        &mut records[index].what
     {
         sequencer.0 ^= 1;
     }
@@ -271,9 +271,9 @@ fn name_another_sequencer(fixture: &mut Fixture, random: &mut Random) -> Option<
 
 fn miscount_members(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place =
+    let index =
         pick(records, random, |_, record| matches!(record.what, What::Joined { .. } | What::Left { .. }))?;
-    if let What::Joined { members, .. } | What::Left { members, .. } = &mut records[place].what {
+    if let What::Joined { members, .. } | What::Left { members, .. } = &mut records[index].what {
         *members += 1;
     }
     Some(())
@@ -281,61 +281,61 @@ fn miscount_members(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
 
 fn number_by_another(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
-    records[place].life.0 += 1;
+    let index = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
+    records[index].life.0 += 1;
     Some(())
 }
 
 fn number_twice(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
-    let again = records[place].clone();
-    records.insert(place + 1, again);
+    let index = pick(records, random, |_, record| matches!(record.what, What::Numbered { .. }))?;
+    let again = records[index].clone();
+    records.insert(index + 1, again);
     Some(())
 }
 
 fn purge_too_much(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::Purged { .. }))?;
-    if let What::Purged { through, .. } = &mut records[place].what {
+    let index = pick(records, random, |_, record| matches!(record.what, What::Purged { .. }))?;
+    if let What::Purged { through, .. } = &mut records[index].what {
         *through += 1;
     }
     Some(())
 }
 
-/// A member delivers without having known its event to be accepted.
+/// A member delivers an event without having known it to be accepted.
 fn deliver_early(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |place, record| {
+    let index = pick(records, random, |index, record| {
         matches!(record.what, What::Accepted { .. })
-            && next_event(records, place).is_some_and(|next| {
-                records[place..next].iter().filter(|r| r.life == record.life).count() <= 2
+            && next_event(records, index).is_some_and(|next| {
+                records[index..next].iter().filter(|r| r.life == record.life).count() <= 2
                     && !matches!(records[next].what, What::Entered { seqno: 0, .. })
             })
     })?;
-    records.remove(place);
+    records.remove(index);
     Some(())
 }
 
 /// A member accepts after it promised a ballot.
 fn accept_after_promising(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
-    let What::Promised { epoch, .. } = records[place].what else { return None };
+    let index = pick(records, random, |_, record| matches!(record.what, What::Promised { .. }))?;
+    let What::Promised { epoch, .. } = records[index].what else { return None };
     let what = What::Accepted { epoch, through: u64::MAX / 2 };
-    records.insert(place + 1, Record { what, ..records[place].clone() });
+    records.insert(index + 1, Record { what, ..records[index].clone() });
     Some(())
 }
 
-/// Everybody loses the last thing delivered before a reset, as if the reset had cut it off.
-fn cut_in_silence(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
+/// All members lose the last message delivered before a reset, as if the reset had dropped it.
+fn lose_without_report(fixture: &mut Fixture, random: &mut Random) -> Option<()> {
     let records = &mut fixture.records;
-    let place = pick(records, random, |place, record| {
+    let index = pick(records, random, |index, record| {
         is_delivery(record)
             && is_shared(records, record)
-            && next_event(records, place).is_some_and(|next| matches!(records[next].what, What::Reset(_)))
+            && next_event(records, index).is_some_and(|next| matches!(records[next].what, What::Reset(_)))
     })?;
-    records.remove(place);
+    records.remove(index);
     Some(())
 }
 
@@ -344,18 +344,18 @@ const MUTATIONS: &[(&str, Mutation)] = &[
     ("drop_event", drop_event),
     ("repeat_event", repeat_event),
     ("delay_event_beyond_a_reset", delay_event_beyond_a_reset),
-    ("change_place", change_place),
+    ("change_seqno", change_seqno),
     ("change_sender", change_sender),
     ("change_number", change_number),
     ("change_payload", change_payload),
     ("forget_send", forget_send),
-    ("report_another_place", report_another_place),
+    ("report_another_seqno", report_another_seqno),
     ("report_failure", report_failure),
     ("report_twice", report_twice),
     ("begin_an_epoch_elsewhere", begin_an_epoch_elsewhere),
     ("say_degraded_wrongly", say_degraded_wrongly),
     ("leave_a_member_out", leave_a_member_out),
-    ("exclude_somebody_else", exclude_somebody_else),
+    ("exclude_another_member", exclude_another_member),
     ("name_another_sequencer", name_another_sequencer),
     ("miscount_members", miscount_members),
     ("number_by_another", number_by_another),
@@ -363,7 +363,7 @@ const MUTATIONS: &[(&str, Mutation)] = &[
     ("purge_too_much", purge_too_much),
     ("deliver_early", deliver_early),
     ("accept_after_promising", accept_after_promising),
-    ("cut_in_silence", cut_in_silence),
+    ("lose_without_report", lose_without_report),
 ];
 
 const SEEDS: u64 = 150;
@@ -380,20 +380,20 @@ fn good_histories_are_accepted() {
 }
 
 #[test]
-fn every_mutation_is_noticed_everywhere() {
+fn every_mutation_is_noticed_in_every_history() {
     for (name, mutation) in MUTATIONS {
         let mut tried = 0;
         for seed in 0..SEEDS {
             let mut fixture = drawn(seed, STEPS);
-            // The end is the good fixture's: only what was recorded is broken.
+            // The state at the end is that of the correct fixture; only the records are broken.
             let end = fixture.ending();
             if mutation(&mut fixture, &mut Random::from_u64(seed)).is_none() {
                 continue;
             }
             tried += 1;
             let verdict = fixture.check_all_with_end(&end);
-            assert!(verdict.is_err(), "{name} escapes with seed {seed}\n{}", fixture.text());
+            assert!(verdict.is_err(), "{name} was not noticed with seed {seed}\n{}", fixture.text());
         }
-        assert!(tried > SEEDS / 10, "{name} was tried {tried} times only");
+        assert!(tried > SEEDS / 10, "{name} applied to only {tried} histories");
     }
 }

@@ -1,8 +1,8 @@
-//! G3, no creation after failure: of a message whose sender was told *failed*, nobody who goes on with the sender
-//! ever delivers it, whenever that is.
+//! G3, no creation after failure: a message reported *failed* to its sender is never delivered by a member that goes
+//! on with the sender.
 //!
-//! With r = 0, or degraded, a member that does not go on may have delivered it before it was cut off: its place is
-//! in no log that anybody goes on with, and that is what counts here.
+//! With r = 0, or if the reset was degraded, a member that was cut off may have delivered the message before. The
+//! message's seqno there is in no log that any member goes on with. That is what this checker tests.
 
 use super::streams::{Lineage, Messages};
 use super::{Facts, Property, Violation, broken};
@@ -10,25 +10,25 @@ use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Fate {
-    /// Where it was first delivered.
-    home: Option<(Epoch, Seqno)>,
-    /// The epoch in which its sender stood when it was told *failed*.
+struct State {
+    /// Epoch and seqno at which it was first delivered.
+    delivered_at: Option<(Epoch, Seqno)>,
+    /// Epoch of its sender when it was reported *failed*.
     failed: Option<Epoch>,
 }
 
-/// See the module.
+/// The checker of `no_creation_after_failure`.
 #[derive(Debug, Default)]
 pub(super) struct NoCreationAfterFailure {
-    fates: Messages<Fate>,
+    states: Messages<State>,
     failed: Vec<(Life, MessageNumber)>,
     checked: u64,
 }
 
-impl Fate {
-    /// Whether somebody delivers a failed message where its sender goes on.
-    fn is_lie(self, lineage: &Lineage) -> bool {
-        let (Some((epoch, seqno)), Some(failed)) = (self.home, self.failed) else { return false };
+impl State {
+    /// True if a failed message was delivered in a log with which its sender goes on.
+    fn is_violated(self, lineage: &Lineage) -> bool {
+        let (Some((epoch, seqno)), Some(failed)) = (self.delivered_at, self.failed) else { return false };
         lineage.line(epoch).any(|earlier| earlier == failed) || lineage.keeps(failed, epoch, seqno)
     }
 }
@@ -48,19 +48,19 @@ impl Property for NoCreationAfterFailure {
             What::Delivered { seqno, sender, number, .. } => {
                 self.checked += 1;
                 let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
-                let Some(fate) = self.fates.at(sender, number) else { return Ok(()) };
-                // At its first place: a second one is a duplicate, and told as such.
-                fate.home.get_or_insert((epoch, seqno));
-                if fate.failed.is_some() && fate.is_lie(&facts.lineage) {
-                    return broken(self, record, || "its sender was told that it failed".into());
+                let Some(state) = self.states.at(sender, number) else { return Ok(()) };
+                // Keeps the first seqno: a second one is a duplicate, which `no_duplication` reports.
+                state.delivered_at.get_or_insert((epoch, seqno));
+                if state.failed.is_some() && state.is_violated(&facts.lineage) {
+                    return broken(self, record, || "it was reported failed to its sender".into());
                 }
             }
             What::SendResult { number, outcome: Outcome::Failed } => {
-                if let Some(fate) = self.fates.at(record.life, number) {
-                    fate.failed = facts.epoch(record.life);
+                if let Some(state) = self.states.at(record.life, number) {
+                    state.failed = facts.epoch(record.life);
                     self.failed.push((record.life, number));
-                    if fate.is_lie(&facts.lineage) {
-                        return broken(self, record, || format!("number {number} is delivered, not failed"));
+                    if state.is_violated(&facts.lineage) {
+                        return broken(self, record, || format!("number {number} was delivered"));
                     }
                 }
             }
@@ -71,10 +71,12 @@ impl Property for NoCreationAfterFailure {
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         for (sender, number) in &self.failed {
-            let fate = self.fates.get(*sender, *number).copied().unwrap_or_default();
-            if fate.is_lie(&facts.lineage) {
-                let what =
-                    format!("number {number} of {sender:?} failed, and was delivered at {:?}", fate.home);
+            let state = self.states.get(*sender, *number).copied().unwrap_or_default();
+            if state.is_violated(&facts.lineage) {
+                let what = format!(
+                    "number {number} of {sender:?} was reported failed and delivered at {:?}",
+                    state.delivered_at
+                );
                 return Err(Violation { property: self.name(), at: end.at, what });
             }
         }
@@ -91,14 +93,14 @@ mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
 
-    /// Life 2's message fails in a reset: it was numbered by life 0, which crashed, and nobody else held it.
-    fn failing(resilience: u8, delivered_by_the_dead: bool) -> (Fixture, MessageNumber) {
+    /// Life 2's message fails in a reset: life 0 numbered it and crashed, and no other member held it.
+    fn failing(resilience: u8, delivered_by_the_crashed: bool) -> (Fixture, MessageNumber) {
         let mut fixture = Fixture::of(3, resilience);
         fixture.message(Life(1));
         let number = fixture.send(Life(2));
-        let place = fixture.order(Life(2), number);
-        if delivered_by_the_dead {
-            fixture.accept(Life(0), place);
+        let seqno = fixture.order(Life(2), number);
+        if delivered_by_the_crashed {
+            fixture.accept(Life(0), seqno);
         }
         fixture.crash(Life(0));
         fixture.reset(&[Life(1), Life(2)]);
@@ -107,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_failed_messages_that_are_gone() {
+    fn accepts_failed_messages_that_are_never_delivered() {
         failing(1, false).0.good(NoCreationAfterFailure::default());
     }
 
     #[test]
-    fn takes_what_only_the_dead_delivered() {
+    fn accepts_a_delivery_by_a_crashed_member_alone() {
         failing(0, true).0.good(NoCreationAfterFailure::default());
     }
 
@@ -120,7 +122,7 @@ mod tests {
     fn rejects_a_failed_message_delivered_later() {
         let (mut fixture, number) = failing(1, false);
         fixture.order_piece(Life(2), number, number);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(NoCreationAfterFailure::default());
     }
 
@@ -130,15 +132,15 @@ mod tests {
         fixture.message(Life(1));
         let number = fixture.send(Life(2));
         fixture.order(Life(2), number);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.crash(Life(0));
         fixture.reset(&[Life(1), Life(2)]);
-        fixture.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        fixture.record(Life(2), What::SendResult { number, outcome: Outcome::Failed });
         fixture.bad(NoCreationAfterFailure::default());
     }
 
     #[test]
-    fn rejects_failure_told_before_others_deliver_what_they_kept() {
+    fn rejects_failure_reported_before_others_deliver_what_they_kept() {
         let mut fixture = Fixture::of(3, 1);
         let number = fixture.send(Life(2));
         fixture.order(Life(2), number);

@@ -1,18 +1,18 @@
-//! G2, no duplication: a message has one place in the order, the same for everybody for ever, and nobody receives
-//! it twice.
+//! G2, no duplication: a message has one seqno, the same at all members for ever, and each member delivers it at most
+//! once.
 
-use super::streams::{Messages, VIEW_CHANGES, placed_at};
+use super::streams::{Messages, VIEW_CHANGES, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 use unisono_core::Seqno;
 
-/// See the module.
+/// The checker of `no_duplication`.
 #[derive(Debug, Default)]
 pub(super) struct NoDuplication {
-    /// Where each message was first delivered.
-    homes: Messages<Option<(Epoch, Seqno)>>,
-    /// The place of each life's last event.
+    /// Epoch and seqno at which each message was first delivered.
+    delivered_at: Messages<Option<(Epoch, Seqno)>>,
+    /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
 }
@@ -28,19 +28,19 @@ impl Property for NoDuplication {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        let Some(seqno) = placed_at(&record.what) else { return Ok(()) };
+        let Some(seqno) = seqno_of(&record.what) else { return Ok(()) };
         let last = std::mem::replace(self.last.at(record.life), seqno);
         let What::Delivered { sender, number, .. } = record.what else { return Ok(()) };
         self.checked += 1;
         let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
-        // One place for each message, and each place once: so each message once.
+        // Each message has one seqno, and a stream has each seqno once; so each message is delivered once.
         let again = seqno <= last;
-        let Some(home) = self.homes.at(sender, number) else {
-            return broken(self, record, || "a number beyond all reason".into());
+        let Some(delivered_at) = self.delivered_at.at(sender, number) else {
+            return broken(self, record, || "the message number is out of range".into());
         };
-        match *home.get_or_insert((epoch, seqno)) {
+        match *delivered_at.get_or_insert((epoch, seqno)) {
             known if known != (epoch, seqno) => {
-                broken(self, record, || format!("it has another place too: {known:?}"))
+                broken(self, record, || format!("it was also delivered at {known:?}"))
             }
             _ if again => broken(self, record, || "it was delivered here before".into()),
             _ => Ok(()),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_each_message_once() {
+    fn accepts_each_message_once() {
         good().good(NoDuplication::default());
     }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_second_place_even_at_another_member() {
+    fn rejects_a_second_seqno_even_at_another_member() {
         let mut fixture = good();
         if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(1))).what {
             *seqno += 1;
@@ -92,10 +92,10 @@ mod tests {
         let mut fixture = Fixture::of(3, 1);
         let number = fixture.send(Life(1));
         fixture.order(Life(1), number);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.reset(&[Life(0), Life(1)]);
         fixture.order_piece(Life(1), number, number);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(NoDuplication::default());
     }
 }

@@ -1,10 +1,12 @@
-//! G18, silence of what is over: a life whose stream has ended does nothing further; a member that promised a ballot
-//! numbers, acknowledges and accepts nothing in that epoch any more; no member returns to an epoch it has left.
+//! G18, silence of old epochs: a life does nothing further after its stream has ended. A member that has promised a
+//! ballot numbers, acknowledges and accepts nothing more in that epoch. No member returns to an epoch that it has
+//! left.
 //!
-//! A leaver that learns that an epoch was decided without it, and its leave kept, knows everything through there to be
-//! accepted. So it may accept after its promise if all of that is kept, and its part in the group is over.
+//! Exception, for a reset that leaves out a leaver: when the leaver learns that its leave was kept, it accepts
+//! everything through its leave. So a leaver may accept after its promise, if all of that is kept and its part in the
+//! group is over.
 
-use super::streams::PLACED;
+use super::streams::SEQUENCED;
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
@@ -12,20 +14,20 @@ use unisono_core::{Phase, Seqno};
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Excluded, gone, crashed, or never let in.
+    /// True once it is excluded, gone, crashed, or its join has failed.
     over: bool,
-    /// Its application asked to leave.
+    /// True once its application asked to leave.
     leaves: bool,
-    /// The last epoch in which it promised a ballot.
+    /// Last epoch in which it promised a ballot.
     promised: Option<Epoch>,
     entered: bool,
-    /// The epochs of its marks, in the order in which they came.
+    /// Epochs of its watermarks, in order.
     epochs: Vec<Epoch>,
-    /// What it accepted after its promise, and in which epoch.
+    /// Epoch and seqno through which it accepted after its promise.
     late: Option<(Epoch, Seqno)>,
 }
 
-/// See the module.
+/// The checker of `old_epoch_silence`.
 #[derive(Debug, Default)]
 pub(super) struct OldEpochSilence {
     states: Table<State>,
@@ -40,7 +42,7 @@ impl Property for OldEpochSilence {
     }
 
     fn interests(&self) -> u64 {
-        PLACED
+        SEQUENCED
             | ENDS
             | Kind::LeaveAsked.bit()
             | Kind::Sent.bit()
@@ -58,7 +60,7 @@ impl Property for OldEpochSilence {
         let state = self.states.at(record.life);
         match record.what {
             What::Promised { epoch, .. } => {
-                // Who is over still serves a reset that others have not seen the end of.
+                // A life that is over still serves a reset whose end others have not seen.
                 state.promised = Some(epoch);
                 return Ok(());
             }
@@ -93,7 +95,7 @@ impl Property for OldEpochSilence {
             What::Entered { .. } => state.entered = true,
             _ => {}
         }
-        // Who is over may still serve, and die at it.
+        // A life that is over may still serve, and may crash then.
         if state.over && record.what != What::Crashed {
             return broken(self, record, || "its stream had ended".into());
         }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_silence() {
+    fn accepts_silence() {
         good().good(OldEpochSilence::default());
     }
 
@@ -156,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Right after the last promise of this life.
+    /// Inserts a record just after the last promise of this life.
     fn after_promise(life: Life, what: What) -> Fixture {
         let mut fixture = good();
         let promise = fixture.position(|r| r.life == life && matches!(r.what, What::Promised { .. }));
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_acceptance_by_decree_of_what_is_kept() {
+    fn accepts_acceptance_by_a_decision_that_keeps_it() {
         let epoch = Epoch(0);
         for (leaves, through, is_good) in [(true, 4, true), (true, 9, false), (false, 4, false)] {
             let mut fixture = good();
@@ -191,34 +193,34 @@ mod tests {
     }
 
     #[test]
-    fn rejects_acceptance_after_a_promise_of_one_that_crashes_then() {
+    fn rejects_acceptance_after_a_promise_even_before_a_crash() {
         let mut fixture = good();
         let (epoch, ballot) = (Epoch(1), Ballot { round: 9, coordinator: Uid(0) });
         let through = fixture.end();
-        fixture.tell(Life(2), What::Promised { epoch, ballot });
-        fixture.tell(Life(2), What::Accepted { epoch, through });
+        fixture.record(Life(2), What::Promised { epoch, ballot });
+        fixture.record(Life(2), What::Accepted { epoch, through });
         fixture.crash(Life(2));
         fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
-    fn rejects_an_acknowledgement_of_one_that_was_told_that_it_is_out() {
+    fn rejects_an_acknowledgement_after_exclusion() {
         let mut fixture = good();
-        fixture.tell(Life(3), What::Acknowledged { epoch: Epoch(0), through: 4 });
+        fixture.record(Life(3), What::Acknowledged { epoch: Epoch(0), through: 4 });
         fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
     fn rejects_going_back_to_an_epoch() {
         let mut fixture = good();
-        fixture.tell(Life(1), What::EpochBegun { epoch: Epoch(0) });
+        fixture.record(Life(1), What::EpochBegun { epoch: Epoch(0) });
         fixture.bad(OldEpochSilence::default());
     }
 
     #[test]
     fn rejects_two_ends() {
         let mut fixture = good();
-        fixture.tell(Life(3), What::Gone);
+        fixture.record(Life(3), What::Gone);
         fixture.bad(OldEpochSilence::default());
     }
 }

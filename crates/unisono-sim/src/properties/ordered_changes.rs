@@ -1,11 +1,11 @@
-//! G19, ordered changes: a member's stream begins with its entering and, if it leaves, ends with its own leave (and
-//! *gone*, when nobody needs it). Whoever is said to join had begun, whoever is said to leave had asked to, and each
-//! does so at one place, for everybody. Under *at least n* lines part: who goes on without its own leave leaves again,
-//! once in each line.
+//! G19, ordered changes: a stream begins with the member's own entry. If the member leaves, its stream ends with its
+//! own leave, then *gone*. Each life reported as joined had started, and each life reported as left had asked to
+//! leave. A life joins at one seqno and leaves at one seqno, the same for all members. Under *at least n* lines may
+//! part: a member that goes on in a line without its own leave leaves there once more.
 
-use super::streams::{Lineage, PLACED, Stream};
+use super::streams::{Lineage, SEQUENCED, Stream};
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, broken, found};
+use super::{Facts, GroupTerms, Property, Violation, broken, result};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use unisono_core::{Quorum, Seqno};
 
@@ -16,21 +16,21 @@ struct State {
     entered: bool,
     has_left: bool,
     joined_at: Option<(Epoch, Seqno)>,
-    /// In lines that parted there may be several.
+    /// Several only if lines have parted.
     left_at: Vec<(Epoch, Seqno)>,
 }
 
-/// See the module.
+/// The checker of `ordered_changes`.
 #[derive(Debug)]
 pub(super) struct OrderedChanges {
-    /// There is one line of views.
+    /// True if quorums intersect, so that there is one line of views.
     is_single: bool,
     states: Table<State>,
     checked: u64,
 }
 
 impl OrderedChanges {
-    pub(super) fn new(terms: &Terms) -> OrderedChanges {
+    pub(super) fn new(terms: &GroupTerms) -> OrderedChanges {
         OrderedChanges {
             is_single: !matches!(terms.config.quorum, Quorum::AtLeast(_)),
             states: Table::default(),
@@ -38,14 +38,14 @@ impl OrderedChanges {
         }
     }
 
-    /// What is wrong with an event of a stream that stands so.
+    /// Returns a fault if an event must not come in this state.
     fn out_of_turn(what: &What, state: &State, facts: &Facts) -> Option<&'static str> {
         match what {
             What::Entered { .. } if state.entered && !is_founded_alone(facts.before()) => {
                 Some("it had entered before")
             }
             What::Entered { .. } => None,
-            What::Gone if !state.has_left => Some("it is gone and never left"),
+            What::Gone if !state.has_left => Some("it is gone and has not left"),
             What::Gone => None,
             _ if !state.entered => Some("it has not entered"),
             _ if state.has_left => Some("it had left"),
@@ -53,11 +53,11 @@ impl OrderedChanges {
         }
     }
 
-    /// A join or leave of `member` at a place.
+    /// Takes note of a join or leave of `member`, at an epoch and seqno.
     fn change(
         &mut self,
         member: Life,
-        place: (Epoch, Seqno),
+        change: (Epoch, Seqno),
         leave: bool,
         lineage: &Lineage,
     ) -> Option<String> {
@@ -65,28 +65,28 @@ impl OrderedChanges {
         let (begun, known) = if leave {
             let one_line = |&(epoch, seqno): &(Epoch, Seqno)| {
                 self.is_single
-                    || lineage.keeps(place.0, epoch, seqno)
-                    || lineage.keeps(epoch, place.0, place.1)
+                    || lineage.keeps(change.0, epoch, seqno)
+                    || lineage.keeps(epoch, change.0, change.1)
             };
             let known = state.left_at.iter().copied().find(one_line);
             if known.is_none() {
-                state.left_at.push(place);
+                state.left_at.push(change);
             }
-            (state.leave_asked, known.unwrap_or(place))
+            (state.leave_asked, known.unwrap_or(change))
         } else {
-            (state.started, *state.joined_at.get_or_insert(place))
+            (state.started, *state.joined_at.get_or_insert(change))
         };
-        if known != place {
-            Some(format!("{member:?} did so at {known:?} already"))
+        if known != change {
+            Some(format!("{member:?} had done so at {known:?}"))
         } else if !begun {
-            Some(format!("{member:?} never asked for it"))
+            Some(format!("{member:?} had not started, or had not asked to leave"))
         } else {
             None
         }
     }
 }
 
-/// It founded a group, in which nothing has happened.
+/// True if the life founded a group in which nothing has happened.
 fn is_founded_alone(stream: &Stream) -> bool {
     stream.entered == 0 && stream.last == 0 && stream.view.len() == 1
 }
@@ -97,7 +97,7 @@ impl Property for OrderedChanges {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | Kind::Started.bit() | Kind::LeaveAsked.bit() | Kind::Gone.bit()
+        SEQUENCED | Kind::Started.bit() | Kind::LeaveAsked.bit() | Kind::Gone.bit()
     }
 
     #[inline(always)]
@@ -131,8 +131,8 @@ impl Property for OrderedChanges {
             _ => None,
         };
         let fault =
-            change.and_then(|(member, place, leave)| self.change(member, place, leave, &facts.lineage));
-        found(self, record, fault)
+            change.and_then(|(member, change, leave)| self.change(member, change, leave, &facts.lineage));
+        result(self, record, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_joins_and_leaves_in_their_places() {
+    fn accepts_ordered_joins_and_leaves() {
         let fixture = good();
         fixture.good(OrderedChanges::new(&fixture.terms));
     }
 
-    /// Life 0 numbers life 1's leave; life 1 goes on alone without it, and leaves there.
+    /// Life 0 numbers life 1's leave. Life 1 goes on alone without that leave, and leaves there.
     fn left_in_two_lines(quorum: Quorum) -> Fixture {
         let mut fixture = Fixture::found(1, quorum);
         (0..2).for_each(|_| _ = fixture.join());
@@ -184,7 +184,7 @@ mod tests {
         fixture.good(OrderedChanges::new(&fixture.terms));
         let fixture = left_in_two_lines(Quorum::MajorityOfView);
         fixture.bad(OrderedChanges::new(&fixture.terms));
-        // Not twice in one.
+        // Two leaves in one line are a fault.
         let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
         (0..2).for_each(|_| _ = fixture.join());
         fixture.leave(Life(1));
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn rejects_leaves_that_nobody_asked_for() {
+    fn rejects_a_leave_that_the_member_did_not_ask_for() {
         let mut fixture = good();
         fixture.records.retain(|record| record.what != What::LeaveAsked);
         fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 
     #[test]
-    fn rejects_a_joiner_that_enters_elsewhere() {
+    fn rejects_a_joiner_that_enters_at_another_seqno() {
         let mut fixture = good();
         let entered = |r: &Record| r.life == Life(2) && matches!(r.what, What::Entered { .. });
         if let What::Entered { seqno, .. } = &mut fixture.last(entered).what {
@@ -233,7 +233,7 @@ mod tests {
     fn rejects_gone_without_a_leave() {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
-        fixture.tell(Life(2), What::Gone);
+        fixture.record(Life(2), What::Gone);
         fixture.bad(OrderedChanges::new(&fixture.terms));
     }
 }

@@ -1,9 +1,10 @@
-//! Which members may go on: the group's quorum rule, written a second time and not taken from the protocol.
+//! The group's quorum rule, which says which members may go on. It is written a second time here, independently of
+//! the protocol's code.
 
 use crate::record::{Life, Record, What};
 use unisono_core::{Name, Quorum};
 
-/// A quorum rule, and the names that a fixed list needs.
+/// A quorum rule, and the names of lives, which a fixed list needs.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     quorum: Quorum,
@@ -15,26 +16,26 @@ impl Rule {
         Rule { quorum, names: Vec::new() }
     }
 
-    /// Takes note of the name under which a life started; of other records, nothing.
+    /// Takes note of the name under which a life started; ignores other records.
     pub(super) fn follow(&mut self, record: &Record) {
         if let What::Started { name } = &record.what {
             self.names.push((record.life, name.clone()));
         }
     }
 
-    /// Whether any two quorums of one view have a member in common, so that a group never splits.
+    /// True if any two quorums of one view have a member in common, so that a group never splits.
     pub(super) fn intersects(&self) -> bool {
         !matches!(self.quorum, Quorum::AtLeast(_))
     }
 
-    /// The name of a life, if the rule is about names.
+    /// Returns the name of a life, if the rule lists it.
     pub(super) fn listed_name(&self, life: Life) -> Option<&Name> {
         let Quorum::MajorityOf(list) = &self.quorum else { return None };
         let (_, name) = self.names.iter().find(|(known, _)| *known == life)?;
         list.contains(name).then_some(name)
     }
 
-    /// Whether a view of these could ever decide something: where a fixed list counts, they may be too few.
+    /// True if this view can have a quorum. Under a fixed list it may have too few names.
     pub(super) fn could_be_met(&self, view: &[Life]) -> bool {
         let Quorum::MajorityOf(list) = &self.quorum else { return true };
         let mut names: Vec<_> = view.iter().filter_map(|life| self.listed_name(*life)).collect();
@@ -43,20 +44,20 @@ impl Rule {
         names.len() * 2 > list.len()
     }
 
-    /// Whether `those` among `view` may decide for all of it.
-    pub(super) fn met(&self, those: &[Life], view: &[Life]) -> bool {
-        let present = || view.iter().filter(|member| those.contains(member));
+    /// True if `subset` may decide for all of `view`.
+    pub(super) fn met(&self, subset: &[Life], view: &[Life]) -> bool {
+        let present = || view.iter().filter(|member| subset.contains(member));
         let count = present().count();
         match &self.quorum {
             Quorum::MajorityOfView => {
-                let half_with_first = || count * 2 == view.len() && those.contains(&view[0]);
+                let half_with_first = || count * 2 == view.len() && subset.contains(&view[0]);
                 count * 2 > view.len() || (count > 0 && half_with_first())
             }
             Quorum::MajorityOf(list) => {
                 let mut names: Vec<_> = present().filter_map(|life| self.listed_name(*life)).collect();
                 names.sort();
                 names.dedup();
-                // A view that is still too small to have a quorum needs all of itself.
+                // A view that is still too small to have a quorum decides only unanimously.
                 let mut listed: Vec<_> = view.iter().filter_map(|life| self.listed_name(*life)).collect();
                 listed.sort();
                 listed.dedup();
@@ -64,6 +65,7 @@ impl Rule {
             }
             Quorum::All => count == view.len(),
             Quorum::AtLeast(least) => count >= usize::from(*least).min(view.len()),
+            other => unreachable!("this checker does not know {other:?}"),
         }
     }
 }
@@ -81,7 +83,7 @@ mod tests {
         assert!(rule.met(&[Life(0), Life(3)], &VIEW));
         assert!(!rule.met(&[Life(1), Life(2)], &VIEW));
         assert!(rule.met(&[Life(1), Life(2), Life(3)], &VIEW));
-        assert!(!rule.met(&[Life(0), Life(8), Life(9)], &VIEW), "strangers do not count");
+        assert!(!rule.met(&[Life(0), Life(8), Life(9)], &VIEW), "lives outside the view do not count");
         assert!(!rule.met(&[], &[]));
     }
 

@@ -1,30 +1,31 @@
-//! G20, reset atomicity: each reset is one event, told once, whoever and however many ran it. Its view has only
-//! members of the view before, in their order; it says exactly who is left out; its epoch is the next in number;
-//! and a reset that an application asked for brings together at least as many members as it asked for.
+//! G20, reset atomicity: each reset is one event, reported once, whichever members coordinated it and however many.
+//! Its view has only members of the view before, in their order. It names exactly the members that are left out. Its
+//! epoch is the next in number. If an application asked for the reset, its view has at least as many members as the
+//! application asked for.
 
 use super::streams::Stream;
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, Reset, What};
 
-/// See the module.
+/// The checker of `reset_atomicity`.
 #[derive(Debug)]
 pub(super) struct ResetAtomicity {
-    /// Members reset by themselves, with no floor.
+    /// True if members reset without being asked, with no minimum size.
     automatic: bool,
     counters: Table<u64>,
-    /// The lowest floor that each life's application asked for in the epoch in which it asked last.
+    /// Lowest minimum that each life's application asked for, in the epoch in which it asked last.
     floors: Table<Option<(Epoch, u32)>>,
-    /// The lowest floor that any application asked for in an epoch: it binds whoever coordinates in the place of those
-    /// who asked.
+    /// Lowest minimum that any application asked for in an epoch. It binds a member that coordinates although its own
+    /// application did not ask.
     floors_of_epochs: Table<Option<u32>>,
-    /// Who has asked to leave: it has no application any more, and may reset unasked.
+    /// Lives that asked to leave. Such a life has no application any more, and may reset unasked.
     leavers: Lives,
     checked: u64,
 }
 
 impl ResetAtomicity {
-    pub(super) fn new(terms: &Terms) -> ResetAtomicity {
+    pub(super) fn new(terms: &GroupTerms) -> ResetAtomicity {
         ResetAtomicity {
             automatic: terms.config.automatic,
             counters: Table::default(),
@@ -35,7 +36,7 @@ impl ResetAtomicity {
         }
     }
 
-    /// The floor that binds whoever coordinated the end of this epoch.
+    /// Returns the minimum number of members that bound the coordinator of an epoch's end.
     fn floor(&mut self, epoch: Epoch, coordinator: Life, before: &[Life]) -> Option<u32> {
         let begun_unasked = before.iter().any(|life| self.leavers.contains(*life));
         let of_epoch = self.floors_of_epochs.at(epoch).filter(|_| !begun_unasked);
@@ -60,17 +61,17 @@ impl ResetAtomicity {
         left_out.sort_unstable();
         excluded.sort_unstable();
         if kept != *members {
-            return Some(format!("{members:?} are not of {before:?}, in that order"));
+            return Some(format!("{members:?} is not a part of {before:?}, in its order"));
         }
         if left_out != excluded {
-            return Some(format!("{left_out:?} are left out, and it says {excluded:?}"));
+            return Some(format!("{left_out:?} are left out, and the event names {excluded:?}"));
         }
         if reset.view.counter != counter + 1 {
             return Some(format!("epoch {} follows epoch {counter}", reset.view.counter));
         }
         let floor = epoch.and_then(|epoch| self.floor(epoch, reset.view.coordinator, before));
         let few = floor.filter(|floor| members.len() < *floor as usize);
-        few.map(|floor| format!("{} members, where {floor} were asked for", members.len()))
+        few.map(|floor| format!("{} members, and the application asked for {floor}", members.len()))
     }
 }
 
@@ -128,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_resets_told_once() {
+    fn accepts_resets_reported_once() {
         assert_eq!(check(&good()).unwrap(), 6);
     }
 
     #[test]
-    fn rejects_a_reset_told_twice() {
+    fn rejects_a_reset_reported_twice() {
         let mut fixture = good();
         let again = fixture.last(reset_of(Life(1))).clone();
         fixture.records.push(again);
@@ -168,7 +169,7 @@ mod tests {
     fn rejects_fewer_members_than_were_asked_for() {
         let mut fixture = Fixture::of(4, 1);
         fixture.terms.config.automatic = false;
-        fixture.tell(Life(1), What::ResetAsked { members_min: 3 });
+        fixture.record(Life(1), What::ResetAsked { members_min: 3 });
         let mut few = fixture.clone();
         fixture.reset(&[Life(1), Life(2), Life(3)]);
         assert!(check(&fixture).is_ok());
@@ -180,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn rejects_fewer_members_than_another_one_asked_for() {
+    fn rejects_fewer_members_than_another_member_asked_for() {
         let mut fixture = Fixture::of(4, 1);
         fixture.terms.config.automatic = false;
-        fixture.tell(Life(1), What::ResetAsked { members_min: 3 });
+        fixture.record(Life(1), What::ResetAsked { members_min: 3 });
         let of_two = |mut fixture: Fixture| {
             fixture.reset(&[Life(0), Life(1)]);
             for life in [Life(0), Life(1)] {
@@ -192,21 +193,21 @@ mod tests {
             check(&fixture)
         };
         assert!(of_two(fixture.clone()).is_err());
-        fixture.tell(Life(0), What::LeaveAsked);
+        fixture.record(Life(0), What::LeaveAsked);
         assert!(of_two(fixture).is_ok());
     }
 
     #[test]
-    fn a_floor_binds_in_the_epoch_for_which_it_was_asked() {
+    fn a_minimum_binds_in_the_epoch_for_which_it_was_asked() {
         for (first, second, is_good) in
             [(2, Some(4), false), (4, Some(2), true), (4, Some(3), true), (4, None, true)]
         {
             let mut fixture = Fixture::of(5, 1);
             fixture.terms.config.automatic = false;
-            fixture.tell(Life(0), What::ResetAsked { members_min: first });
+            fixture.record(Life(0), What::ResetAsked { members_min: first });
             fixture.reset(&[Life(0), Life(1), Life(2), Life(3)]);
             if let Some(members_min) = second {
-                fixture.tell(Life(0), What::ResetAsked { members_min });
+                fixture.record(Life(0), What::ResetAsked { members_min });
             }
             fixture.reset(&[Life(0), Life(1), Life(2)]);
             assert_eq!(check(&fixture).is_ok(), is_good, "{first}, then {second:?}");

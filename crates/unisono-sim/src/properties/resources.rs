@@ -1,14 +1,14 @@
-//! L7, resources: when faults are over and nothing new begins, every queue runs dry. No message is under way, no
-//! event waits, and the history has nothing that all hold.
+//! L7, resources: once the faults are over and nothing new begins, every queue drains. No message is under way, no
+//! event waits, and the history is empty.
 
-use super::ground::Ground;
-use super::{Facts, Property, Violation, found_in_the_end};
+use super::healing::Healing;
+use super::{Facts, Property, Violation, final_result};
 use crate::record::{End, Kind, Record, Standing};
 
-/// See the module.
+/// The checker of `resources`.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
-    ground: Ground,
+    healing: Healing,
     checked: u64,
 }
 
@@ -39,14 +39,14 @@ impl Property for Resources {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        self.ground.follow(record);
+        self.healing.follow(record);
         Ok(())
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
-        self.checked += self.ground.members(end).count() as u64;
-        let fault = self.ground.members(end).find_map(fault);
-        found_in_the_end(self, end, fault)
+        self.checked += self.healing.members(end).count() as u64;
+        let fault = self.healing.members(end).find_map(fault);
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_queues_that_run_dry() {
+    fn accepts_queues_that_run_dry() {
         good().good(Resources::default());
     }
 

@@ -1,17 +1,17 @@
-//! G7, the same prefix: where the streams of two lives overlap, they are equal. Checked link by link: whoever
-//! receives what is at a place has received the same thing just before it, across resets too. So, by induction,
-//! everything before is the same back to where the later of the two began.
+//! G7, same prefix: where the streams of two members overlap, they are equal. The check goes event by event: members
+//! that deliver the same event at a seqno delivered the same event just before it, across resets too. By induction,
+//! everything before is the same, back to where the later of the two streams began.
 
-use super::streams::{PLACED, placed};
-use super::tables::{Places, Table};
+use super::streams::{SEQUENCED, sequenced};
+use super::tables::{NumberTable, Table};
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Record, What, mix};
 
-/// See the module.
+/// The checker of `same_prefix`.
 #[derive(Debug, Default)]
 pub(super) struct SamePrefix {
-    /// By epoch and place, a hash of the event before it; zero for none known.
-    links: Table<Places<u64>>,
+    /// By epoch and seqno, a hash of the event before it; 0 for none known.
+    links: Table<NumberTable<u64>>,
     /// By life, a hash of its last event.
     last: Table<u64>,
     checked: u64,
@@ -23,15 +23,15 @@ impl Property for SamePrefix {
     }
 
     fn interests(&self) -> u64 {
-        PLACED
+        SEQUENCED
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        let here = placed(record, facts.stream(record.life));
+        let here = sequenced(record, facts.stream(record.life));
         let last = self.last.at(record.life);
         let Some((epoch, seqno, value)) = here else {
-            // A founder's stream begins at place 0, before anything that others can see.
+            // A founder's stream begins at seqno 0, before any event that other members receive.
             *last = 1;
             return Ok(());
         };
@@ -43,7 +43,7 @@ impl Property for SamePrefix {
         match self.links.at(epoch).at(seqno) {
             Some(known) if *known == 0 => *known = before,
             Some(known) if *known != before => {
-                return broken(self, record, || "others received something else just before".into());
+                return broken(self, record, || "another member received another event just before".into());
             }
             _ => {}
         }
@@ -74,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_streams_that_overlap() {
+    fn accepts_streams_that_overlap() {
         good().good(SamePrefix::default());
     }
 
     #[test]
-    fn rejects_a_place_left_out_by_one() {
+    fn rejects_a_seqno_left_out_by_one_member() {
         let mut fixture = good();
         let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
         fixture.records.remove(first);

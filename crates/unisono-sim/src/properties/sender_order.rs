@@ -1,6 +1,6 @@
-//! G4, the order of each sender: messages of one sender are delivered in the order in which it sent them, none left
-//! out but those that its sender was told have failed (and, by who joined, those numbered before its join). Its leave
-//! comes after all of them.
+//! G4, sender order: the messages of one sender are delivered in the order in which it sent them, without omissions.
+//! Its leave comes after all of them. Messages that were reported *failed* to their sender are left out. A joiner
+//! does not receive messages from before its join.
 
 use super::streams::Messages;
 use super::tables::Table;
@@ -10,15 +10,15 @@ use unisono_core::{MessageNumber, Outcome, Seqno};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Message {
-    /// The number of its sender's message before it; 0 for the first.
+    /// Number of its sender's message before it; 0 for the first.
     previous: MessageNumber,
-    /// Where it was delivered; 0 for nowhere yet.
+    /// Seqno at which it was delivered; 0 for not yet.
     seqno: Seqno,
     sent: bool,
     failed: bool,
 }
 
-/// What a joiner did not deliver, to be found in front of its join.
+/// A message that a joiner did not deliver, and whose seqno must be below its join.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
     joiner: Life,
@@ -27,21 +27,21 @@ struct Earlier {
     number: MessageNumber,
 }
 
-/// See the module.
+/// The checker of `sender_order`.
 #[derive(Debug, Default)]
 pub(super) struct SenderOrder {
     messages: Messages<Message>,
-    /// Each life's last number.
+    /// Last number that each life sent.
     sent: Table<MessageNumber>,
-    /// The last number of each sender that each life delivered.
+    /// By life and sender, the last number delivered.
     delivered: Table<Table<MessageNumber>>,
     earlier: Vec<Earlier>,
     checked: u64,
 }
 
 impl SenderOrder {
-    /// What is wrong when `life`, which entered at `entered` and has delivered the sender's messages through `last`,
-    /// takes the one through `previous` for delivered.
+    /// `life` entered at `entered`, has delivered the sender's messages through `last`, and now needs to have
+    /// delivered those through `previous`. Returns a fault if it has not.
     fn left_out(
         &mut self,
         life: Life,
@@ -53,7 +53,7 @@ impl SenderOrder {
         while previous != last {
             let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
             if previous < last {
-                return Some(format!("number {last} came before"));
+                return Some(format!("number {last} was delivered before it"));
             } else if missing.failed {
                 previous = missing.previous;
             } else if last == 0 && entered > 0 {
@@ -83,7 +83,9 @@ impl Property for SenderOrder {
                 let last = self.sent.at(record.life);
                 let previous = std::mem::replace(last, number);
                 if number <= previous {
-                    return broken(self, record, || format!("number {number} after {previous}"));
+                    return broken(self, record, || {
+                        format!("number {number} was sent after number {previous}")
+                    });
                 }
                 if let Some(message) = self.messages.at(record.life, number) {
                     *message = Message { previous, sent: true, ..*message };
@@ -128,7 +130,7 @@ impl Property for SenderOrder {
             let message = self.messages.get(*sender, *number).copied().unwrap_or_default();
             if message.seqno > *entered {
                 let what = format!(
-                    "{joiner:?}, which joined at {entered}, left out number {number} of {sender:?}, at {}",
+                    "{joiner:?}, which joined at {entered}, left out number {number} of {sender:?} at {}",
                     message.seqno
                 );
                 return Err(Violation { property: self.name(), at: end.at, what });
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_each_senders_order() {
+    fn accepts_each_senders_order() {
         good().good(SenderOrder::default());
     }
 
@@ -182,7 +184,7 @@ mod tests {
         let (first, second) = (fixture.send(Life(1)), fixture.send(Life(1)));
         fixture.order(Life(1), second);
         fixture.order(Life(1), first);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(SenderOrder::default());
     }
 
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_leave_after_messages_that_failed() {
+    fn accepts_a_leave_after_messages_that_failed() {
         let mut fixture = Fixture::of(4, 1);
         fixture.send(Life(1));
         fixture.crash(Life(0));
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_joiner_that_begins_late() {
+    fn rejects_a_joiner_that_omits_its_first_message() {
         let mut fixture = Fixture::of(2, 1);
         fixture.message(Life(1));
         let joiner = fixture.join();
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_going_on_without_what_did_not_fail() {
+    fn rejects_an_omission_across_a_reset_without_a_failure() {
         let mut fixture = good();
         fixture
             .records

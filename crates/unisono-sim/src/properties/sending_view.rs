@@ -1,11 +1,11 @@
 //! G17, sending view: a message is delivered in the epoch in which it was sent, or not at all. The epoch of sending
-//! is the one that the sender's marks show, since its application may be behind.
+//! is that of the sender's watermarks, since its application may still be in an earlier one.
 
 use super::streams::Messages;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 
-/// See the module.
+/// The checker of `sending_view`.
 #[derive(Debug, Default)]
 pub(super) struct SendingView {
     sent: Messages<Option<Epoch>>,
@@ -65,20 +65,20 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_is_delivered_where_it_was_sent() {
+    fn accepts_deliveries_in_the_epoch_of_sending() {
         good().good(SendingView::default());
     }
 
     #[test]
-    fn rejects_what_is_ordered_after_the_reset_it_should_have_failed_in() {
+    fn rejects_a_message_numbered_after_the_reset_in_which_it_failed() {
         let mut fixture = good();
         fixture.order_piece(Life(1), 2, 2);
-        fixture.everyone();
+        fixture.deliver_all();
         fixture.bad(SendingView::default());
     }
 
     #[test]
-    fn rejects_what_comes_late_for_the_reset() {
+    fn rejects_a_delivery_after_the_reset() {
         let mut fixture = good();
         let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
         let late = fixture.records.remove(first);

@@ -1,38 +1,39 @@
-//! L3, every send is resolved: each message gets one outcome, in the order of their numbers; none before it was
-//! sent, and none after the last event; *unknown* only where its sender's part in the group is over, so that it sends,
-//! acknowledges and numbers nothing more and enters no epoch; and when faults are over, none is left.
+//! L3, every send is resolved: each message gets one outcome, in the order of message numbers. No outcome comes
+//! before its message was sent or after the last event. *Unknown* is reported only to a sender whose part in the
+//! group is over: from then on it sends, acknowledges and numbers nothing, and enters no epoch. Once the faults are
+//! over, no message is left without an outcome.
 
-use super::ground::Ground;
+use super::healing::Healing;
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Facts, Property, Violation, broken, found_in_the_end};
+use super::{Facts, Property, Violation, broken, final_result};
 use crate::record::{End, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Phase};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
-    /// Sent and not resolved.
+    /// Messages sent and not resolved.
     pending: u64,
-    /// The last number resolved.
+    /// Last number resolved.
     resolved: MessageNumber,
-    /// One came out as unknown.
+    /// Number of a message that was reported unknown.
     unknown: Option<MessageNumber>,
 }
 
-/// See the module.
+/// The checker of `sends_resolved`.
 #[derive(Debug, Default)]
 pub(super) struct SendsResolved {
-    ground: Ground,
-    /// Sent and not resolved.
+    healing: Healing,
+    /// True for messages sent and not resolved.
     pending: Messages<bool>,
     senders: Table<Sender>,
     checked: u64,
 }
 
-/// After one of these nothing is told any more.
+/// After one of these kinds a life receives nothing more.
 const LAST: u64 = Kind::Excluded.bit() | Kind::Gone.bit();
 
-/// What only those do who have a part in the group.
+/// Actions of members, which a life does not take after its part in the group is over.
 const FOR_THE_GROUP: u64 =
     Kind::Sent.bit() | Kind::Acknowledged.bit() | Kind::Numbered.bit() | Kind::EpochBegun.bit();
 
@@ -43,10 +44,12 @@ impl SendsResolved {
             let sender = *self.senders.at(life);
             let goes_on = matches!(standing.phase, Phase::Member | Phase::Resetting);
             if let Some(number) = sender.unknown.filter(|_| goes_on) {
-                return Some(format!("number {number} of {life:?} is unknown, and it is a member"));
+                return Some(format!(
+                    "number {number} of {life:?} was reported unknown, and it is still a member"
+                ));
             }
-            if sender.pending > 0 && self.ground.has(life) {
-                return Some(format!("{} sends of {life:?} never end", sender.pending));
+            if sender.pending > 0 && self.healing.covers(life) {
+                return Some(format!("{} messages of {life:?} have no outcome", sender.pending));
             }
         }
         None
@@ -68,7 +71,7 @@ impl Property for SendsResolved {
         if kind & FOR_THE_GROUP != 0
             && let Some(number) = self.senders.get(record.life).and_then(|sender| sender.unknown)
         {
-            return broken(self, record, || format!("it was told that number {number} is unknown"));
+            return broken(self, record, || format!("number {number} had been reported unknown to it"));
         }
         match record.what {
             What::Sent { number, .. } => {
@@ -85,7 +88,9 @@ impl Property for SendsResolved {
                     sender.unknown = Some(number);
                 }
                 if number <= last {
-                    return broken(self, record, || format!("number {number} is resolved after {last}"));
+                    return broken(self, record, || {
+                        format!("number {number} is resolved after number {last}")
+                    });
                 }
                 match self.pending.at(record.life, number) {
                     Some(pending) if *pending => *pending = false,
@@ -97,17 +102,17 @@ impl Property for SendsResolved {
             _ if kind & LAST != 0 => {
                 let pending = self.senders.at(record.life).pending;
                 if pending > 0 {
-                    return broken(self, record, || format!("{pending} sends have no outcome"));
+                    return broken(self, record, || format!("{pending} messages have no outcome"));
                 }
             }
-            _ => self.ground.follow(record),
+            _ => self.healing.follow(record),
         }
         Ok(())
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         let fault = self.fault(end);
-        found_in_the_end(self, end, fault)
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -137,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_outcome_for_each() {
+    fn accepts_one_outcome_for_each() {
         good().good(SendsResolved::default());
     }
 
@@ -162,7 +167,7 @@ mod tests {
         let mut fixture = Fixture::of(3, 1);
         let (first, second) = (fixture.send(Life(1)), fixture.send(Life(1)));
         for (number, seqno) in [(second, 9), (first, 8)] {
-            fixture.tell(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno } });
+            fixture.record(Life(1), What::SendResult { number, outcome: Outcome::Ok { seqno } });
         }
         fixture.bad(SendsResolved::default());
     }
@@ -177,16 +182,16 @@ mod tests {
         fixture.bad(SendsResolved::default());
     }
 
-    /// Life 1 is told that it will never know what became of its message.
+    /// Life 1 receives *unknown* for its message.
     fn cut_off() -> (Fixture, MessageNumber) {
         let mut fixture = Fixture::of(3, 1);
         let number = fixture.send(Life(1));
-        fixture.tell(Life(1), What::SendResult { number, outcome: Outcome::Unknown });
+        fixture.record(Life(1), What::SendResult { number, outcome: Outcome::Unknown });
         (fixture, number)
     }
 
     #[test]
-    fn whoever_is_told_unknown_does_nothing_more_for_the_group() {
+    fn a_sender_that_received_unknown_does_nothing_more_for_the_group() {
         let (mut fixture, number) = cut_off();
         let (epoch, end) = (Epoch(0), fixture.end() + 1);
         let goes_on = [
@@ -197,11 +202,11 @@ mod tests {
         ];
         for what in goes_on {
             let mut fixture = fixture.clone();
-            fixture.tell(Life(1), what);
+            fixture.record(Life(1), what);
             fixture.crash(Life(1));
             fixture.bad(SendsResolved::default());
         }
-        // It delivers what it knows to be accepted; and the others go on.
+        // It may still deliver what it knows to be accepted, and the others go on.
         fixture.message(Life(2));
         fixture.crash(Life(1));
         fixture.reset(&[Life(0), Life(2)]);
@@ -210,15 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_stream_that_ends_before_all_outcomes_are_told() {
+    fn rejects_a_stream_that_ends_before_all_outcomes() {
         for last in [What::Excluded { epoch: None }, What::Gone] {
             let mut fixture = Fixture::of(3, 1);
             fixture.message(Life(1));
             let number = fixture.send(Life(1));
             let unknown = What::SendResult { number, outcome: Outcome::Unknown };
             let mut late = fixture.clone();
-            for (fixture, told) in [(&mut fixture, [&unknown, &last]), (&mut late, [&last, &unknown])] {
-                told.into_iter().for_each(|what| fixture.tell(Life(1), what.clone()));
+            for (fixture, what) in [(&mut fixture, [&unknown, &last]), (&mut late, [&last, &unknown])] {
+                what.into_iter().for_each(|what| fixture.record(Life(1), what.clone()));
                 fixture.crash(Life(1));
             }
             fixture.good(SendsResolved::default());
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_crash_before_the_outcome() {
+    fn accepts_a_crash_before_the_outcome() {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
         fixture.send(Life(1));
@@ -236,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn rejects_an_outcome_of_nothing() {
+    fn rejects_an_outcome_without_a_message() {
         let mut fixture = good();
-        fixture.tell(Life(1), What::SendResult { number: 77, outcome: Outcome::Failed });
+        fixture.record(Life(1), What::SendResult { number: 77, outcome: Outcome::Failed });
         fixture.bad(SendsResolved::default());
     }
 }

@@ -1,29 +1,29 @@
-//! G15, separate lineages: once lineages have parted they have nothing to do with each other for ever. An epoch
-//! follows one epoch; a life that went on in one line is in no other; nobody is excluded from an epoch whose first
-//! view has it, nor by one of another founding. Under a majority rule there is one line, and this holds all the same.
+//! G15, separate lineages: lineages that have parted never meet again. An epoch follows one epoch. A life that went
+//! on in one line joins no other. No life is excluded by an epoch whose first view contains it, nor by an epoch of a
+//! group that was founded separately. All of this holds under a majority rule too, where there is one line.
 
 use super::streams::VIEW_CHANGES;
 use super::tables::{Lives, Table};
 use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 
-/// See the module.
+/// The checker of `separate_lineages`.
 #[derive(Debug, Default)]
 pub(super) struct SeparateLineages {
     parents: Table<Option<Epoch>>,
-    /// The first view of each epoch that a reset brought about.
+    /// First view of each epoch that a reset began.
     first: Table<Vec<Life>>,
-    /// The epochs with which groups were founded.
+    /// Epochs with which groups were founded.
     founded: Vec<Epoch>,
-    /// Who was told to be excluded, in which epoch, and from which.
+    /// Each exclusion that a life received: the life, its epoch before, and the epoch that excluded it.
     excluded: Vec<(Life, Option<Epoch>, Epoch)>,
-    /// By epoch, who was in any of its views.
+    /// By epoch, the lives that were in any of its views.
     members: Table<Lives>,
     checked: u64,
 }
 
 impl SeparateLineages {
-    /// The founding from which an epoch descends, as far as anybody was told.
+    /// Returns the founding epoch from which an epoch descends, as far as any application knows.
     fn founding(&self, epoch: Epoch) -> Option<Epoch> {
         let parent = |epoch: &Epoch| self.parents.get(*epoch).copied().flatten();
         let all = self.parents.iter().count();
@@ -57,7 +57,7 @@ impl Property for SeparateLineages {
                 if let (Some(known), Some(before)) = (*parent, before)
                     && known != before
                 {
-                    return broken(self, record, || format!("it follows {known:?} and {before:?}"));
+                    return broken(self, record, || format!("it follows both {known:?} and {before:?}"));
                 }
                 *parent = before;
                 if before == Some(reset.view.epoch) {
@@ -69,12 +69,14 @@ impl Property for SeparateLineages {
                 self.checked += 1;
                 let here = facts.stream(record.life).epoch;
                 let there = facts.stream(*member);
-                // A founder alone that has ordered nothing may give way and join.
+                // A founder that is alone and has ordered nothing may give way and join.
                 let settled = there.epoch.filter(|_| there.last > 0);
                 if let (Some(here), Some(there)) = (here, settled)
                     && !self.members.at(here).contains(*member)
                 {
-                    return broken(self, record, || format!("{member:?} joins, and was in {there:?}"));
+                    return broken(self, record, || {
+                        format!("{member:?} joins, and was a member in {there:?}")
+                    });
                 }
             }
             _ => {}
@@ -91,10 +93,10 @@ impl Property for SeparateLineages {
         for (life, left_behind, epoch) in &self.excluded {
             let (here, there) = (left_behind.and_then(|epoch| self.founding(epoch)), self.founding(*epoch));
             let what = if self.first.get(*epoch).is_some_and(|first| first.contains(life)) {
-                format!("{life:?} was excluded by {epoch:?}, whose first view has it")
+                format!("{life:?} was excluded by {epoch:?}, whose first view contains it")
             } else if here.zip(there).is_some_and(|(here, there)| here != there) {
                 format!(
-                    "{life:?} of the group founded as {here:?} was excluded by {epoch:?}, which is another's"
+                    "{life:?} of the group founded as {here:?} was excluded by {epoch:?} of another group"
                 )
             } else {
                 continue;
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_lines_that_stay_apart() {
+    fn accepts_lines_that_stay_apart() {
         good().good(SeparateLineages::default());
     }
 
@@ -139,7 +141,7 @@ mod tests {
     fn rejects_a_life_that_comes_back() {
         let mut fixture = good();
         let seqno = fixture.end() + 1;
-        fixture.tell(Life(0), What::Joined { seqno, member: Life(3), members: 4 });
+        fixture.record(Life(0), What::Joined { seqno, member: Life(3), members: 4 });
         fixture.bad(SeparateLineages::default());
     }
 
@@ -157,7 +159,7 @@ mod tests {
         let mut entering = fixture.last(|r| matches!(r.what, What::Entered { seqno: 0, .. })).what.clone();
         let What::Entered { view, .. } = &mut entering else { unreachable!() };
         view.epoch = Epoch(9);
-        fixture.tell(Life(7), entering);
+        fixture.record(Life(7), entering);
         fixture.last(|r| matches!(r.what, What::Excluded { .. })).what =
             What::Excluded { epoch: Some(Epoch(9)) };
         fixture.bad(SeparateLineages::default());

@@ -1,15 +1,15 @@
-//! G14, a single lineage: an epoch is followed by one epoch at most, whose first view contains a quorum of the view
-//! before it. So there is one line of views, and of two halves one goes on. Under a fixed list no view has two lives
-//! of one name.
+//! G14, single lineage: an epoch is followed by at most one epoch, whose first view contains a quorum of the view
+//! before it. So there is one line of views, and at most one half of a split group goes on. Under a list of names no
+//! view has two lives of one name.
 //!
-//! Under *at least n* only the floor is checked here, and [`super::separate_lineages`] holds.
+//! Under *at least n* only the number of members is checked here, and [`super::separate_lineages`] holds.
 
 use super::quorum::Rule;
 use super::streams::VIEW_CHANGES;
-use super::{Facts, Property, Terms, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 
-/// See the module.
+/// The checker of `single_lineage`.
 #[derive(Debug)]
 pub(super) struct SingleLineage {
     rule: Rule,
@@ -17,11 +17,11 @@ pub(super) struct SingleLineage {
 }
 
 impl SingleLineage {
-    pub(super) fn new(terms: &Terms) -> SingleLineage {
+    pub(super) fn new(terms: &GroupTerms) -> SingleLineage {
         SingleLineage { rule: Rule::new(terms.config.quorum.clone()), checked: 0 }
     }
 
-    /// A name of the fixed list that two lives of a view have.
+    /// Returns a name of the list that two lives of a view have.
     fn twice(&self, view: &[Life]) -> Option<String> {
         let mut names: Vec<_> = view.iter().filter_map(|life| self.rule.listed_name(*life)).collect();
         names.sort();
@@ -46,7 +46,7 @@ impl Property for SingleLineage {
             let before = facts.before();
             let members = &reset.view.members;
             if !self.rule.met(members, &before.view) {
-                return broken(self, record, || format!("{members:?} are no quorum of {:?}", before.view));
+                return broken(self, record, || format!("{members:?} are not a quorum of {:?}", before.view));
             }
             let children = before.epoch.map_or(0, |epoch| facts.lineage.children(epoch).len());
             if self.rule.intersects() && children > 1 {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_line() {
+    fn accepts_one_line() {
         let mut fixture = Fixture::of(5, 1);
         fixture.reset(&[Life(1), Life(2), Life(3)]);
         fixture.reset(&[Life(1), Life(2)]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_half_with_the_first_member() {
+    fn accepts_half_with_the_first_member() {
         let mut fixture = Fixture::of(4, 1);
         fixture.reset(&[Life(0), Life(3)]);
         assert!(check(&fixture).is_ok());

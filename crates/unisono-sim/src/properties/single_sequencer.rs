@@ -1,12 +1,12 @@
-//! G21, a single sequencer: each number of an epoch is given out once, in ascending order, by the one life that the last
-//! naming event (a founding, a hand-over, a sequencer's leave, a reset) names.
+//! G21, single sequencer: each seqno of an epoch is assigned once, in ascending order, by the one life that the last
+//! naming event names. A naming event is a founding, a hand-over, a sequencer's leave, or a reset.
 //!
-//! Whoever takes the role, numbers and hands it on within one input is not seen to act, so that not every number has
-//! a giver here. That no place is left empty is [`super::gap_free`]'s business.
+//! A member may take the role, number, and hand the role on within one input, so that no record shows it in the role.
+//! So this checker does not know the sequencer of every seqno. [`super::gap_free`] checks that no seqno is left out.
 
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Violation, found};
+use super::{Facts, Property, Violation, result};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,17 +14,18 @@ use unisono_core::Seqno;
 
 #[derive(Clone, Debug, Default)]
 struct Numbers {
-    /// Given out through here; nothing yet.
+    /// Last seqno assigned; `None` for none yet.
     end: Option<Seqno>,
-    /// Who gave numbers out in a term, and the last of them, by the place of the event that named it.
-    givers: BTreeMap<Seqno, (Life, Seqno)>,
-    /// Whom events name, by their places.
+    /// By term (the seqno of its naming event), the life that assigned seqnos and the last of them.
+    terms: BTreeMap<Seqno, (Life, Seqno)>,
+    /// By seqno, the life that the event there names.
     named: BTreeMap<Seqno, Life>,
-    /// From where to where each life was told of everything; a joiner is told of nothing before its join.
-    told: BTreeMap<Life, RangeInclusive<Seqno>>,
+    /// By life, the first and last seqno of the events that its application received. A joiner receives nothing from
+    /// before its join.
+    received: BTreeMap<Life, RangeInclusive<Seqno>>,
 }
 
-/// See the module.
+/// The checker of `single_sequencer`.
 #[derive(Debug, Default)]
 pub(super) struct SingleSequencer {
     numbers: Table<Numbers>,
@@ -44,30 +45,31 @@ impl SingleSequencer {
         let next = numbers.end.map_or(term + 1, |end| end + 1);
         numbers.end = Some(to.max(next - 1));
         if from < next {
-            return Some(format!("it gave out {from} to {to}, and {next} was the next"));
+            return Some(format!("it assigned {from} to {to}, and the next seqno was {next}"));
         }
-        let (giver, last) = numbers.givers.entry(term).or_insert((record.life, to));
+        let (assigner, last) = numbers.terms.entry(term).or_insert((record.life, to));
         *last = to;
-        if *giver != record.life {
-            return Some(format!("{giver:?} gave out numbers by the event at {term} too"));
+        if *assigner != record.life {
+            return Some(format!("{assigner:?} also assigned seqnos by the event at {term}"));
         }
-        if let Some((place, later)) = numbers.named.range(term + 1..).next().filter(|(place, _)| **place < to)
+        if let Some((seqno, later)) = numbers.named.range(term + 1..).next().filter(|(seqno, _)| **seqno < to)
         {
-            return Some(format!("the event at {place} names {later:?} since"));
+            return Some(format!("the event at {seqno} has named {later:?} since"));
         }
         let named = numbers.named.get(&term).filter(|named| **named != record.life);
         named.map(|named| format!("the event at {term} names {named:?}"))
     }
 
-    fn name_sequencer(&mut self, epoch: Epoch, place: Seqno, sequencer: Life) -> Option<String> {
+    fn name_sequencer(&mut self, epoch: Epoch, seqno: Seqno, sequencer: Life) -> Option<String> {
         let numbers = self.numbers.at(epoch);
-        numbers.named.entry(place).or_insert(sequencer);
-        if let Some((giver, _)) = numbers.givers.get(&place).filter(|(giver, _)| *giver != sequencer) {
-            return Some(format!("{giver:?} gave out numbers by the event at {place}"));
+        numbers.named.entry(seqno).or_insert(sequencer);
+        if let Some((assigner, _)) = numbers.terms.get(&seqno).filter(|(assigner, _)| *assigner != sequencer)
+        {
+            return Some(format!("{assigner:?} assigned seqnos by the event at {seqno}"));
         }
-        let mut before = numbers.givers.range(..place);
-        let (term, (giver, last)) = before.find(|(_, (_, last))| *last > place)?;
-        Some(format!("by the event at {term} {giver:?} gave out numbers beyond, through {last}"))
+        let mut before = numbers.terms.range(..seqno);
+        let (term, (assigner, last)) = before.find(|(_, (_, last))| *last > seqno)?;
+        Some(format!("{assigner:?} assigned later seqnos, through {last}, by the event at {term}"))
     }
 }
 
@@ -87,27 +89,29 @@ impl Property for SingleSequencer {
             self.number(record, epoch, term, from, to)
         } else {
             let (before, stream) = (facts.before().sequencer, facts.stream(record.life));
-            let (place, sequencer) = (stream.last, stream.sequencer);
+            let (seqno, sequencer) = (stream.last, stream.sequencer);
             let Some(epoch) = stream.epoch else { return Ok(()) };
-            self.numbers.at(epoch).told.insert(record.life, stream.entered + 1..=place);
+            self.numbers.at(epoch).received.insert(record.life, stream.entered + 1..=seqno);
             let names = match &record.what {
                 What::Entered { seqno, .. } => *seqno == 0,
                 What::Left { member, .. } => *member == before,
                 What::Joined { .. } => false,
                 _ => true,
             };
-            if names { self.name_sequencer(epoch, place, sequencer) } else { None }
+            if names { self.name_sequencer(epoch, seqno, sequencer) } else { None }
         };
-        found(self, record, fault)
+        result(self, record, fault)
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         for numbers in self.numbers.iter() {
-            let unnamed = |(place, _): &(&Seqno, &(Life, Seqno))| {
-                numbers.told.values().any(|told| told.contains(place)) && !numbers.named.contains_key(place)
+            let unnamed = |(seqno, _): &(&Seqno, &(Life, Seqno))| {
+                numbers.received.values().any(|received| received.contains(seqno))
+                    && !numbers.named.contains_key(seqno)
             };
-            if let Some((place, (life, _))) = numbers.givers.iter().find(unnamed) {
-                let what = format!("{life:?} gave out numbers by the event at {place}, which names nobody");
+            if let Some((seqno, (life, _))) = numbers.terms.iter().find(unnamed) {
+                let what =
+                    format!("{life:?} assigned seqnos by the event at {seqno}, which names no sequencer");
                 return Err(Violation { property: self.name(), at: end.at, what });
             }
         }
@@ -123,10 +127,10 @@ impl Property for SingleSequencer {
 mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
-    use crate::properties::streams::PLACED;
+    use crate::properties::streams::SEQUENCED;
 
     #[test]
-    fn takes_an_epoch_of_whose_beginning_no_application_was_told() {
+    fn accepts_an_epoch_whose_beginning_no_application_received() {
         let mut fixture = Fixture::of(3, 1);
         let common = fixture.records.len();
         fixture.crash(Life(0));
@@ -136,8 +140,8 @@ mod tests {
         fixture.hand_over(Life(2));
         fixture.message(Life(1));
         let (before, after) = fixture.records.split_at(common);
-        let told = |record: &&Record| record.life != joiner && PLACED & record.what.kind().bit() != 0;
-        let after = after.iter().filter(|record| !told(record));
+        let received = |record: &&Record| record.life != joiner && SEQUENCED & record.what.kind().bit() != 0;
+        let after = after.iter().filter(|record| !received(record));
         fixture.records = before.iter().chain(after).cloned().collect();
         fixture.good(SingleSequencer::default());
     }
@@ -159,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_sequencer_after_the_other() {
+    fn accepts_one_sequencer_after_the_other() {
         good().good(SingleSequencer::default());
     }
 
     #[test]
-    fn rejects_a_number_given_out_twice() {
+    fn rejects_a_seqno_assigned_twice() {
         let mut fixture = good();
         let again = Record { life: Life(2), ..fixture.last(numbering).clone() };
         fixture.records.push(again);
@@ -172,46 +176,47 @@ mod tests {
     }
 
     #[test]
-    fn rejects_who_goes_on_after_handing_over() {
+    fn rejects_a_sequencer_that_goes_on_after_handing_over() {
         let mut fixture = good();
         let number = fixture.send(Life(2));
-        let place = fixture.order(Life(2), number);
+        let seqno = fixture.order(Life(2), number);
         fixture.last(numbering).life = Life(1);
-        assert!(place > 0);
+        assert!(seqno > 0);
         fixture.bad(SingleSequencer::default());
     }
 
-    /// Life 0 hands the role to life 1, which never acts, and goes on by the event that named itself.
-    fn goes_on_unheard() -> Fixture {
+    /// Life 0 hands the role to life 1, which never acts. Life 0 goes on in the term of the event that named it.
+    fn goes_on_after_hand_over() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         fixture.hand_over(Life(1));
         fixture.message(Life(2));
         let first = fixture.position(numbering);
         (fixture.records[first].life, fixture.records[first].what) = match fixture.records[first].what {
             What::Numbered { epoch, from, to, .. } => (Life(0), What::Numbered { epoch, term: 0, from, to }),
-            _ => unreachable!("it is a numbering"),
+            _ => unreachable!("the record is of the kind Numbered"),
         };
         fixture
     }
 
     #[test]
-    fn rejects_who_goes_on_though_its_successor_never_acts() {
-        goes_on_unheard().bad(SingleSequencer::default());
+    fn rejects_the_old_sequencer_even_if_its_successor_never_acts() {
+        goes_on_after_hand_over().bad(SingleSequencer::default());
     }
 
     #[test]
-    fn rejects_the_same_where_applications_are_told_late() {
-        let mut fixture = goes_on_unheard();
-        let is_told = |record: &Record| matches!(record.what, What::HandedOver { .. });
-        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
+    fn rejects_the_old_sequencer_when_applications_learn_it_late() {
+        let mut fixture = goes_on_after_hand_over();
+        let is_received = |record: &Record| matches!(record.what, What::HandedOver { .. });
+        let (received, mut records): (Vec<Record>, Vec<Record>) =
+            fixture.records.drain(..).partition(is_received);
         records.retain(|record| !matches!(record.what, What::Delivered { .. }));
-        records.extend(told);
+        records.extend(received);
         fixture.records = records;
         fixture.bad(SingleSequencer::default());
     }
 
     #[test]
-    fn takes_a_successor_that_never_acts() {
+    fn accepts_a_successor_that_never_acts() {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(2));
         fixture.hand_over(Life(1));
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_who_was_never_named() {
+    fn rejects_a_sequencer_that_was_never_named() {
         let mut fixture = good();
         for record in &mut fixture.records {
             if let What::Numbered { term: 4, .. } = record.what {

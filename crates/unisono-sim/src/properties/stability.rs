@@ -1,54 +1,55 @@
-//! G22, stability: what leaves a history was held by every member of the view at that place (of the epoch's first
-//! view, for what came before it), and no history has more entries than the group allows.
+//! G22, stability: an entry leaves a history only after every member of the view at its seqno has held it. (For
+//! entries from before the epoch, that is the epoch's first view.) No history has more entries than the group allows.
 //!
-//! A leaver counts below the place of its leave until that is accepted; from then on it is waited for by courtesy only.
-//! What leaves may go before any application knows of the joins and leaves that matter. In the end it is checked again,
-//! by who held what when it went.
+//! A leaver counts for the seqnos below its leave until the leave is accepted. After that the others wait for it by
+//! courtesy only. An entry may be freed before any application has received the joins and leaves that determine the
+//! view. Such cases are checked again at the end, with the watermarks from the time when the entry was freed.
 //!
-//! Changes take no room from messages: n + 2 slots stand beside, and one for each reset that came since anything was
-//! freed. As n count the members that the application knows, and whoever may have joined since.
+//! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, and one more for each
+//! reset since an entry was last freed. Here n counts the members that the application knows, and all lives that may
+//! have joined since.
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
-use super::{Facts, Property, Terms, Violation, broken, found};
+use super::{Facts, GroupTerms, Property, Violation, broken, result};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
 
-/// Something left a history, and not all is known that it is checked by.
+/// An entry was freed before everything was known that decides whether it might be.
 #[derive(Debug)]
-struct Doubt {
+struct Undecided {
     record: Record,
     epoch: Epoch,
     through: Seqno,
-    /// What lives held then.
+    /// Watermarks of all lives at that time.
     marks: MarkTable,
-    /// What anybody in this epoch knew to be accepted then.
+    /// How far any member of the epoch knew it to be accepted at that time.
     accepted: Seqno,
 }
 
-/// See the module.
+/// The checker of `stability`.
 #[derive(Debug)]
 pub(super) struct Stability {
     history_messages: u32,
     lives: u32,
     leavers: Lives,
-    /// Whose part in the group is over, as somebody was told.
+    /// Lives whose part in the group is over, as any application has learned.
     over: Lives,
     marks: MarkTable,
-    /// By epoch, what anybody knows to be accepted.
+    /// By epoch, how far any member knows it to be accepted.
     accepted: Table<Seqno>,
-    /// By life, the place of its leave, in each epoch in which there is one.
+    /// By life, the seqno of its leave in each epoch that has one.
     leaves: Table<Vec<(Epoch, Seqno)>>,
-    /// By life, resets since it freed something.
+    /// By life, the number of resets since it freed an entry.
     resets: Table<u32>,
-    /// By epoch, everything through here was found to be held by all, or will be checked in the end.
+    /// By epoch, the seqno through which all members hold everything, or which is checked at the end.
     stable: Table<Seqno>,
-    doubts: Vec<Doubt>,
+    undecided: Vec<Undecided>,
     checked: u64,
 }
 
 impl Stability {
-    pub(super) fn new(terms: &Terms) -> Stability {
+    pub(super) fn new(terms: &GroupTerms) -> Stability {
         Stability {
             history_messages: terms.config.history_messages,
             lives: 0,
@@ -59,12 +60,12 @@ impl Stability {
             leaves: Table::default(),
             resets: Table::default(),
             stable: Table::default(),
-            doubts: Vec::new(),
+            undecided: Vec::new(),
             checked: 0,
         }
     }
 
-    /// Takes note of who comes and goes.
+    /// Takes note of a life that comes or goes.
     #[cold]
     fn follow(&mut self, record: &Record, facts: &Facts) {
         match &record.what {
@@ -81,7 +82,7 @@ impl Stability {
         }
     }
 
-    /// A history has so many entries, and that is too many.
+    /// Returns a fault if this number of entries is too high.
     fn too_many(&mut self, life: Life, entries: u32, facts: &Facts) -> Option<String> {
         let (most, resets) = (self.history_messages, *self.resets.at(life));
         if entries <= most {
@@ -94,7 +95,7 @@ impl Stability {
         (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
     }
 
-    /// Everything through a place has left the history of `record`'s life.
+    /// Everything through a seqno has left the history of `record`'s life.
     fn purge(&mut self, record: &Record, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
         *self.resets.at(record.life) = 0;
         self.checked += 1;
@@ -103,29 +104,29 @@ impl Stability {
         }
         let lacking: Vec<Life> = lacking(epoch, through, &self.marks, facts).collect();
         if let Some(member) = lacking.iter().find(|member| !self.leavers.contains(**member)) {
-            return Some(format!("{member:?} does not hold place {through}"));
+            return Some(format!("{member:?} does not hold seqno {through}"));
         }
         let stream = facts.stream(record.life);
-        let is_told = stream.epoch == Some(epoch) && stream.last >= through;
-        if !is_told || !lacking.is_empty() {
+        let is_received = stream.epoch == Some(epoch) && stream.last >= through;
+        if !is_received || !lacking.is_empty() {
             let (record, marks, accepted) = (record.clone(), self.marks.clone(), *self.accepted.at(epoch));
-            self.doubts.push(Doubt { record, epoch, through, marks, accepted });
+            self.undecided.push(Undecided { record, epoch, through, marks, accepted });
         }
         *self.stable.at(epoch) = through;
         None
     }
 
-    /// Whether a member counted when something left a history, though it had asked to leave.
-    fn counted(&self, member: Life, doubt: &Doubt, facts: &Facts) -> bool {
+    /// True if a member counted when the entry was freed, although it had asked to leave.
+    fn counted(&self, member: Life, case: &Undecided, facts: &Facts) -> bool {
         let mut leaves = self.leaves.get(member).into_iter().flatten();
-        match leaves.find(|(epoch, _)| *epoch == doubt.epoch) {
-            Some((_, place)) => *place > doubt.accepted,
-            // It may be that nobody lived to be told of its leave.
+        match leaves.find(|(epoch, _)| *epoch == case.epoch) {
+            Some((_, leave)) => *leave > case.accepted,
+            // Possibly no application lived to receive the leave.
             None => {
-                let stream = facts.stream(doubt.record.life);
+                let stream = facts.stream(case.record.life);
                 let passed = |epoch| {
-                    epoch == doubt.epoch && stream.last >= doubt.accepted
-                        || facts.lineage.keeps(epoch, doubt.epoch, doubt.accepted)
+                    epoch == case.epoch && stream.last >= case.accepted
+                        || facts.lineage.keeps(epoch, case.epoch, case.accepted)
                 };
                 !self.leavers.contains(member) || stream.epoch.is_some_and(passed)
             }
@@ -133,7 +134,7 @@ impl Stability {
     }
 }
 
-/// Members of the view at a place that do not hold everything through there.
+/// Returns the members of the view at a seqno that do not hold everything through it.
 fn lacking<'a>(
     epoch: Epoch,
     through: Seqno,
@@ -142,7 +143,7 @@ fn lacking<'a>(
 ) -> impl Iterator<Item = Life> + 'a {
     let start = facts.lineage.start(epoch);
     let view = start.and_then(|start| facts.views.at(epoch, through.max(start))).unwrap_or_default();
-    // The reset event itself everybody makes for himself.
+    // Each member creates the reset event itself.
     let needed = if start == Some(through) { through.saturating_sub(1) } else { through };
     view.iter().copied().filter(move |member| !marks.held(*member, epoch, needed, &facts.lineage))
 }
@@ -190,15 +191,15 @@ impl Property for Stability {
                 None
             }
         };
-        found(self, record, fault)
+        result(self, record, fault)
     }
 
     fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
-        for doubt in &self.doubts {
-            let mut lacking = lacking(doubt.epoch, doubt.through, &doubt.marks, facts);
-            if let Some(member) = lacking.find(|member| self.counted(*member, doubt, facts)) {
-                return broken(self, &doubt.record, || {
-                    format!("{member:?} did not hold place {}", doubt.through)
+        for case in &self.undecided {
+            let mut lacking = lacking(case.epoch, case.through, &case.marks, facts);
+            if let Some(member) = lacking.find(|member| self.counted(*member, case, facts)) {
+                return broken(self, &case.record, || {
+                    format!("{member:?} did not hold seqno {}", case.through)
                 });
             }
         }
@@ -219,21 +220,21 @@ mod tests {
         fixture.check(Stability::new(&fixture.terms))
     }
 
-    /// Everybody but life 2 stores and delivers a message.
+    /// All members but life 2 store and deliver a message.
     fn behind() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         fixture.message(Life(1));
         fixture.purge();
         let number = fixture.send(Life(1));
-        let place = fixture.order(Life(1), number);
-        fixture.store(Life(1), place);
-        fixture.accept(Life(0), place);
-        fixture.accept(Life(1), place);
+        let seqno = fixture.order(Life(1), number);
+        fixture.store(Life(1), seqno);
+        fixture.accept(Life(0), seqno);
+        fixture.accept(Life(1), seqno);
         fixture
     }
 
     #[test]
-    fn takes_purging_of_what_all_hold() {
+    fn accepts_purging_of_what_all_hold() {
         let mut fixture = behind();
         fixture.purge();
         assert!(check(&fixture).unwrap() > 0);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_purging_when_the_laggard_is_left_out() {
+    fn accepts_purging_after_the_member_that_lacks_it_is_excluded() {
         let mut fixture = behind();
         fixture.crash(Life(2));
         fixture.reset(&[Life(0), Life(1)]);
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_purging_of_a_reset_event_that_one_has_not_made_yet() {
+    fn accepts_purging_of_a_reset_event_that_a_member_has_not_created_yet() {
         let mut fixture = behind();
         fixture.reset(&[Life(0), Life(1), Life(2)]);
         let begins =
@@ -260,24 +261,24 @@ mod tests {
         let begins = fixture.position(begins);
         fixture.records.truncate(begins);
         let mut more = fixture.clone();
-        fixture.tell(Life(0), What::Purged { epoch: Epoch(1), through: 5 });
+        fixture.record(Life(0), What::Purged { epoch: Epoch(1), through: 5 });
         assert!(check(&fixture).is_ok());
-        more.tell(Life(0), What::Purged { epoch: Epoch(1), through: 6 });
+        more.record(Life(0), What::Purged { epoch: Epoch(1), through: 6 });
         assert!(check(&more).is_err());
     }
 
     #[test]
-    fn rejects_purging_what_one_lacks() {
+    fn rejects_purging_what_a_member_lacks() {
         let mut fixture = behind();
-        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
+        fixture.record(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_purging_what_a_dead_member_lacks_before_it_is_excluded() {
+    fn rejects_purging_what_a_crashed_member_lacks_before_its_exclusion() {
         let mut fixture = behind();
         fixture.crash(Life(2));
-        fixture.tell(Life(1), What::Purged { epoch: Epoch(0), through: 4 });
+        fixture.record(Life(1), What::Purged { epoch: Epoch(0), through: 4 });
         assert!(check(&fixture).is_err());
     }
 
@@ -285,14 +286,14 @@ mod tests {
     fn rejects_a_history_that_grows_without_bound() {
         let mut fixture = behind();
         let most = fixture.terms.config.history_messages + 3 + 2;
-        fixture.tell(Life(1), What::HistoryUsed { entries: most });
+        fixture.record(Life(1), What::HistoryUsed { entries: most });
         assert!(check(&fixture).is_ok());
-        fixture.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        fixture.record(Life(1), What::HistoryUsed { entries: most + 1 });
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn those_who_came_and_went_leave_no_room_behind() {
+    fn members_that_left_raise_no_limit() {
         let mut fixture = Fixture::of(3, 1);
         for _ in 0..9 {
             let joiner = fixture.join();
@@ -300,36 +301,37 @@ mod tests {
         }
         fixture.purge();
         let most = fixture.terms.config.history_messages + 3 + 2;
-        fixture.tell(Life(1), What::HistoryUsed { entries: most });
+        fixture.record(Life(1), What::HistoryUsed { entries: most });
         assert!(check(&fixture).is_ok());
-        fixture.tell(Life(1), What::HistoryUsed { entries: most + 1 });
+        fixture.record(Life(1), What::HistoryUsed { entries: most + 1 });
         assert!(check(&fixture).is_err());
     }
 
-    /// Nobody but life 0 has a place after the join of life 2.
+    /// Only life 0 and life 1 hold the message after the join of life 2.
     fn purged_too_early() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         let number = fixture.send(Life(0));
-        let place = fixture.order(Life(0), number);
-        fixture.store(Life(1), place);
-        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: place });
+        let seqno = fixture.order(Life(0), number);
+        fixture.store(Life(1), seqno);
+        fixture.record(Life(0), What::Purged { epoch: Epoch(0), through: seqno });
         fixture
     }
 
     #[test]
-    fn rejects_purging_what_a_joiner_lacks_of_whose_join_nobody_was_told_yet() {
+    fn rejects_purging_what_a_joiner_lacks_before_any_application_received_its_join() {
         let mut fixture = purged_too_early();
         assert!(check(&fixture).is_err());
         let joiner = Life(2);
-        let is_told = |record: &Record| {
+        let is_received = |record: &Record| {
             matches!(record.what, What::Joined { member, .. } if member == joiner)
                 || record.life == joiner && matches!(record.what, What::Entered { .. })
         };
-        let (told, mut records): (Vec<Record>, Vec<Record>) = fixture.records.drain(..).partition(is_told);
-        records.extend(told);
+        let (received, mut records): (Vec<Record>, Vec<Record>) =
+            fixture.records.drain(..).partition(is_received);
+        records.extend(received);
         fixture.records = records;
         assert!(check(&fixture).is_err());
-        // It holds it in time.
+        // Now the joiner holds it in time.
         let purged = fixture.position(|record| matches!(record.what, What::Purged { .. }));
         let through = fixture.end();
         let what = What::Stored { epoch: Epoch(0), through };
@@ -338,17 +340,17 @@ mod tests {
         assert!(check(&fixture).is_ok());
     }
 
-    /// Life 2 lacks the last message, and is leaving.
+    /// Life 2 lacks the last message, and has asked to leave.
     fn leaver_behind() -> Fixture {
         let mut fixture = behind();
-        fixture.tell(Life(2), What::LeaveAsked);
+        fixture.record(Life(2), What::LeaveAsked);
         fixture
     }
 
     #[test]
-    fn takes_purging_what_a_leaver_lacks_whose_leave_is_accepted() {
+    fn accepts_purging_what_a_leaver_lacks_whose_leave_is_accepted() {
         let mut fixture = leaver_behind();
-        let told = fixture.clone();
+        let before = fixture.clone();
         fixture.leave(Life(2));
         let is_accepted = |record: &Record| matches!(record.what, What::Accepted { through: 5, .. });
         let accepted = fixture.records.iter().position(is_accepted).unwrap();
@@ -361,7 +363,7 @@ mod tests {
             record.life == Life(2) && matches!(record.what, What::Stored { .. } | What::Accepted { .. })
         };
         let late: Vec<_> =
-            fixture.records.drain(told.records.len()..).filter(|record| !behind(record)).collect();
+            fixture.records.drain(before.records.len()..).filter(|record| !behind(record)).collect();
         fixture.records.extend(late);
         let accepted = fixture.records.iter().position(is_accepted).unwrap();
         let mut early = fixture.clone();
@@ -374,7 +376,7 @@ mod tests {
     #[test]
     fn rejects_purging_what_a_leaver_lacks_whose_leave_never_comes() {
         let mut fixture = leaver_behind();
-        fixture.tell(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
+        fixture.record(Life(0), What::Purged { epoch: Epoch(0), through: 4 });
         assert!(check(&fixture).is_err());
     }
 }

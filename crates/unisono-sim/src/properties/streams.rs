@@ -1,7 +1,8 @@
-//! What follows from events alone: where a life's stream stands and which view it has there ([`Stream`]), how epochs
-//! follow one another ([`Lineage`]), and which views an epoch has gone through ([`Views`]).
+//! What follows from events alone: the position and view of each life's event stream ([`Stream`]), which epoch
+//! follows which ([`Lineage`]), and the views of each epoch ([`Views`]). Also the watermarks of all lives
+//! ([`MarkTable`]), and tables by message ([`Messages`]).
 
-use super::tables::{Lives, Places, Table};
+use super::tables::{Lives, NumberTable, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
 use unisono_core::Seqno;
 
@@ -9,28 +10,28 @@ use unisono_core::Seqno;
 pub(super) const VIEW_CHANGES: u64 =
     Kind::Entered.bit() | Kind::Joined.bit() | Kind::Left.bit() | Kind::Reset.bit();
 
-/// Kinds that have a place in the order.
-pub(super) const PLACED: u64 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
+/// Kinds of events that have a seqno.
+pub(super) const SEQUENCED: u64 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
 
-/// Where the event stream of one life stands.
+/// Position of one life's event stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
-    /// The epoch of its last event; nothing before its first.
+    /// Epoch of its last event; `None` before the first.
     pub(super) epoch: Option<Epoch>,
-    /// The place at which it entered; 0 for a founder.
+    /// Seqno at which it entered; 0 for a founder.
     pub(super) entered: Seqno,
-    /// The place of its last event.
+    /// Seqno of its last event.
     pub(super) last: Seqno,
-    /// The members there, in rank order.
+    /// Members just after that seqno, in rank order.
     pub(super) view: Vec<Life>,
-    /// The same as a set.
+    /// The same members as a set.
     pub(super) members: Lives,
-    /// Who orders there.
+    /// Sequencer just after that seqno.
     pub(super) sequencer: Life,
 }
 
 impl Stream {
-    /// Takes note of an event that is no message.
+    /// Takes note of an event other than a message.
     pub(super) fn change(&mut self, event: &What) {
         match event {
             What::HandedOver { seqno, sequencer } => (self.last, self.sequencer) = (*seqno, *sequencer),
@@ -67,8 +68,8 @@ impl Stream {
     }
 }
 
-/// The place of an event; nothing for records that have none.
-pub(super) fn placed_at(event: &What) -> Option<Seqno> {
+/// Returns the seqno of an event; `None` for records without a seqno.
+pub(super) fn seqno_of(event: &What) -> Option<Seqno> {
     match event {
         What::Delivered { seqno, .. }
         | What::Entered { seqno, .. }
@@ -80,21 +81,21 @@ pub(super) fn placed_at(event: &What) -> Option<Seqno> {
     }
 }
 
-/// An event's epoch, its place there, and a hash of what it says, the same for all who receive it. Entering is the
-/// joiner's side of its own join. Nothing for records that have no place: a founder's entering among them.
+/// Returns an event's epoch, its seqno, and a hash of its contents that is the same for all members that receive it.
+/// Entering is the joiner's side of its own join. `None` for records without a seqno, a founder's entering included.
 #[inline(always)]
-pub(super) fn placed(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
+pub(super) fn sequenced(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
     match &record.what {
         What::Delivered { seqno, sender, number, hash } => {
             Some((stream.epoch?, *seqno, mix(mix(u64::from(sender.0), *number), *hash) | 1))
         }
-        _ => placed_change(record, stream),
+        _ => sequenced_change(record, stream),
     }
 }
 
-/// The same for an event that is no message.
+/// The same for an event other than a message.
 #[cold]
-fn placed_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
+fn sequenced_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
     let value = |kind: Kind, words: [u64; 3]| words.into_iter().fold(kind as u64, mix) | 1;
     match &record.what {
         What::Joined { seqno, member, .. } => {
@@ -119,7 +120,7 @@ fn placed_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)
     }
 }
 
-/// How epochs follow one another: a tree for each founded group.
+/// Which epoch follows which: one tree for each group that was founded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lineage(Table<Branch>);
 
@@ -131,7 +132,7 @@ struct Branch {
 }
 
 impl Lineage {
-    /// `child` follows `parent` (nothing: a group was founded) and begins at `start`.
+    /// `child` follows `parent` and begins at `start`. A founding epoch has no parent.
     fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
         let branch = self.0.at(child);
         branch.start.get_or_insert(start);
@@ -141,7 +142,7 @@ impl Lineage {
         }
     }
 
-    /// Takes note of a founding, or of a reset told to a life in the epoch `parent`.
+    /// Takes note of a founding, or of a reset event received in the epoch `parent`.
     pub(super) fn follow(&mut self, event: &What, parent: Option<Epoch>) {
         match event {
             What::Entered { seqno: 0, view } => self.link(None, view.epoch, 0),
@@ -154,7 +155,7 @@ impl Lineage {
         self.0.get(epoch)?.parent
     }
 
-    /// The place at which an epoch begins, if anybody was told.
+    /// Returns the seqno at which an epoch begins, if any application has received its first event.
     pub(super) fn start(&self, epoch: Epoch) -> Option<Seqno> {
         self.0.get(epoch)?.start
     }
@@ -163,12 +164,12 @@ impl Lineage {
         self.0.get(epoch).map_or(&[], |branch| &branch.children)
     }
 
-    /// `epoch` and those it follows from, latest first.
+    /// Iterates over `epoch` and its ancestors, latest first.
     pub(super) fn line(&self, epoch: Epoch) -> impl Iterator<Item = Epoch> + '_ {
         std::iter::successors(Some(epoch), |epoch| self.parent(*epoch))
     }
 
-    /// Whether the log with which `later` goes on has the place `seqno` of `epoch`.
+    /// True if the log with which `later` began keeps `seqno` of `epoch`.
     pub(super) fn keeps(&self, later: Epoch, epoch: Epoch, seqno: Seqno) -> bool {
         let mut start = Seqno::MAX;
         for ancestor in self.line(later) {
@@ -181,45 +182,44 @@ impl Lineage {
     }
 }
 
-/// The views that each epoch has gone through, as far as anybody was told: in the order of their places, of which
-/// mostly the last is asked for.
+/// The views of each epoch, as far as applications have received them, by seqno. Most lookups are for the last one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Views(Table<Vec<(Seqno, Vec<Life>)>>);
 
 impl Views {
-    /// Takes note of where a stream has come to.
+    /// Takes note of the view of a stream.
     pub(super) fn follow(&mut self, stream: &Stream) {
         if let Some(epoch) = stream.epoch {
             let views = self.0.at(epoch);
-            if let Err(rank) = views.binary_search_by_key(&stream.last, |(place, _)| *place) {
+            if let Err(rank) = views.binary_search_by_key(&stream.last, |(seqno, _)| *seqno) {
                 views.insert(rank, (stream.last, stream.view.clone()));
             }
         }
     }
 
-    /// The view at a place of an epoch, what happens there included.
+    /// Returns the view just after a seqno of an epoch.
     pub(super) fn at(&self, epoch: Epoch, seqno: Seqno) -> Option<&[Life]> {
         self.sides(epoch, seqno).next()
     }
 
-    /// The view at a place of an epoch, and the one before that.
+    /// Returns the view just after a seqno of an epoch, then the view before that one.
     pub(super) fn sides(&self, epoch: Epoch, seqno: Seqno) -> impl Iterator<Item = &[Life]> {
         let views = self.0.get(epoch).into_iter().flatten().rev();
-        views.skip_while(move |(place, _)| *place > seqno).take(2).map(|(_, view)| view.as_slice())
+        views.skip_while(move |(first, _)| *first > seqno).take(2).map(|(_, view)| view.as_slice())
     }
 }
 
-/// How far each life knew its epochs to be accepted before it promised a ballot there. What it takes for accepted later
-/// it learned from a decision.
+/// How far each life knew each of its epochs to be accepted before it promised a ballot there. What it takes for
+/// accepted after that, it has learned from a decision.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unaided {
-    /// In which epoch each life promised last.
+pub(super) struct AcceptedBeforePromise {
+    /// Epoch of each life's last promise.
     promised: Table<Option<Epoch>>,
     accepted: Table<Vec<(Epoch, Seqno)>>,
 }
 
-impl Unaided {
-    /// The kinds to be followed.
+impl AcceptedBeforePromise {
+    /// The kinds to follow.
     pub(super) const KINDS: u64 = Kind::Accepted.bit() | Kind::Promised.bit();
 
     pub(super) fn accepted(&self, life: Life, epoch: Epoch, seqno: Seqno) -> bool {
@@ -227,7 +227,7 @@ impl Unaided {
         known.iter().any(|(when, through)| *when == epoch && *through >= seqno)
     }
 
-    /// Takes note of a promise or an acceptance; of other records, nothing.
+    /// Takes note of a promise or an acceptance; ignores other records.
     pub(super) fn follow(&mut self, record: &Record) {
         match record.what {
             What::Promised { epoch, .. } => *self.promised.at(record.life) = Some(epoch),
@@ -243,7 +243,7 @@ impl Unaided {
     }
 }
 
-/// How far the marks of a life are.
+/// Watermarks of one life.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
     pub(super) epoch: Option<Epoch>,
@@ -251,12 +251,13 @@ pub(super) struct Mark {
     pub(super) accepted: Seqno,
 }
 
-/// The marks of all lives.
+/// Watermarks of all lives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarkTable {
     now: Table<Mark>,
-    /// For each life, what it held in epochs that it has left, and what it gave up in its last.
-    past: Table<Vec<(Epoch, Seqno)>>,
+    /// By life, how far it held each epoch that it has left, and the entries that it dropped within its present
+    /// epoch.
+    earlier: Table<Vec<(Epoch, Seqno)>>,
 }
 
 impl MarkTable {
@@ -264,12 +265,12 @@ impl MarkTable {
         self.now.get(life).copied().unwrap_or_default()
     }
 
-    /// All of them as they are now, by life.
+    /// Returns the present watermarks of all lives.
     pub(super) fn all(&self) -> Table<Mark> {
         self.now.clone()
     }
 
-    /// Takes note of a mark that moved; of other records, nothing.
+    /// Takes note of a watermark that moved; ignores other records.
     #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {
         match record.what {
@@ -278,7 +279,7 @@ impl MarkTable {
                 let stored = std::mem::replace(&mut mark.stored, through);
                 if mark.epoch != Some(epoch) || through < stored {
                     let before = mark.epoch.replace(epoch).map(|last| (last, stored));
-                    self.put_by(record.life, before);
+                    self.remember(record.life, before);
                 }
             }
             What::Accepted { through, .. } => self.now.at(record.life).accepted = through,
@@ -287,28 +288,28 @@ impl MarkTable {
     }
 
     #[cold]
-    fn put_by(&mut self, life: Life, before: Option<(Epoch, Seqno)>) {
-        self.past.at(life).extend(before);
+    fn remember(&mut self, life: Life, before: Option<(Epoch, Seqno)>) {
+        self.earlier.at(life).extend(before);
     }
 
-    /// Whether this life, dead or alive, ever held everything through `seqno` of `epoch`.
+    /// True if this life, crashed or not, ever held everything through `seqno` of `epoch`.
     #[inline]
     pub(super) fn held(&self, life: Life, epoch: Epoch, seqno: Seqno, lineage: &Lineage) -> bool {
         let Some(mark) = self.now.get(life) else { return false };
         if mark.epoch == Some(epoch) && mark.stored >= seqno {
             return true;
         }
-        let past = self.past.get(life).into_iter().flatten().copied();
-        past.chain(mark.epoch.map(|now| (now, mark.stored))).any(|(when, most)| {
+        let earlier = self.earlier.get(life).into_iter().flatten().copied();
+        earlier.chain(mark.epoch.map(|now| (now, mark.stored))).any(|(when, most)| {
             most >= seqno
                 && (when == epoch || lineage.keeps(when, epoch, seqno) || lineage.keeps(epoch, when, seqno))
         })
     }
 }
 
-/// Something about each message: by sender, then number.
+/// A value for each message: by sender, then number.
 #[derive(Clone, Debug)]
-pub(super) struct Messages<T>(Table<Places<T>>);
+pub(super) struct Messages<T>(Table<NumberTable<T>>);
 
 impl<T> Default for Messages<T> {
     fn default() -> Messages<T> {
@@ -317,7 +318,7 @@ impl<T> Default for Messages<T> {
 }
 
 impl<T: Clone + Default> Messages<T> {
-    /// The entry, made if there is none yet; nothing if the number is beyond all reason.
+    /// Returns the value, and creates it first if needed; `None` if the number is out of range.
     #[inline(always)]
     pub(super) fn at(&mut self, sender: Life, number: u64) -> Option<&mut T> {
         self.0.at(sender).at(number)

@@ -1,9 +1,9 @@
-//! Tables that grow as they are asked: by life or epoch ([`Table`]), by place or message number ([`Places`]), and
-//! sets of lives ([`Lives`]). Lookups cost an index, whatever the run.
+//! Tables that grow on access: by life or epoch ([`Table`]), by seqno or message number ([`NumberTable`]), and sets
+//! of lives ([`Lives`]). A lookup is one access to a vector, however long the run.
 
 use crate::record::{Epoch, Life};
 
-/// What counts up from 0 over a run.
+/// A key that counts up from 0 over a run.
 pub(super) trait Counted {
     fn count(self) -> usize;
 }
@@ -31,7 +31,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Default> Table<T> {
-    /// The value, made if there is none yet.
+    /// Returns the value, and creates it first if needed.
     #[inline]
     pub(super) fn at(&mut self, key: impl Counted) -> &mut T {
         let index = key.count();
@@ -44,79 +44,79 @@ impl<T: Default> Table<T> {
         &mut self.0[index]
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if it was created.
     #[inline]
     pub(super) fn get(&self, key: impl Counted) -> Option<&T> {
         self.0.get(key.count())
     }
 
-    /// All values, in the order of their keys.
+    /// Iterates over all values, in the order of their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }
 }
 
-/// Values by place in the order, or by message number.
+/// Values by seqno or by message number.
 #[derive(Clone, Debug)]
-pub(super) struct Places<T> {
+pub(super) struct NumberTable<T> {
     first: u64,
     values: Vec<T>,
 }
 
-impl<T> Default for Places<T> {
-    fn default() -> Places<T> {
-        Places { first: 0, values: Vec::new() }
+impl<T> Default for NumberTable<T> {
+    fn default() -> NumberTable<T> {
+        NumberTable { first: 0, values: Vec::new() }
     }
 }
 
-impl<T: Clone + Default> Places<T> {
-    /// Farther than this from all known ones, a place is nonsense rather than a place.
+impl<T: Clone + Default> NumberTable<T> {
+    /// Maximum distance of a number from all known ones. A number farther away is an error and gets no value.
     const LEAP_MAX: u64 = 1 << 20;
-    /// So many values are made in one go.
+    /// Number of values that are created together.
     const AHEAD: usize = 32;
 
-    /// The value at a place, made if there is none yet; nothing if the place is beyond all reason.
+    /// Returns the value of a number, and creates it first if needed; `None` if the number is out of range.
     #[inline]
-    pub(super) fn at(&mut self, place: u64) -> Option<&mut T> {
-        let offset = place.wrapping_sub(self.first) as usize;
+    pub(super) fn at(&mut self, number: u64) -> Option<&mut T> {
+        let offset = number.wrapping_sub(self.first) as usize;
         if offset < self.values.len() {
             return self.values.get_mut(offset);
         }
-        self.grow(place)
+        self.grow(number)
     }
 
     #[cold]
-    fn grow_first(&mut self, place: u64) -> Option<&mut T> {
-        let more = self.first - place;
+    fn grow_first(&mut self, number: u64) -> Option<&mut T> {
+        let more = self.first - number;
         if more > Self::LEAP_MAX {
             return None;
         }
         self.values.splice(0..0, std::iter::repeat_n(T::default(), more as usize));
-        self.first = place;
+        self.first = number;
         self.values.first_mut()
     }
 
     #[cold]
-    fn grow(&mut self, place: u64) -> Option<&mut T> {
+    fn grow(&mut self, number: u64) -> Option<&mut T> {
         if self.values.is_empty() {
-            self.first = place;
+            self.first = number;
         }
-        if place < self.first {
-            return self.grow_first(place);
+        if number < self.first {
+            return self.grow_first(number);
         }
-        let offset = place - self.first;
+        let offset = number - self.first;
         if offset > self.values.len() as u64 + Self::LEAP_MAX {
             return None;
         }
-        // Mostly the next one, and then the one after that.
+        // Most often the next number is asked for, then the one after it.
         self.values.resize(offset as usize + Self::AHEAD, T::default());
         self.values.get_mut(offset as usize)
     }
 
-    /// The value at a place, if one was made, there or a little farther.
+    /// Returns the value of a number, if it was created.
     #[inline]
-    pub(super) fn get(&self, place: u64) -> Option<&T> {
-        self.values.get(place.checked_sub(self.first)? as usize)
+    pub(super) fn get(&self, number: u64) -> Option<&T> {
+        self.values.get(number.checked_sub(self.first)? as usize)
     }
 }
 
@@ -158,16 +158,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_grow_at_both_ends_and_not_beyond_reason() {
-        let mut places = Places::default();
-        *places.at(100).unwrap() = 'a';
-        *places.at(103).unwrap() = 'd';
-        *places.at(98).unwrap() = 'y';
-        assert_eq!([98, 99, 100, 103].map(|p| *places.get(p).unwrap()), ['y', '\0', 'a', 'd']);
-        assert_eq!(places.get(97), None);
-        assert_eq!(places.get(103 + 64), None);
-        assert!(places.at(u64::MAX).is_none());
-        assert!(places.at(103 + (1 << 21)).is_none());
+    fn number_tables_grow_at_both_ends_within_limits() {
+        let mut table = NumberTable::default();
+        *table.at(100).unwrap() = 'a';
+        *table.at(103).unwrap() = 'd';
+        *table.at(98).unwrap() = 'y';
+        assert_eq!([98, 99, 100, 103].map(|p| *table.get(p).unwrap()), ['y', '\0', 'a', 'd']);
+        assert_eq!(table.get(97), None);
+        assert_eq!(table.get(103 + 64), None);
+        assert!(table.at(u64::MAX).is_none());
+        assert!(table.at(103 + (1 << 21)).is_none());
     }
 
     #[test]

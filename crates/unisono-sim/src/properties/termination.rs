@@ -1,18 +1,18 @@
-//! L2, termination and delivery: when faults are over, what members send gets its place (or fails with a reset that
-//! fell upon it), and what is ordered every member delivers, to the last.
+//! L2, termination: once the faults are over, every message that a member sends gets a seqno, or fails because of a
+//! reset. Every member delivers everything through the last seqno.
 
-use super::ground::Ground;
+use super::healing::Healing;
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Facts, Property, Violation, found_in_the_end};
+use super::{Facts, Property, Violation, final_result};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
-/// See the module.
+/// The checker of `termination`.
 #[derive(Debug, Default)]
 pub(super) struct Termination {
-    ground: Ground,
-    /// What was sent after the faults were over, and the resets that its sender had seen by then.
+    healing: Healing,
+    /// Messages sent after the faults were over, with the number of resets that their sender had received by then.
     sent: Vec<(Life, MessageNumber, u32)>,
     outcomes: Messages<Option<Outcome>>,
     resets: Table<u32>,
@@ -21,7 +21,7 @@ pub(super) struct Termination {
 
 impl Termination {
     fn fault(&mut self, end: &End, facts: &Facts) -> Option<String> {
-        let members: Vec<_> = self.ground.members(end).collect();
+        let members: Vec<_> = self.healing.members(end).collect();
         let mut last: Vec<(Option<Epoch>, Life, Seqno)> = Vec::new();
         for member in &members {
             self.checked += 1;
@@ -37,7 +37,7 @@ impl Termination {
             let marks = &member.marks;
             if marks.accepted != marks.received || marks.delivered != marks.received {
                 return Some(format!(
-                    "{life:?} holds through {}, accepted {} and delivered {}",
+                    "{life:?} holds through {}, accepted through {}, delivered through {}",
                     marks.received, marks.accepted, marks.delivered
                 ));
             }
@@ -49,13 +49,13 @@ impl Termination {
             match self.outcomes.get(*life, *number).copied().flatten() {
                 Some(Outcome::Ok { seqno }) => {
                     if seqno > facts.stream(*life).last {
-                        return Some(format!("number {number} of {life:?} is at {seqno}, undelivered"));
+                        return Some(format!("number {number} of {life:?} is at {seqno}, not delivered"));
                     }
                 }
                 Some(Outcome::Failed) if failed_with_reset => {}
                 other => {
                     return Some(format!(
-                        "number {number} of {life:?} ended as {other:?}, with {} under way",
+                        "number {number} of {life:?} has the outcome {other:?}, with {} under way",
                         member.under_way
                     ));
                 }
@@ -77,12 +77,12 @@ impl Property for Termination {
     #[inline(always)]
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
-            What::Healed { .. } => self.ground.follow(record),
-            What::Sent { number, .. } if self.ground.has(record.life) => {
+            What::Healed { .. } => self.healing.follow(record),
+            What::Sent { number, .. } if self.healing.covers(record.life) => {
                 self.sent.push((record.life, number, *self.resets.at(record.life)));
             }
             What::SendResult { number, outcome } => {
-                if self.ground.is_healed()
+                if self.healing.is_healed()
                     && let Some(known) = self.outcomes.at(record.life, number)
                 {
                     *known = Some(outcome);
@@ -96,7 +96,7 @@ impl Property for Termination {
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         let fault = self.fault(end, facts);
-        found_in_the_end(self, end, fault)
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn takes_sends_that_end_and_deliveries_to_all() {
+    fn accepts_sends_with_outcomes_and_deliveries_to_all() {
         good().good(Termination::default());
     }
 
     #[test]
-    fn rejects_a_send_that_does_not_end() {
+    fn rejects_a_send_without_an_outcome() {
         let mut fixture = good();
         fixture.send(Life(2));
         fixture.bad(Termination::default());
@@ -136,7 +136,7 @@ mod tests {
     fn rejects_failure_without_a_reset() {
         let mut fixture = good();
         let number = fixture.send(Life(2));
-        fixture.tell(Life(2), What::SendResult { number, outcome: Outcome::Failed });
+        fixture.record(Life(2), What::SendResult { number, outcome: Outcome::Failed });
         fixture.bad(Termination::default());
     }
 

@@ -1,16 +1,16 @@
-//! G5, total order: whoever receives anything at a place of an epoch receives the same there: the same message of
-//! the same sender, or the same join, leave, hand-over or reset.
+//! G5, total order: all members that deliver an event at a seqno of an epoch deliver the same event there: the same
+//! message of the same sender, or the same join, leave, hand-over or reset.
 
-use super::streams::{PLACED, placed};
-use super::tables::{Places, Table};
+use super::streams::{SEQUENCED, sequenced};
+use super::tables::{NumberTable, Table};
 use super::{Facts, Property, Violation, broken};
 use crate::record::Record;
 
-/// See the module.
+/// The checker of `total_order`.
 #[derive(Debug, Default)]
 pub(super) struct TotalOrder {
-    /// By epoch and place, a hash of what is there; zero for nothing yet.
-    places: Table<Places<u64>>,
+    /// By epoch and seqno, a hash of the event there; 0 for none yet.
+    events: Table<NumberTable<u64>>,
     checked: u64,
 }
 
@@ -20,18 +20,22 @@ impl Property for TotalOrder {
     }
 
     fn interests(&self) -> u64 {
-        PLACED
+        SEQUENCED
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        if let Some((epoch, seqno, value)) = placed(record, facts.stream(record.life)) {
+        if let Some((epoch, seqno, value)) = sequenced(record, facts.stream(record.life)) {
             self.checked += 1;
-            match self.places.at(epoch).at(seqno) {
+            match self.events.at(epoch).at(seqno) {
                 Some(known) if *known == 0 => *known = value,
                 Some(known) if *known == value => {}
-                Some(_) => return broken(self, record, || "others received something else there".into()),
-                None => return broken(self, record, || "a place beyond all reason".into()),
+                Some(_) => {
+                    return broken(self, record, || {
+                        "another member received another event at this seqno".into()
+                    });
+                }
+                None => return broken(self, record, || "the seqno is out of range".into()),
             }
         }
         Ok(())
@@ -49,13 +53,13 @@ mod tests {
     use crate::record::{Life, What};
 
     #[test]
-    fn takes_one_order() {
-        Fixture::of_a_place_given_out_twice().good(TotalOrder::default());
+    fn accepts_one_order() {
+        Fixture::of_a_reassigned_seqno().good(TotalOrder::default());
     }
 
     #[test]
-    fn rejects_two_messages_at_one_place() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_two_messages_at_one_seqno() {
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         let first = fixture.records.iter().position(delivery(Life(1))).unwrap();
         let second = fixture.position(delivery(Life(1)));
         fixture.records[first].what = fixture.records[second].what.clone();
@@ -66,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_join_that_others_see_elsewhere() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_a_join_with_another_seqno_at_one_member() {
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         let joined = |record: &Record| record.life == Life(0) && matches!(record.what, What::Joined { .. });
         if let What::Joined { seqno, .. } = &mut fixture.last(joined).what {
             *seqno += 1;
@@ -76,15 +80,15 @@ mod tests {
     }
 
     #[test]
-    fn rejects_two_tellings_of_one_reset() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_two_versions_of_one_reset() {
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         change_reset(fixture.last(reset_of(Life(2))), |reset| reset.degraded = true);
         fixture.bad(TotalOrder::default());
     }
 
     #[test]
-    fn rejects_a_place_beyond_reason() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_a_seqno_out_of_range() {
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         if let What::Delivered { seqno, .. } = &mut fixture.last(delivery(Life(1))).what {
             *seqno = u64::MAX;
         }

@@ -1,73 +1,79 @@
-//! G9, uniformity: what anybody delivered, the crashed and the excluded too, everybody who goes on delivers, as long
-//! as no more members are missing than the message's resilience covers. If more are (and r > 0), the reset says
-//! *degraded*: loss is never silent. Joins and leaves are kept whatever is missing.
+//! G9, uniformity: every event that any member delivered, crashed and excluded members included, is in the log with
+//! which the others go on, as long as no more members are missing than the message's resilience covers. If more than
+//! r members are missing and r > 0, the reset event says *degraded*; otherwise it does not. Joins and leaves are kept
+//! however many members are missing.
 //!
-//! Who is missing counts against the view at the end of the log with which the next epoch begins. Under *at least n*
-//! below a majority quorums need not meet: joins and leaves are kept as messages are, and what a member learns from
-//! the decision of one line, as one that goes on or as a leaver, binds no other.
+//! A member is missing if it is in the view at the end of the log with which the next epoch begins, and not in the
+//! next view. Under *at least n* below a majority, quorums need not intersect. Joins and leaves are then kept under
+//! the same conditions as messages. What a decision revealed to a member, a leaver included, binds only the line of
+//! that decision.
 
-use super::keeping::{Hold, Keeping};
-use super::streams::{Messages, PLACED, Unaided};
-use super::{Facts, Property, Terms, Violation, broken};
+use super::keeping::{Durability, Keeping};
+use super::streams::{AcceptedBeforePromise, Messages, SEQUENCED};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use unisono_core::Quorum;
 
-/// See the module.
+/// The checker of `uniformity`.
 #[derive(Debug)]
 pub(super) struct Uniformity {
     resilience: u8,
-    changes: Hold,
-    /// There is one line of views.
+    changes: Durability,
+    /// True if quorums intersect, so that there is one line of views.
     is_single: bool,
-    unaided: Unaided,
-    /// What each message asks for.
+    before_promise: AcceptedBeforePromise,
+    /// Resilience that each message asks for.
     asked: Messages<u8>,
     keeping: Keeping,
     checked: u64,
 }
 
 impl Uniformity {
-    pub(super) fn new(terms: &Terms) -> Uniformity {
+    pub(super) fn new(terms: &GroupTerms) -> Uniformity {
         let resilience = terms.config.resilience;
         let changes = match terms.config.quorum {
-            Quorum::AtLeast(_) => Hold::Resilience(resilience),
-            _ => Hold::Quorum,
+            Quorum::AtLeast(_) => Durability::Resilience(resilience),
+            _ => Durability::Quorum,
         };
         Uniformity {
             resilience,
             changes,
-            is_single: changes == Hold::Quorum,
-            unaided: Unaided::default(),
+            is_single: changes == Durability::Quorum,
+            before_promise: AcceptedBeforePromise::default(),
             asked: Messages::default(),
             keeping: Keeping::default(),
             checked: 0,
         }
     }
 
-    fn see(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        let (seqno, hold, stream) = match &record.what {
+    fn check_event(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let (seqno, durability, stream) = match &record.what {
             What::Delivered { seqno, sender, number, .. } => {
                 let asked = self.asked.get(*sender, *number).copied().unwrap_or_default();
-                (*seqno, Hold::Resilience(asked.max(self.resilience)), facts.stream(record.life))
+                (*seqno, Durability::Resilience(asked.max(self.resilience)), facts.stream(record.life))
             }
-            What::HandedOver { seqno, .. } => (*seqno, Hold::Resilience(self.resilience), facts.before()),
+            What::HandedOver { seqno, .. } => {
+                (*seqno, Durability::Resilience(self.resilience), facts.before())
+            }
             What::Joined { seqno, .. } | What::Left { seqno, .. } => (*seqno, self.changes, facts.before()),
             _ => return Ok(()),
         };
         self.checked += 1;
         let Some(epoch) = stream.epoch else { return Ok(()) };
-        if !self.is_single && !self.unaided.accepted(record.life, epoch, seqno) {
+        if !self.is_single && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        let hold = match hold {
-            // No message can be held by more members than there are.
-            Hold::Resilience(r) => Hold::Resilience(r.min(stream.view.len().saturating_sub(1) as u8)),
-            Hold::Quorum => Hold::Quorum,
-        };
-        match self.keeping.seen(epoch, seqno, hold) {
-            Some(start) => {
-                broken(self, record, || format!("a reset at {start} lost place {seqno}, in silence"))
+        let durability = match durability {
+            // A message can be held by no more members than there are.
+            Durability::Resilience(r) => {
+                Durability::Resilience(r.min(stream.view.len().saturating_sub(1) as u8))
             }
+            Durability::Quorum => Durability::Quorum,
+        };
+        match self.keeping.seen(epoch, seqno, durability) {
+            Some(start) => broken(self, record, || {
+                format!("the reset at {start} lost seqno {seqno}, which it had to keep")
+            }),
             None => Ok(()),
         }
     }
@@ -79,13 +85,13 @@ impl Property for Uniformity {
     }
 
     fn interests(&self) -> u64 {
-        PLACED | Kind::Sent.bit() | if self.is_single { 0 } else { Unaided::KINDS }
+        SEQUENCED | Kind::Sent.bit() | if self.is_single { 0 } else { AcceptedBeforePromise::KINDS }
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
-            What::Accepted { .. } | What::Promised { .. } => self.unaided.follow(record),
+            What::Accepted { .. } | What::Promised { .. } => self.before_promise.follow(record),
             What::Sent { number, resilience, .. } => {
                 if *resilience > 0
                     && let Some(asked) = self.asked.at(record.life, *number)
@@ -102,18 +108,21 @@ impl Property for Uniformity {
                 let beyond = self.resilience > 0 && missing > usize::from(self.resilience);
                 if beyond != reset.degraded {
                     return broken(self, record, || {
-                        format!("{missing} are missing, and it says degraded = {}", reset.degraded)
+                        format!(
+                            "{missing} members are missing, and the event says degraded = {}",
+                            reset.degraded
+                        )
                     });
                 }
                 let child = reset.view.epoch;
                 let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
                 if let Some(lost) = lost {
                     return broken(self, record, || {
-                        format!("place {lost} was delivered and is lost with {missing} members, in silence")
+                        format!("seqno {lost} was delivered and is lost, with only {missing} members missing")
                     });
                 }
             }
-            _ => self.see(record, facts)?,
+            _ => self.check_event(record, facts)?,
         }
         Ok(())
     }
@@ -130,13 +139,13 @@ mod tests {
     use crate::record::{Epoch, Life};
     use unisono_core::{Ballot, Uid};
 
-    /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then `gone` crash.
+    /// Life 0 numbers a message, `holders` store it, life 0 delivers it, then the lives `gone` crash.
     fn lost(resilience: u8, holders: &[u32], gone: &[u32]) -> Fixture {
         let mut fixture = Fixture::of(4, resilience);
         let number = fixture.send(Life(0));
-        let place = fixture.order(Life(0), number);
-        holders.iter().for_each(|life| fixture.store(Life(*life), place));
-        fixture.accept(Life(0), place);
+        let seqno = fixture.order(Life(0), number);
+        holders.iter().for_each(|life| fixture.store(Life(*life), seqno));
+        fixture.accept(Life(0), seqno);
         gone.iter().for_each(|life| fixture.crash(Life(*life)));
         let rest = fixture.alive();
         fixture.reset(&rest);
@@ -149,18 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_resilience_saved() {
+    fn accepts_a_message_kept_by_its_resilience() {
         assert!(check(&lost(1, &[1], &[0])).unwrap() > 0);
         assert!(check(&lost(2, &[1, 2], &[0, 1])).unwrap() > 0);
     }
 
     #[test]
-    fn takes_loss_beyond_resilience_that_is_told() {
+    fn accepts_reported_loss_beyond_resilience() {
         assert!(check(&lost(1, &[3], &[0, 3])).is_ok());
     }
 
     #[test]
-    fn takes_loss_without_resilience() {
+    fn accepts_loss_without_resilience() {
         assert!(check(&lost(0, &[], &[0])).is_ok());
     }
 
@@ -172,13 +181,13 @@ mod tests {
             let number = fixture.send(Life(0));
             let seqno = fixture.order(Life(0), number);
             fixture.reset(&[Life(1), Life(2), Life(3)]);
-            // Life 0 goes on without them, and keeps what they do not have.
+            // Life 0 goes on without the others, and keeps a message that they lack.
             if is_accepted_before {
-                fixture.tell(Life(0), What::Accepted { epoch: Epoch(0), through: seqno });
+                fixture.record(Life(0), What::Accepted { epoch: Epoch(0), through: seqno });
             }
-            fixture.tell(Life(0), What::EpochBegun { epoch: Epoch(2) });
-            fixture.tell(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
-            fixture.tell(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
+            fixture.record(Life(0), What::EpochBegun { epoch: Epoch(2) });
+            fixture.record(Life(0), What::Accepted { epoch: Epoch(2), through: seqno + 1 });
+            fixture.record(Life(0), What::Delivered { seqno, sender: Life(0), number, hash: 1 });
             assert_eq!(check(&fixture).is_err(), is_accepted_before);
         }
     }
@@ -192,10 +201,10 @@ mod tests {
             let seqno = fixture.order(Life(0), number);
             let mut apart = fixture.clone();
             fixture.reset(&[Life(1), Life(2)]);
-            // Life 0 is about to leave in the other line, and was told what that keeps.
+            // Life 0 is leaving in the other line, and has learned from its decision what that line keeps.
             if knows_from_decision {
                 let ballot = Ballot { round: 1, coordinator: Uid(0) };
-                fixture.tell(Life(0), What::Promised { epoch: Epoch(0), ballot });
+                fixture.record(Life(0), What::Promised { epoch: Epoch(0), ballot });
             }
             let known = apart.records.len();
             apart.accept(Life(0), seqno);
@@ -211,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_loss_that_one_message_was_promised_not_to_suffer() {
+    fn rejects_loss_within_the_resilience_of_one_message() {
         let mut fixture = lost(0, &[], &[0]);
         if let What::Sent { resilience, .. } =
             &mut fixture.last(|r| r.life == Life(0) && matches!(r.what, What::Sent { .. })).what
@@ -222,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_loss_that_is_not_told_and_telling_without_reason() {
+    fn rejects_unreported_loss_and_a_false_report_of_loss() {
         let mut fixture = lost(1, &[3], &[0, 3]);
         for life in [1, 2] {
             change_reset(fixture.last(reset_of(Life(life))), |reset| reset.degraded = false);
@@ -239,11 +248,11 @@ mod tests {
     fn rejects_a_delivery_by_an_excluded_member_after_the_reset() {
         let mut fixture = Fixture::of(4, 1);
         let number = fixture.send(Life(0));
-        let place = fixture.order(Life(0), number);
+        let seqno = fixture.order(Life(0), number);
         let mut late = fixture.clone();
         fixture.reset(&[Life(1), Life(2), Life(3)]);
         let known = late.records.len();
-        late.accept(Life(0), place);
+        late.accept(Life(0), seqno);
         fixture.records.extend(late.records.drain(known..));
         assert!(check(&fixture).is_err());
     }

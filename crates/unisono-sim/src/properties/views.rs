@@ -1,27 +1,28 @@
-//! G13, views: a view that a member is told contains it, names no one twice, is led by one of its members, and is
-//! the same view for everybody who is told of that place. Epochs go up at each member.
+//! G13, views: a view that a member reports to its application contains that member, contains no member twice, and
+//! has one of its members as sequencer. All members that report the view at a seqno report the same one. A joiner has
+//! the last rank. Epochs rise at each member, and an epoch has one description.
 
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Terms, Violation, found};
+use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
 use unisono_core::Seqno;
 
-/// See the module.
+/// The checker of `views`.
 #[derive(Debug)]
 pub(super) struct Views {
     resilience: u8,
-    /// By epoch and place, a hash of the members in rank order and of the sequencer.
+    /// By epoch and seqno, a hash of the members in rank order and of the sequencer.
     known: Table<BTreeMap<Seqno, u64>>,
-    /// By epoch, its counter, its coordinator, and the place where it begins.
+    /// By epoch, its counter, its coordinator, and the seqno at which it begins.
     epochs: Table<Option<(u64, Life, Seqno)>>,
     counters: Table<u64>,
     checked: u64,
 }
 
 impl Views {
-    pub(super) fn new(terms: &Terms) -> Views {
+    pub(super) fn new(terms: &GroupTerms) -> Views {
         Views {
             resilience: terms.config.resilience,
             known: Table::default(),
@@ -31,18 +32,18 @@ impl Views {
         }
     }
 
-    /// What is wrong with a view by itself, told to `life`.
+    /// Returns a fault in a view that `life` received, looked at alone.
     fn fault(&self, view: &View, life: Life) -> Option<String> {
         let mut sorted = view.members.clone();
         sorted.sort_unstable();
         sorted.dedup();
         let resilience = usize::from(self.resilience).min(view.members.len().saturating_sub(1));
         if !view.members.contains(&life) {
-            Some("it is not in the view that it is told".into())
+            Some("it is not in its own view".into())
         } else if sorted.len() != view.members.len() {
-            Some(format!("somebody is twice in {:?}", view.members))
+            Some(format!("a member is twice in {:?}", view.members))
         } else if !view.members.contains(&view.sequencer) {
-            Some(format!("{:?} orders and is not in {:?}", view.sequencer, view.members))
+            Some(format!("the sequencer {:?} is not in {:?}", view.sequencer, view.members))
         } else if usize::from(view.resilience) != resilience {
             Some(format!("resilience {} with {} members", view.resilience, view.members.len()))
         } else {
@@ -50,11 +51,11 @@ impl Views {
         }
     }
 
-    /// What is wrong with an epoch's name.
+    /// Returns a fault if the epoch has another description elsewhere.
     fn misnamed(&mut self, view: &View, start: Option<Seqno>) -> Option<String> {
         let here = (view.counter, view.coordinator, start?);
         let known = *self.epochs.at(view.epoch).get_or_insert(here);
-        (known != here).then(|| format!("an epoch of two descriptions: {known:?} and {here:?}"))
+        (known != here).then(|| format!("the epoch has two descriptions: {known:?} and {here:?}"))
     }
 }
 
@@ -72,7 +73,7 @@ impl Property for Views {
         self.checked += 1;
         let stream = facts.before();
         let (before, mut fault) = (stream.view.len(), None);
-        let mut members_told = None;
+        let mut members_reported = None;
         match &record.what {
             What::Entered { seqno, view } => {
                 let start = facts.lineage.start(view.epoch);
@@ -82,7 +83,7 @@ impl Property for Views {
                 if *seqno < start {
                     fault = Some(format!("it entered at {seqno} an epoch that begins at {start}"));
                 } else if *seqno > 0 && view.members.last() != Some(&record.life) {
-                    fault = Some("a joiner has the last rank".into());
+                    fault = Some("the joiner does not have the last rank".into());
                 }
             }
             What::Reset(reset) => {
@@ -94,31 +95,31 @@ impl Property for Views {
                 }
             }
             What::Joined { member, members, .. } => {
-                members_told = Some((*members as usize, before + 1));
+                members_reported = Some((*members as usize, before + 1));
                 if stream.members.contains(*member) {
-                    fault = Some(format!("{member:?} joins and is there"));
+                    fault = Some(format!("{member:?} joins and is already a member"));
                 }
             }
             What::Left { member, members, successor, .. } => {
-                members_told = Some((*members as usize, before.wrapping_sub(1)));
+                members_reported = Some((*members as usize, before.wrapping_sub(1)));
                 let names_one = stream.sequencer == *member && before > 1;
                 let stays = |life: Life| life != *member && stream.members.contains(life);
                 if !successor.map_or(!names_one, |life| names_one && stays(life)) {
                     fault = Some(format!("{member:?} leaves, and its successor is {successor:?}"));
                 }
                 if !stream.members.contains(*member) {
-                    fault = Some(format!("{member:?} leaves and is not there"));
+                    fault = Some(format!("{member:?} leaves and is not a member"));
                 }
             }
             What::HandedOver { sequencer, .. } if !stream.members.contains(*sequencer) => {
-                fault = Some(format!("{sequencer:?} is to order and is no member"));
+                fault = Some(format!("the next sequencer {sequencer:?} is not a member"));
             }
             _ => {}
         }
-        if let Some((told, counted)) = members_told
-            && told != counted
+        if let Some((reported, counted)) = members_reported
+            && reported != counted
         {
-            fault = Some(format!("it is told of {told} members and was told of {counted}"));
+            fault = Some(format!("the event says {reported} members, and its events so far give {counted}"));
         }
         let stream = facts.stream(record.life);
         if let (None, Some(epoch)) = (&fault, stream.epoch) {
@@ -126,10 +127,10 @@ impl Property for Views {
                 stream.view.iter().fold(u64::from(stream.sequencer.0), |h, m| mix(h, u64::from(m.0)));
             let known = *self.known.at(epoch).entry(stream.last).or_insert(members);
             if known != members {
-                fault = Some(format!("others have another view there than {:?}", stream.view));
+                fault = Some(format!("another member has another view there than {:?}", stream.view));
             }
         }
-        found(self, record, fault)
+        result(self, record, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_view_for_all() {
+    fn accepts_one_view_for_all() {
         assert!(check(&good()).unwrap() > 0);
     }
 
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_an_epoch_that_comes_again() {
+    fn rejects_a_repeated_epoch() {
         let mut fixture = good();
         let again = fixture.last(reset_of(Life(1))).clone();
         fixture.records.push(again);
@@ -201,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn rejects_an_epoch_that_begins_at_two_places() {
+    fn rejects_an_epoch_that_begins_at_two_seqnos() {
         let mut fixture = good();
         change_reset(fixture.last(reset_of(Life(4))), |reset| reset.seqno += 1);
         assert!(check(&fixture).is_err());
     }
 
     #[test]
-    fn rejects_an_epoch_with_members_of_two_minds() {
+    fn rejects_an_epoch_with_two_sequencers() {
         let mut fixture = good();
         change_reset(fixture.last(reset_of(Life(4))), |reset| reset.view.sequencer = Life(3));
         assert!(check(&fixture).is_err());
@@ -225,7 +226,7 @@ mod tests {
             {
                 *successor = heir;
             }
-            assert!(check(&fixture).is_err(), "{leaver:?} leaves, and {heir:?} is to order");
+            assert!(check(&fixture).is_err(), "{leaver:?} leaves, and {heir:?} is named as successor");
         }
     }
 

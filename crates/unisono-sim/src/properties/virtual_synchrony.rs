@@ -1,14 +1,15 @@
-//! G16, virtual synchrony: whoever goes from one epoch into the same next one has received the same in the first,
-//! through the same last place, and nothing from beyond the place where the next begins.
+//! G16, virtual synchrony: all members that go from one epoch into the same next one delivered the same events in the
+//! first, through the same last seqno. They delivered none of its events from the seqno on at which the next epoch
+//! begins.
 
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Record, What};
 use unisono_core::Seqno;
 
-/// See the module.
+/// The checker of `virtual_synchrony`.
 #[derive(Debug, Default)]
 pub(super) struct VirtualSynchrony {
-    /// For each passage from an epoch to the next, the last place received in the first.
+    /// For each passage from an epoch to the next, the last seqno received in the first.
     passages: Vec<(Epoch, Epoch, Seqno)>,
     checked: u64,
 }
@@ -31,7 +32,7 @@ impl Property for VirtualSynchrony {
                 self.checked += 1;
                 if last >= reset.seqno {
                     return broken(self, record, || {
-                        format!("place {last} was received, and the next epoch begins at {}", reset.seqno)
+                        format!("it received seqno {last}, and the next epoch begins at {}", reset.seqno)
                     });
                 }
                 let known = self.passages.iter().rfind(|(from, to, _)| (*from, *to) == (epoch, next));
@@ -39,7 +40,7 @@ impl Property for VirtualSynchrony {
                     Some((.., other)) if *other != last => {
                         let other = *other;
                         return broken(self, record, || {
-                            format!("others came here from place {other}, this one from {last}")
+                            format!("its last seqno was {last}, and another member's {other}")
                         });
                     }
                     Some(_) => {}
@@ -62,22 +63,22 @@ mod tests {
     use crate::record::Life;
 
     #[test]
-    fn takes_passing_together() {
-        Fixture::of_a_place_given_out_twice().good(VirtualSynchrony::default());
+    fn accepts_passing_together() {
+        Fixture::of_a_reassigned_seqno().good(VirtualSynchrony::default());
     }
 
     #[test]
-    fn rejects_one_that_received_less() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_a_member_that_received_less() {
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         let first = fixture.records.iter().position(delivery(Life(2))).unwrap();
         fixture.records.remove(first);
         fixture.bad(VirtualSynchrony::default());
     }
 
     #[test]
-    fn rejects_one_that_received_more() {
-        // Life 0 delivered place 4, which the next epoch cuts off, and goes on in it all the same.
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+    fn rejects_a_member_that_received_more() {
+        // Life 0 delivered seqno 4, which the next epoch drops, and enters that epoch nevertheless.
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         let record = Record { life: Life(0), ..fixture.last(reset_of(Life(1))).clone() };
         fixture.records.push(record);
         fixture.bad(VirtualSynchrony::default());
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn rejects_an_epoch_that_begins_too_early() {
-        let mut fixture = Fixture::of_a_place_given_out_twice();
+        let mut fixture = Fixture::of_a_reassigned_seqno();
         change_reset(fixture.last(reset_of(Life(2))), |reset| reset.seqno = 2);
         fixture.bad(VirtualSynchrony::default());
     }

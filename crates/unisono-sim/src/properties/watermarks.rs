@@ -1,11 +1,11 @@
-//! Watermarks (the white-box half of G6 and G16): within an epoch what a member holds and what it knows to be
-//! accepted never shrinks; it acknowledges and purges only what it holds, delivers only what it knows to be accepted, and enters no
-//! epoch that keeps less than it took for accepted.
+//! Watermarks, checked inside the members (G6 and G16): within an epoch, neither what a member holds nor what it
+//! knows to be accepted falls. A member acknowledges and purges only what it holds, and delivers only what it knows
+//! to be accepted. It enters no epoch that keeps less than it knew to be accepted.
 //!
-//! A leaver that a reset leaves out, and keeps the leave of, cuts its log there: then it must be over with it. Who only
-//! listens may begin to listen again, with nothing.
+//! Exception, for a reset that leaves out a leaver and keeps its leave: the leaver cuts its log at its leave, and its
+//! part in the group must then be over. A process that only listens may begin to listen again, with nothing.
 
-use super::streams::{PLACED, placed_at};
+use super::streams::{SEQUENCED, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{End, Epoch, Kind, Record, What};
@@ -18,15 +18,15 @@ struct State {
     stored: Seqno,
     accepted: Seqno,
     entered: bool,
-    /// Its application asked to leave.
+    /// True once its application asked to leave.
     leaves: bool,
-    /// It gave up what it held within an epoch, so its leave must have been kept.
+    /// True if it dropped entries within an epoch, so its leave must have been kept.
     cut: bool,
 }
 
 /// What is wrong with a record.
 enum Fault {
-    GaveUp,
+    Dropped,
     Kept(Seqno),
     Fell(Seqno),
     Lacks(Seqno),
@@ -36,16 +36,18 @@ enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::GaveUp => f.write_str("it had given up what it held"),
-            Fault::Kept(through) => write!(f, "more was accepted, and {through} is kept"),
-            Fault::Fell(known) => write!(f, "{known} was accepted before"),
-            Fault::Lacks(stored) => write!(f, "it holds through {stored} only"),
-            Fault::Early(accepted) => write!(f, "it is delivered, and {accepted} is accepted"),
+            Fault::Dropped => f.write_str("it had dropped entries that it held"),
+            Fault::Kept(through) => {
+                write!(f, "the new epoch keeps only through {through}, and more was accepted")
+            }
+            Fault::Fell(known) => write!(f, "it knew {known} to be accepted"),
+            Fault::Lacks(stored) => write!(f, "it holds only through {stored}"),
+            Fault::Early(accepted) => write!(f, "it is delivered, and only {accepted} is accepted"),
         }
     }
 }
 
-/// See the module.
+/// The checker of `watermarks`.
 #[derive(Debug, Default)]
 pub(super) struct Watermarks {
     states: Table<State>,
@@ -58,7 +60,7 @@ impl Property for Watermarks {
     }
 
     fn interests(&self) -> u64 {
-        PLACED
+        SEQUENCED
             | Kind::LeaveAsked.bit()
             | Kind::EpochBegun.bit()
             | Kind::Stored.bit()
@@ -77,12 +79,13 @@ impl Property for Watermarks {
                 let known = std::mem::replace(&mut state.stored, through);
                 let last = state.epoch.replace(epoch);
                 if state.cut {
-                    Some(Fault::GaveUp)
+                    Some(Fault::Dropped)
                 } else if last == Some(epoch) {
                     state.cut = through < known;
-                    (state.cut && !state.leaves).then_some(Fault::GaveUp)
+                    (state.cut && !state.leaves).then_some(Fault::Dropped)
                 } else {
-                    // The last of it is the reset; a founder that gives way to another group has accepted nothing.
+                    // The last seqno is the reset event. A founder that gives way to another group has accepted
+                    // nothing.
                     let kept = through.saturating_sub(1);
                     (state.entered && kept < state.accepted).then_some(Fault::Kept(kept))
                 }
@@ -97,7 +100,7 @@ impl Property for Watermarks {
                 state.leaves = true;
                 None
             }
-            What::Numbered { .. } => state.cut.then_some(Fault::GaveUp),
+            What::Numbered { .. } => state.cut.then_some(Fault::Dropped),
             What::Accepted { epoch, through } => {
                 let known = std::mem::replace(&mut state.accepted, through);
                 let last = state.epoch.replace(epoch);
@@ -109,7 +112,7 @@ impl Property for Watermarks {
             }
             ref event => {
                 state.entered = true;
-                let early = placed_at(event).is_some_and(|seqno| seqno > state.accepted);
+                let early = seqno_of(event).is_some_and(|seqno| seqno > state.accepted);
                 early.then_some(Fault::Early(state.accepted))
             }
         };
@@ -123,7 +126,7 @@ impl Property for Watermarks {
         let goes_on = |phase| matches!(phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         for standing in end.standings.iter().filter(|standing| goes_on(standing.phase)) {
             if self.states.at(standing.life).cut {
-                let what = format!("{:?} gave up what it held, and is a member", standing.life);
+                let what = format!("{:?} dropped entries that it held, and is still a member", standing.life);
                 return Err(Violation { property: self.name(), at: end.at, what });
             }
         }
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_marks_that_rise() {
+    fn accepts_marks_that_rise() {
         good().good(Watermarks::default());
     }
 
@@ -164,7 +167,7 @@ mod tests {
         let number = fixture.send(Life(1));
         let seqno = fixture.order(Life(1), number);
         fixture.store(Life(1), seqno);
-        fixture.tell(Life(1), What::Delivered { seqno, sender: Life(1), number, hash: 1 });
+        fixture.record(Life(1), What::Delivered { seqno, sender: Life(1), number, hash: 1 });
         fixture.bad(Watermarks::default());
     }
 
@@ -173,40 +176,40 @@ mod tests {
         let epoch = Epoch(1);
         for what in [What::Stored { epoch, through: 1 }, What::Accepted { epoch, through: 1 }] {
             let mut fixture = good();
-            fixture.tell(Life(1), what);
+            fixture.record(Life(1), what);
             fixture.bad(Watermarks::default());
         }
     }
 
     #[test]
-    fn takes_a_leaver_that_cuts_its_log() {
+    fn accepts_a_leaver_that_cuts_its_log() {
         for leaves in [true, false] {
             let mut fixture = good();
             if leaves {
-                fixture.tell(Life(2), What::LeaveAsked);
+                fixture.record(Life(2), What::LeaveAsked);
             }
             fixture.reset(&[Life(1)]);
-            fixture.tell(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
+            fixture.record(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
             fixture.crash(Life(2));
             assert_eq!(fixture.check(Watermarks::default()).is_ok(), leaves);
-            fixture.tell(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
+            fixture.record(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
             fixture.bad(Watermarks::default());
         }
     }
 
     #[test]
-    fn rejects_an_epoch_that_begins_at_a_place_that_was_accepted() {
+    fn rejects_an_epoch_that_begins_at_a_seqno_that_was_accepted() {
         for more in [0, 1] {
             let mut fixture = Fixture::of(3, 1);
             fixture.message(Life(1));
             let (epoch, through) = (Epoch(0), fixture.end() + more);
             fixture.reset(&[Life(0), Life(1), Life(2)]);
             let promised = |record: &Record| matches!(record.what, What::Promised { .. });
-            let place = fixture.position(|record| promised(record) && record.life == Life(0));
-            let record = fixture.records[place].clone();
+            let index = fixture.position(|record| promised(record) && record.life == Life(0));
+            let record = fixture.records[index].clone();
             let held = [What::Stored { epoch, through }, What::Accepted { epoch, through }];
             let records = held.map(|what| Record { what, ..record.clone() });
-            fixture.records.splice(place..place, records);
+            fixture.records.splice(index..index, records);
             assert_eq!(fixture.check(Watermarks::default()).is_ok(), more == 0);
         }
     }
@@ -214,7 +217,7 @@ mod tests {
     #[test]
     fn rejects_an_epoch_that_keeps_less_than_was_accepted() {
         let mut fixture = good();
-        fixture.tell(Life(1), What::Stored { epoch: Epoch(2), through: 2 });
+        fixture.record(Life(1), What::Stored { epoch: Epoch(2), through: 2 });
         fixture.bad(Watermarks::default());
     }
 
@@ -223,7 +226,7 @@ mod tests {
         let (epoch, through) = (Epoch(1), 99);
         for what in [What::Purged { epoch, through }, What::Acknowledged { epoch, through }] {
             let mut fixture = good();
-            fixture.tell(Life(1), what);
+            fixture.record(Life(1), what);
             fixture.bad(Watermarks::default());
         }
     }

@@ -29,7 +29,7 @@ pub struct Life(pub u32);
 
 impl Life {
     /// No life: used in records that concern the world.
-    pub const NOBODY: Life = Life(u32::MAX);
+    pub const WORLD: Life = Life(u32::MAX);
 
     /// Returns its index in a table of lives.
     pub fn index(self) -> usize {
@@ -55,7 +55,7 @@ pub struct Record {
     pub at: Time,
     /// The process; it may have several lives, one after another.
     pub process: u32,
-    /// The life; [`Life::NOBODY`] for what the world did.
+    /// The life; [`Life::WORLD`] for what the world did.
     pub life: Life,
     /// What happened.
     pub what: What,

@@ -71,7 +71,7 @@ impl Names {
         self.lives.len()
     }
 
-    /// Returns the uid of a life; `None` for [`Life::NOBODY`].
+    /// Returns the uid of a life; `None` for [`Life::WORLD`].
     pub fn uid(&self, life: Life) -> Option<Uid> {
         self.lives.get(life.index()).copied()
     }
@@ -128,6 +128,7 @@ impl Names {
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
             Event::Conflict { gives_way, .. } => What::Conflict { gives_way: *gives_way },
+            other => unreachable!("no checker knows {other:?}"),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::stage::Stage;
 use super::{Action, Course, Scenario};
 use crate::draw::{MILLISECOND, SECOND};
 use crate::plan::name;
-use crate::properties::{self, Checkers, Terms};
+use crate::properties::{self, Checkers, GroupTerms};
 use crate::recorder::Recorder;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide};
 use std::io::Write;
@@ -15,7 +15,7 @@ const FORMATION_MAX: u64 = 20 * SECOND;
 
 impl Scenario {
     pub(super) fn run_group(&self, trace: Option<Box<dyn Write>>) -> Course {
-        let checkers = Checkers::new(properties::all(&Terms { config: self.config.clone() }));
+        let checkers = Checkers::new(properties::all(&GroupTerms { config: self.config.clone() }));
         let common = GroupCommon::new(self.config.history_messages);
         let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(checkers, trace));
         if stage.form_group() {

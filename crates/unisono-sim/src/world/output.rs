@@ -229,7 +229,7 @@ impl<S: Side> World<S> {
             other => format!("{other:?}"),
         };
         let text = words::datagram(self.network.read(id).0, &self.recorder.names);
-        let life = self.processes[from].resident.as_ref().map_or(Life::NOBODY, |resident| resident.life);
+        let life = self.processes[from].resident.as_ref().map_or(Life::WORLD, |resident| resident.life);
         self.recorder.trace(self.now, &format!("m{from}/{}", life.0), format_args!("-> {to}: {text}"));
     }
 }

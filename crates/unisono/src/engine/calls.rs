@@ -1,8 +1,8 @@
-//! The calls of an engine's users, in a slot: the core's endpoint, and who waits for what.
+//! The calls of an engine's users, in a slot: the core's endpoint, and the threads and tasks that wait for it.
 //!
-//! What a user gives the core goes at once, unless the same user will be back in a moment: whoever begins a call while
-//! outcomes of others lie ready, or answers while other requests wait, does so in a row. Then it waits for the rest, so
-//! that all of it shares datagrams; but for [`GATHER_MAX`] at most.
+//! What a user gives the core is sent at once, unless the same user will return in a moment with more. That is assumed
+//! of a user that begins a call while outcomes of other calls are ready, or that answers a request while other requests
+//! wait. Then the datagrams wait up to [`GATHER_MAX`], so that several calls or answers share them.
 
 use super::entering::engines;
 use super::park::{Listed, WaitList};
@@ -28,43 +28,43 @@ use unisono_core::rpc::{
 };
 use unisono_core::{ConfigError, Port, Time};
 
-/// How long what was given to the core waits for more to go along.
+/// Maximum time for which what was given to the core waits for more.
 const GATHER_MAX: Duration = Duration::from_micros(100);
-/// So many calls or answers go at once.
+/// Number of calls or answers that are sent together at most.
 const GATHERED_MAX: usize = 64;
-/// How long an endpoint that nobody uses any more stays, for what others may still ask it.
+/// Time for which an endpoint without handles stays, to repeat replies that clients may still request.
 const REPLY_LINGER: Duration = Duration::from_secs(2);
 
-/// Something a thread or a task can wait for.
+/// Something that a thread or a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallInterest {
     /// The outcome of this call.
     Outcome(CallNumber),
-    /// A request for this port, or the end of them.
+    /// A request for this port, or the end of its requests.
     Request(Port),
-    /// An answer less that somebody may ask for.
+    /// A change in the requests in hand, or in the replies that are kept for clients.
     Answers,
 }
 
-/// See the module.
+/// The calls of one endpoint.
 pub(crate) struct Calls {
     pub(crate) endpoint: Endpoint,
     access: Access,
     calls: BTreeMap<CallNumber, Pending>,
-    /// Outcomes that nobody has taken yet.
+    /// Number of outcomes that were not taken yet.
     untaken: usize,
     served: BTreeMap<Port, Served>,
     answers: WaitList,
-    /// What was given to the core and waits for more, and until when.
+    /// Number of calls or answers that wait for more, and the time until which they wait.
     gathered: usize,
     gathered_until: Time,
     handles: usize,
-    /// When it ends at the latest, once there are no handles.
+    /// Time at which it ends at the latest, once there are no handles.
     out_by: Time,
     out: bool,
 }
 
-/// Who shares an endpoint: those who reach the same others, in the same way.
+/// What the users of one endpoint have in common: they reach the same processes in the same way.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) key: Option<Key>,
@@ -73,7 +73,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Whether both reach the same others in the same way.
+    /// True if both reach the same processes in the same way.
     pub(crate) fn is_like(&self, other: &Access) -> bool {
         self.key.as_ref().map(Key::bytes) == other.key.as_ref().map(Key::bytes)
             && self.seeds.is_like(&other.seeds)
@@ -81,7 +81,7 @@ impl Access {
     }
 }
 
-/// A call whose outcome somebody may ask for.
+/// A call whose outcome may still be asked for.
 #[derive(Debug, Default)]
 struct Pending {
     outcome: Option<Result<Bytes, CallFailure>>,
@@ -92,7 +92,7 @@ struct Pending {
 #[derive(Debug)]
 struct Served {
     multicast: Option<SocketAddr>,
-    /// Requests are waited for.
+    /// The threads and tasks that wait for requests.
     waiters: WaitList,
     withdrawn: bool,
 }
@@ -114,7 +114,7 @@ impl Calls {
         }
     }
 
-    /// Begins a call. Somebody has to ask for its outcome, or to cancel it.
+    /// Begins a call. The caller has to ask for its outcome, or to cancel it.
     pub(crate) fn call(
         &mut self,
         now: Time,
@@ -127,7 +127,7 @@ impl Calls {
         Ok(number)
     }
 
-    /// The outcome of a call, once it is known; from then on nobody may ask again.
+    /// Takes the outcome of a call, once it is known. It can be taken once.
     pub(crate) fn outcome(&mut self, number: CallNumber) -> Option<Result<Bytes, CallFailure>> {
         let Entry::Occupied(call) = self.calls.entry(number) else { return None };
         call.get().outcome.as_ref()?;
@@ -135,7 +135,7 @@ impl Calls {
         call.remove().outcome
     }
 
-    /// Nobody will ask for the outcome of this call.
+    /// Cancels a call whose outcome no handle will ask for.
     pub(crate) fn cancel(&mut self, now: Time, number: CallNumber) {
         match self.calls.remove(&number) {
             Some(Pending { outcome: Some(_), .. }) => self.untaken -= 1,
@@ -144,7 +144,7 @@ impl Calls {
         }
     }
 
-    /// Whether what was just given may wait for more: its user will be back in a moment. If so, notes it.
+    /// Returns whether what was just given may wait for more, because its user `returns_soon`. If so, notes it.
     pub(crate) fn gathers(&mut self, now: Time, returns_soon: bool) -> bool {
         if !returns_soon || self.gathered >= GATHERED_MAX {
             return false;
@@ -156,7 +156,7 @@ impl Calls {
         true
     }
 
-    /// Outcomes lie ready.
+    /// True if outcomes are ready to be taken.
     pub(crate) fn has_outcomes(&self) -> bool {
         self.untaken > 0
     }
@@ -169,12 +169,12 @@ impl Calls {
         served.multicast.take()
     }
 
-    /// The port takes no more requests.
+    /// True if the port takes no more requests.
     pub(crate) fn is_withdrawn(&self, port: Port) -> bool {
         self.served.get(&port).is_none_or(|served| served.withdrawn)
     }
 
-    /// Sends what there is to send, and finds out who need not wait any longer.
+    /// Sends what there is to send, and collects the wakers of those that need not wait any longer.
     pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         (self.gathered, self.gathered_until) = (0, Time::NEVER);
         send_queue.drain(self, now);
@@ -189,21 +189,21 @@ impl Calls {
         self.out = self.handles == 0 && (self.out_by <= now || self.endpoint.is_idle());
     }
 
-    /// There may be something for a thread that waits and has not left its name.
+    /// True if there may be something for the lease holder, which is on no list while it waits.
     pub(crate) fn has_news(&self) -> bool {
         let news =
             |(port, served): (&Port, &Served)| served.withdrawn || self.endpoint.requests_waiting(*port) > 0;
         self.untaken > 0 || self.served.iter().any(news)
     }
 
-    /// Somebody waits for requests that are there.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// True if there are requests, or the end of them, and waiters for them.
+    pub(crate) fn has_waiters(&self) -> bool {
         self.served.iter().any(|(port, served)| {
             !served.waiters.is_empty() && (served.withdrawn || self.endpoint.requests_waiting(*port) > 0)
         })
     }
 
-    /// Wakes those who wait for requests that nobody else has taken meanwhile.
+    /// Wakes the waiters for requests that were not taken meanwhile.
     pub(crate) fn wake_servers(&mut self, wakes: &mut Vec<Waker>) {
         for (port, served) in &mut self.served {
             if served.withdrawn || self.endpoint.requests_waiting(*port) > 0 {
@@ -212,12 +212,12 @@ impl Calls {
         }
     }
 
-    /// What was given waits although nobody will come back for more.
+    /// True if something waits for more although its user will not return soon.
     pub(crate) fn is_unserved(&self) -> bool {
         self.gathered > 0 && self.untaken == 0
     }
 
-    /// When it has to be looked at again.
+    /// Returns when it has to be served again.
     pub(crate) fn deadline(&self) -> Time {
         if self.out {
             return Time::NEVER;
@@ -226,7 +226,7 @@ impl Calls {
         core.min(self.gathered_until).min(self.out_by)
     }
 
-    /// Nobody uses it any more, nor can be owed anything.
+    /// True if no handle uses it and no client may need it any more.
     pub(crate) fn is_out(&self) -> bool {
         self.out
     }
@@ -282,21 +282,21 @@ impl Source for Calls {
                 } else {
                     addresses.extend(self.access.seeds.ask(own));
                 }
-                // Nobody hears its own multicasts.
+                // An endpoint does not receive its own multicasts.
                 addresses.extend((!self.is_withdrawn(port)).then_some(own));
             }
         }
     }
 }
 
-/// Which endpoint an engine is to have.
+/// The endpoint that an engine is to have.
 pub(crate) struct Entrance {
     pub(crate) access: Access,
     pub(crate) spin: Duration,
 }
 
 impl Engine {
-    /// An endpoint at this place for those who reach the same others; `make` makes it if there is none yet.
+    /// Returns an endpoint at `place` with this access, which handles share. `make` makes it if there is none yet.
     pub(crate) fn call_from(
         place: Place,
         entrance: Entrance,
@@ -346,13 +346,16 @@ impl Engine {
 }
 
 impl Shared {
-    /// An endpoint beside this member, at its address.
+    /// Returns an endpoint beside this member, at its address.
     pub(crate) fn call_beside(
         &self,
         entrance: Entrance,
         make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
-        let mut state = self.engine.lock();
+        let Some(mut state) = self.engine.lock_at_home() else { return Err(OpenError::Forked) };
+        if state.home.is_left(self.engine.now()) {
+            return Err(OpenError::Forked);
+        }
         match state.find(CALLS_TAG) {
             None => self.engine.admit_calls(state, entrance, make),
             Some(index) if state.occupant::<Calls>(index).access.is_like(&entrance.access) => {
@@ -364,17 +367,17 @@ impl Shared {
 }
 
 impl Shared<Calls> {
-    /// Nobody will ask for the outcome of this call.
+    /// Cancels a call whose outcome no handle will ask for.
     pub(crate) fn cancel(&self, number: CallNumber) {
         self.end(|calls, now| calls.cancel(now, number));
     }
 
-    /// Another handle to the same.
+    /// Returns another handle to the same endpoint.
     pub(crate) fn another(&self) -> Shared<Calls> {
         self.engine.share_calls(self.engine.lock(), self.index, self.spin)
     }
 
-    /// Where it is reached.
+    /// Returns the address at which it is reached.
     pub(crate) fn address(&self) -> SocketAddr {
         self.engine.address
     }
@@ -386,8 +389,11 @@ impl Shared<Calls> {
         options: ServeOptions,
     ) -> Result<Port, ServiceError> {
         let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return Err(OpenError::Forked.into()) };
         let now = engine.now();
-        let mut state = engine.lock();
+        if state.home.is_left(now) {
+            return Err(OpenError::Forked.into());
+        }
         let calls = state.occupant::<Calls>(self.index);
         let needs_multicast = calls.access.seeds.is_empty();
         let port = calls.endpoint.serve(private, options)?;
@@ -410,7 +416,7 @@ impl Shared<Calls> {
         self.end_listening(port, false);
     }
 
-    /// The last handle to the service is gone.
+    /// Ends a service whose last handle was dropped.
     pub(crate) fn end_service(&self, port: Port) {
         self.end_listening(port, true);
     }
@@ -418,12 +424,15 @@ impl Shared<Calls> {
     fn end_listening(&self, port: Port, forget: bool) {
         let Some(mut state) = self.engine.lock_unless_broken() else { return };
         let now = self.engine.now();
+        if state.home.is_left(now) {
+            return;
+        }
         let calls = state.occupant::<Calls>(self.index);
         let multicast = calls.withdraw(port);
         if forget {
             calls.served.remove(&port);
         }
-        state.hush(multicast);
+        state.stop_listening(multicast);
         self.engine.finish(state, self.index, now);
     }
 }

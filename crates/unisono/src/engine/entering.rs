@@ -1,5 +1,7 @@
-//! How members come to an engine, and engines into being: there is one for each place at which members are reached.
+//! How members enter an engine, and how engines begin. A process has one engine for each place (local address and
+//! interface) at which its members are reached.
 
+use super::fork::Home;
 use super::lease::{IoLease, WAKEUP};
 use super::send_queue::Reach;
 use super::shared::Shared;
@@ -7,6 +9,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::{Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
+use crate::log::Label;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
@@ -23,12 +26,14 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
-    /// There is no other way.
+    /// Names for the log.
+    pub(crate) label: Label,
+    /// Multicast is the only way to it.
     pub(crate) needs_multicast: bool,
 }
 
 impl Engine {
-    /// Enters a member into an engine at this place; `make` makes it for the address it is given.
+    /// Enters a member into an engine at `place`. `make` makes the member for the engine's address.
     pub(crate) fn enter(
         place: Place,
         way: Way,
@@ -54,7 +59,7 @@ impl Engine {
         Engine::begin(&mut engines, place, |engine| engine.admit(engine.lock(), way, spin, make))
     }
 
-    /// Makes another engine at this place, which begins to work once somebody has entered it.
+    /// Begins another engine at `place`. Its fallback thread starts once `enter` has entered something.
     pub(super) fn begin<T>(
         engines: &mut Vec<Weak<Engine>>,
         place: Place,
@@ -74,11 +79,11 @@ impl Engine {
             _ => socket_error("open a socket", cause),
         })?;
         if place.bind.ip().is_unspecified() {
-            // A member has one address, whichever of the machine's somebody asks at.
+            // A member has one address, even if it can be reached at several addresses of the machine.
             unicast.send_as(place.advertised);
         }
         if let Some(interface) = place.interface {
-            // Where this fails, listening does too, and says so.
+            // If this fails, listening fails too and reports it.
             let _ = unicast.send_multicast_by(interface, 1);
         }
         let socket_waker = SocketWaker::new(unicast.address(), place.interface)
@@ -87,12 +92,15 @@ impl Engine {
         let watch = Watch::new()
             .and_then(|watch| watch.add(&wakeup, WAKEUP).map(|()| Arc::new(watch)))
             .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
+        let home = Home::new();
         Ok(Engine {
+            home,
             address: unicast.address(),
             state: Mutex::new(State::new(
                 Arc::new(unicast),
                 IoLease::new(watch.clone()),
                 socket_waker.port(),
+                home,
             )),
             watch,
             wakeup,
@@ -113,15 +121,16 @@ impl Engine {
         let now = self.now();
         let group = make(now, self.address, state.receive_buffer_bytes())?;
         let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
-        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds });
+        let membership = Membership::new(group, Reach { multicast, seeds: way.seeds }, way.label);
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
         self.settle(&mut state, now);
-        self.arrange(&mut state, now, false);
+        self.pass_lease(&mut state, now, false);
         self.unlock(state);
         Ok(Shared::new(self.clone(), index, spin))
     }
 
-    /// Listens at a multicast address and returns it; nothing where that cannot be, unless it is `needed`.
+    /// Listens at a multicast address and returns it. If that is impossible, returns nothing, or an error if it is
+    /// `needed`.
     pub(super) fn listen(
         &self,
         state: &mut State,
@@ -140,10 +149,11 @@ impl Engine {
     }
 }
 
-/// The engines that there are, for as long as nobody else adds one.
+/// Locks and returns the list of engines. No engine is added meanwhile.
 pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    engines.retain(|engine| engine.strong_count() > 0);
+    // A forked child makes its own.
+    engines.retain(|engine| engine.upgrade().is_some_and(|engine| !engine.home.is_elsewhere()));
     engines
 }
 

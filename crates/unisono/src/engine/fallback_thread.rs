@@ -1,8 +1,9 @@
-//! The thread that sits when nobody else does, and that stands in for one whose lease is pinned.
+//! The thread that holds the I/O lease when no application thread waits, and that watches the other sockets while one
+//! is pinned.
 
 use super::Engine;
 use super::entering::engines;
-use super::lease::{Deputy, OTHERS, Woken};
+use super::lease::{FallbackReader, OTHERS, Woken};
 use super::turn::Sleeper;
 use std::io;
 use std::num::NonZeroU64;
@@ -11,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 use unisono_core::Time;
 
-/// How late the kernel may wake this thread, so that it can wake it together with others; by default 50,000.
+/// How late the kernel may wake this thread, so that it can combine the wake with others, in nanoseconds. The system's
+/// default is 50,000.
 const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
 /// Starts the thread. It ends with the engine's last member.
@@ -25,25 +27,26 @@ pub(super) fn start(engine: Arc<Engine>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns what keeps others from entering until the engine is gone: who comes next finds its address free.
+/// Returns what keeps other members from entering until the engine is gone, so that the next one finds its address
+/// free.
 fn run(engine: &Engine) -> Option<impl Sized + use<>> {
     // Where this is refused, timers are a little later.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS));
-    let mut deputy = Deputy::new();
+    let mut reader = FallbackReader::new();
     loop {
         let ready = engine.fallback.wait();
-        let stood_in = if ready.keys().contains(&OTHERS) { stand_in(engine, &mut deputy) } else { None };
+        let read = if ready.keys().contains(&OTHERS) { read_unpinned(engine, &mut reader) } else { None };
         let mut state = engine.lock_unless_broken()?;
         let mut now = engine.now();
-        if let Some(woken) = stood_in {
+        if let Some(woken) = read {
             engine.note_woken(&mut state, woken);
-            state.turn.note_elsewhere(deputy.inbox.len());
-            state.take_in(now, &mut deputy.inbox);
+            state.turn.note_elsewhere(reader.inbox.len());
+            state.dispatch(now, &mut reader.inbox);
             engine.settle(&mut state, now);
         }
         let takes_lease = ready.alarmed() && state.turn.alarmed(now);
         if !takes_lease && !state.is_empty() {
-            engine.arrange(&mut state, now, false);
+            engine.pass_lease(&mut state, now, false);
             engine.unlock(state);
             continue;
         }
@@ -51,7 +54,7 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
         loop {
             engine.settle(&mut state, now);
             if state.is_empty() {
-                drop(state);
+                engine.unlock(state);
                 let entrance = engines();
                 state = engine.lock_unless_broken()?;
                 if state.is_empty() {
@@ -59,23 +62,23 @@ fn run(engine: &Engine) -> Option<impl Sized + use<>> {
                     return Some(entrance);
                 }
             }
-            let Some(mut sitting) = lease.take() else { break };
+            let Some(mut held) = lease.take() else { break };
             if state.turn.claimed() {
-                state.turn.leave(now, sitting);
+                state.turn.release(now, held);
                 break;
             }
             let sleeper = Sleeper::new(None, Time::NEVER);
-            (state, now) = engine.sit(state, &mut sitting, now, sleeper, Duration::ZERO)?;
-            lease = Some(sitting);
+            (state, now) = engine.lead(state, &mut held, now, sleeper, Duration::ZERO)?;
+            lease = Some(held);
         }
-        engine.arrange(&mut state, now, true);
+        engine.pass_lease(&mut state, now, true);
         engine.unlock(state);
     }
 }
 
-/// Reads what a pinned lease does not wait for. Between these times nothing here keeps a socket open. Nothing if another
-/// thread broke the engine.
-fn stand_in(engine: &Engine, deputy: &mut Deputy) -> Option<Woken> {
+/// Reads what the holder of a pinned lease does not wait for. Between two calls this thread keeps no socket open.
+/// `None` if another thread panicked in the engine.
+fn read_unpinned(engine: &Engine, reader: &mut FallbackReader) -> Option<Woken> {
     let sockets = engine.lock_unless_broken()?.turn.sockets().clone();
-    Some(deputy.read(&engine.watch, &sockets))
+    Some(reader.read(&engine.watch, &sockets))
 }

@@ -1,61 +1,66 @@
-//! One member of one group, as the engine holds it: the core's state, and who in this process waits for what.
+//! One member of one group in a slot of an engine: the core's state, and the threads and tasks that wait for it.
 
 use super::outcomes::Outcomes;
 use super::park::{Listed, WaitList};
 use super::send_queue::{Reach, SendQueue, Source};
 use super::slot::{Occupant, Slot};
 use crate::error::Ended;
+use crate::log::Label;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use unisono_core::{Destination, Event, Group, LeaveError, MessageNumber, Phase, Time};
 
-/// How long a leave may take.
+/// Maximum time for a leave.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// How long the order may stand still because nobody here receives, until those who wait to send are told.
+/// Time for which the order may stand still because no thread of this process receives. After that, waiting senders get
+/// an error.
 const STANDSTILL_MAX: Duration = Duration::from_secs(5);
 
-/// Something a thread or a task can wait for.
+/// Something that a thread or a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// An event, or the end of them.
+    /// An event, or the end of the events.
     Event,
-    /// Room in the window, or another phase.
+    /// Capacity in the window, or another phase.
     Progress,
-    /// What became of the messages that end with this number.
+    /// The outcome of the messages that end with this number.
     Outcome(MessageNumber),
 }
 
-/// See the module.
+/// The member and its waiters.
 pub(crate) struct Membership {
     pub(crate) group: Group,
     pub(crate) reach: Reach,
+    /// Whose lines in the log these are.
+    pub(crate) label: Arc<Label>,
     /// Events taken from the core to see whether there are any; at most two.
     peeked: VecDeque<Event>,
     ended: Option<Ended>,
-    /// Since when the events that nobody here takes have kept the order from going on.
+    /// Time since which events that this process does not take have held up the order.
     stops_order: Option<Time>,
     not_receiving: bool,
     pub(crate) outcomes: Outcomes,
     events: WaitList,
     progress: WaitList,
     phase: Phase,
-    /// Where the system would not send a question after the group, as long as it has sent none to anybody.
+    /// First address of the last query for the group, if the system refused to send that query to every address.
     refused: Option<SocketAddr>,
-    /// It has sent one, or there was nobody to send it to.
+    /// A query for the group was sent, or there was no address to send it to.
     asked: bool,
-    /// When it was last served there was something for those who wait for anything but events.
+    /// When it was last served, there was something for waiters for anything but events.
     progressed: bool,
-    /// Bytes submitted and not yet sent, so that more may go along.
+    /// Bytes submitted and not yet sent, so that more messages can share their datagrams.
     pub(crate) gathered_bytes: usize,
-    /// Nobody here wants events.
+    /// The application wants no events.
     pub(crate) ignoring: bool,
     /// No handle is left: the member leaves.
     abandoned: bool,
-    /// When it is out at the latest, once it leaves.
+    /// Time by which it is out at the latest, once it leaves.
     out_by: Option<Time>,
     overdue: bool,
     /// Neither handles nor tickets are left.
@@ -63,11 +68,12 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    pub(crate) fn new(group: Group, reach: Reach) -> Membership {
+    pub(crate) fn new(group: Group, reach: Reach, label: Label) -> Membership {
         Membership {
             phase: group.phase(),
             group,
             reach,
+            label: Arc::new(label),
             peeked: VecDeque::new(),
             ended: None,
             stops_order: None,
@@ -87,7 +93,7 @@ impl Membership {
         }
     }
 
-    /// The next event; nothing if there is none now. What the core says beside the stream is noted here.
+    /// Returns the next event, if there is one now, and notes why the events end. `Gone` is not handed on.
     pub(crate) fn event(&mut self) -> Option<Event> {
         let event = self.peeked.pop_front().or_else(|| self.group.poll_event())?;
         (self.stops_order, self.not_receiving) = (None, false);
@@ -99,7 +105,7 @@ impl Membership {
             Event::Excluded { epoch } => {
                 self.ended.get_or_insert(Ended::Excluded { epoch });
             }
-            // It had founded a group and gave way to another one, which did not let it in.
+            // It had founded a group and gave way to another one, which did not admit it.
             Event::JoinFailed { .. } => {
                 self.ended.get_or_insert(Ended::Excluded { epoch: None });
             }
@@ -108,18 +114,18 @@ impl Membership {
         Some(event)
     }
 
-    /// What whoever wants events waits for, if there is nothing to take, not even their end.
+    /// Returns what a receiver waits for, if there is neither an event to take nor the end of the events.
     pub(crate) fn lacks_events(&self) -> Option<Interest> {
         let lacks = self.peeked.is_empty() && !self.group.may_have_events() && self.end().is_none();
         lacks.then_some(Interest::Event)
     }
 
-    /// Why there are no more events, if there are none.
+    /// Returns why there are no more events, if there are none.
     pub(crate) fn end(&self) -> Option<Ended> {
         self.ended.or((self.phase == Phase::Gone || self.overdue).then_some(Ended::Left))
     }
 
-    /// The next event, which stays where it is.
+    /// Returns the next event and keeps it.
     pub(crate) fn peek(&mut self) -> Option<&Event> {
         if self.peeked.is_empty() {
             self.peeked.extend(self.group.poll_event());
@@ -127,7 +133,7 @@ impl Membership {
         self.peeked.front()
     }
 
-    /// Sends what there is to send, and finds out who need not wait any longer.
+    /// Sends what there is to send, and collects the wakers of those that need not wait any longer.
     pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         self.gathered_bytes = 0;
         send_queue.drain(self, now);
@@ -143,7 +149,7 @@ impl Membership {
         }
         if self.take_for_others(now, wakes) {
             send_queue.drain(self, now);
-            // Who was abandoned and is alone is out at once.
+            // An abandoned member that is alone is out at once.
             progress |= self.note_phase(now, wakes);
         }
         if progress {
@@ -152,7 +158,7 @@ impl Membership {
         self.progressed = progress;
     }
 
-    /// Whether it has come to another phase, or left it too late for that.
+    /// Notes the core's phase, and whether a leave took too long. Returns whether either changed.
     fn note_phase(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
         let phase = self.group.phase();
         let overdue = phase != Phase::Gone && self.out_by.is_some_and(|limit| limit <= now);
@@ -165,12 +171,12 @@ impl Membership {
         is_another
     }
 
-    /// There may be something for a thread that waits and has not left its name.
+    /// True if there may be something for the lease holder, which is on no list while it waits.
     pub(crate) fn has_news(&mut self) -> bool {
         self.progressed || self.peek().is_some()
     }
 
-    /// Whether it has just turned out that nobody here receives.
+    /// Notes how long the order has been held up here. Returns whether that has just become too long.
     fn note_standstill(&mut self, now: Time) -> bool {
         if !self.group.own_events_stop_the_order() {
             (self.stops_order, self.not_receiving) = (None, false);
@@ -181,13 +187,13 @@ impl Membership {
         self.not_receiving && !before
     }
 
-    /// The events that nobody here takes keep the order from going on, and have for long.
+    /// True if events that this process does not take have held up the order for [`STANDSTILL_MAX`].
     pub(crate) fn is_not_receiving(&self) -> bool {
         self.not_receiving
     }
 
-    /// Takes from the core what nobody is here to take: the first event for those who wait for one; all of
-    /// them, and the leave, for a member that was abandoned. Returns whether that was anything.
+    /// Takes from the core what no thread takes at present: the first event, for those that wait for one; for an
+    /// abandoned member all events, and the leave. Returns whether there was anything.
     fn take_for_others(&mut self, now: Time, wakes: &mut Vec<Waker>) -> bool {
         let mut taken = self.abandoned && self.depart(now);
         if self.abandoned || self.ignoring {
@@ -201,7 +207,8 @@ impl Membership {
         taken
     }
 
-    /// Begins to leave, which takes so long at most, and no longer for a founder that is on its way to an older group.
+    /// Begins to leave. It is out after [`LEAVE_MAX`] at the latest, even if it is a founder on its way to an older
+    /// group.
     pub(crate) fn leave(&mut self, now: Time, goodbye: Bytes) -> Result<(), LeaveError> {
         let begun = self.group.leave(now, goodbye);
         if matches!(begun, Ok(()) | Err(LeaveError::NotMember)) {
@@ -210,7 +217,7 @@ impl Membership {
         begun
     }
 
-    /// No handle is left: it leaves as soon as it can.
+    /// Leaves as soon as possible, because no handle is left.
     pub(crate) fn abandon(&mut self, now: Time) {
         self.abandoned = true;
         self.out_by.get_or_insert(now + LEAVE_MAX);
@@ -221,12 +228,13 @@ impl Membership {
         inside && self.leave(now, Bytes::new()).is_ok()
     }
 
-    /// It wanted to leave, and nobody confirmed that in time.
+    /// True if it wanted to leave and no member confirmed that in time.
     pub(crate) fn is_overdue(&self) -> bool {
         self.overdue
     }
 
-    /// It looked for its group, and no question left this machine: it knows of nobody, whoever there is.
+    /// Returns where the query for the group was refused, if none has left this machine. Then the group may exist
+    /// unseen.
     pub(crate) fn could_not_ask(&self) -> Option<SocketAddr> {
         self.refused.filter(|_| !self.asked)
     }
@@ -235,7 +243,7 @@ impl Membership {
         self.phase
     }
 
-    /// When it has to be looked at again.
+    /// Returns when it has to be served again.
     pub(crate) fn deadline(&self) -> Time {
         if self.is_out() {
             return Time::NEVER;
@@ -245,12 +253,12 @@ impl Membership {
         core.min(self.out_by.unwrap_or(Time::NEVER)).min(standstill.unwrap_or(Time::NEVER))
     }
 
-    /// It has nothing to do with its group any more.
+    /// True if its group does not need it any more.
     pub(crate) fn is_out(&self) -> bool {
         self.phase == Phase::Gone || self.overdue || (self.abandoned && self.phase == Phase::Locating)
     }
 
-    /// Nobody here needs it either.
+    /// True if no handle or ticket needs it either.
     pub(crate) fn is_finished(&self) -> bool {
         self.unreferenced && self.is_out()
     }
@@ -328,18 +336,18 @@ mod tests {
     const LEAVER: usize = 0;
     const OTHER: usize = 1;
     const STEP: Duration = Duration::from_millis(1);
-    /// More than anything takes that works.
+    /// More steps than any working case takes.
     const STEPS_MAX: usize = 5_000;
 
     /// Two members without sockets. The leaver founded the group.
     struct Pair {
         now: Time,
         cores: [Group; 2],
-        /// What is under way, and to whom.
+        /// Datagrams under way, with the index of their receiver.
         flights: Vec<(usize, BytesMut)>,
-        /// The other one hears the leaver.
+        /// The other member receives what the leaver sends.
         heard: bool,
-        /// Applications take what there is.
+        /// The applications take all events.
         receives: bool,
     }
 
@@ -372,7 +380,7 @@ mod tests {
             pair
         }
 
-        /// What is said arrives a step later, but nobody who is out hears that it may go.
+        /// Runs until `holds`. A datagram arrives one step later, except for one that dismisses a member.
         fn pass_until(&mut self, holds: impl Fn(&Pair) -> bool) {
             for _ in 0..STEPS_MAX {
                 self.now = self.now + STEP;
@@ -415,20 +423,21 @@ mod tests {
     #[test]
     fn a_leave_that_a_reset_keeps_is_not_reported_as_an_exclusion() {
         let mut pair = Pair::new();
-        // Its leave has a place, which nobody hears of, and the other one misses it.
+        // The leave gets a seqno, the other member does not receive it, and suspects the leaver.
         pair.heard = false;
         pair.cores[LEAVER].leave(pair.now, Bytes::new()).unwrap();
         pair.pass_until(|pair| pair.cores[LEAVER].marks().promised.is_some());
         pair.heard = true;
         pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Excluded);
         let Pair { now, cores: [leaver, _], .. } = pair;
-        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(leaver, Reach { multicast: None, seeds: Default::default() }, Label::default());
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Wait(Interest::Progress)), "it has left, and still serves");
     }
 
     #[test]
-    fn an_exclusion_while_leaving_is_reported_though_nobody_needs_the_member() {
+    fn an_exclusion_while_leaving_is_reported_although_the_member_is_gone() {
         let mut pair = Pair::new();
         pair.heard = false;
         let Pair { now, cores: [mut leaver, _], .. } = pair;
@@ -449,12 +458,13 @@ mod tests {
         seal(&mut datagram, &header, &KeyContext { instance: info.instance, sender }, &mut Checksum);
         leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
         assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");
-        let mut member = Membership::new(leaver, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(leaver, Reach { multicast: None, seeds: Default::default() }, Label::default());
         let outcome = commands::leave(&mut member, now, &Bytes::new(), &mut true);
         assert!(matches!(outcome, Attempt::Done(Err(LeaveFailure::Excluded))));
     }
 
-    // Its application is in a group that is no more, and in no other.
+    // Its application was in a group that no longer exists, and is in no other.
     #[test]
     fn a_founder_that_gave_way_and_is_not_let_in_has_not_left() {
         let full = GroupConfig { members_max: 1, ..GroupConfig::default() };
@@ -465,7 +475,8 @@ mod tests {
         pair.heard = true;
         pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Gone);
         let Pair { cores: [core, _], .. } = pair;
-        let mut member = Membership::new(core, Reach { multicast: None, seeds: Default::default() });
+        let mut member =
+            Membership::new(core, Reach { multicast: None, seeds: Default::default() }, Label::default());
         while member.event().is_some() {}
         assert_eq!(member.end(), Some(Ended::Excluded { epoch: None }));
     }

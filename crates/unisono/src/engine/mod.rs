@@ -1,36 +1,45 @@
-//! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have
-//! the same address, and a listener for each multicast address they use.
+//! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have the same
+//! address, and one listener for each multicast address that they use.
 //!
-//! There is one **lease**. Whoever has it waits for the sockets, the timers and the wakeup, gives the core what
-//! comes, and sends what the core has to say, for all groups. It goes to a thread of the application that
-//! waits in `receive` or `send` anyway, so that in a receive loop no second thread stands between the wire
-//! and the application. When such a thread leaves it wakes nobody: it sets an alarm, and if the I/O lease is still
-//! free when that goes off, the engine's **background thread** sits down. A thread that wants the I/O lease from
-//! the background thread rings the **wakeup**; from another thread of the application it does not take it, but
-//! waits for what it wants to be brought to it. Tasks of an executor never sit: for them the background
-//! thread does.
+//! The threads share the work by the **leader/follower** pattern: one thread at a time waits for input and processes it
+//! for all, and the other threads wait for that thread.
 //!
-//! Where all datagrams come from one socket the I/O lease is **pinned**: whoever sits waits in the receive of that socket,
-//! which is the fastest way to be woken, and the background thread sees to everything else in its stead (the timers,
-//! the wakeup, the other sockets). If that brings something for the one who sits, it is **woken**, by an empty datagram.
+//! - The **I/O lease** is held by the leader. The thread that holds it waits for the sockets, the timers and the
+//!   wakeup, gives the input to the core, and sends the core's output, for all groups. Usually an application thread
+//!   that waits in `receive` or `send` holds it, so no other thread stands between the wire and a receive loop. A
+//!   thread that finds the lease held by another application thread does not take it over, but waits until the holder
+//!   wakes it.
+//! - The **wakeup** is an eventfd that ends the holder's wait. A thread signals it when it has changed something that
+//!   the holder must see, or when it wants the lease from the fallback thread.
+//! - The **fallback thread** belongs to the engine. It holds the lease while no application thread waits. An
+//!   application thread that releases the lease usually wakes no other thread: it sets an alarm, and the fallback
+//!   thread takes the lease if it is still free when the alarm goes off. Tasks of an executor never hold the lease, so
+//!   the fallback thread holds it for them.
+//! - The **pinned socket**: while all datagrams come from one socket, the holder waits in the receive of that socket,
+//!   which wakes a thread fastest. Meanwhile the fallback thread watches the rest: the timers, the wakeup and the other
+//!   sockets.
+//! - A **wakeup datagram** ends such a wait: an empty datagram to the pinned socket, sent when another thread has
+//!   something for the holder.
 //!
 //! | | |
 //! |---|---|
-//! | `shared` | a handle to a slot: what its owner wants is attempted until it is done |
-//! | `entering` | how members come to an engine, and engines into being |
+//! | `shared` | a handle to a slot: repeats an attempt until it succeeds |
+//! | `entering` | how members enter an engine, and how engines begin |
 //! | `state` | everything behind the lock |
-//! | `slot` | what it holds: the core's state, and who waits for what |
+//! | `slot` | what a slot holds: the core's state, and the threads and tasks that wait for it |
 //! | `membership` | the member of a group in a slot |
 //! | `calls` | the calls in a slot: those under way, and services |
-//! | `outcomes` | what becomes of messages under way |
-//! | `send_queue` | what is sent, in runs |
-//! | `lease`, `turn`, `pinned` | what is received, by whom, and in which of the sockets it waits |
+//! | `outcomes` | the outcomes of messages under way |
+//! | `send_queue` | sends datagrams, in runs |
+//! | `lease`, `turn`, `pinned` | receiving: waiting for the sockets; passing the lease on; choosing the pinned socket |
+//! | `fork` | the engine in a forked child of its process |
 //! | `park` | waiting, for threads and tasks |
-//! | `background` | the thread that sits when nobody else does, and stands in for one who is pinned |
+//! | `fallback_thread` | the thread that holds the lease when no application thread waits |
 
 mod calls;
 mod entering;
 mod fallback_thread;
+mod fork;
 mod lease;
 mod membership;
 mod outcomes;
@@ -44,132 +53,158 @@ mod turn;
 
 pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
+pub(crate) use fork::OfFork;
 pub(crate) use membership::{Interest, Membership};
 pub(crate) use park::Listed;
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
+use fork::Home;
 use lease::{IoLease, Woken};
 use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
 use slot::Occupant;
 use state::{State, is_off};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use turn::{Next, Rouse, Sleeper};
+use turn::{Next, Sleeper, WakeupKind};
 use unisono_core::Time;
 use unisono_udp::{SocketWaker, Wakeup, Watch};
 
-/// See the module.
+/// One engine. See the module.
 pub(crate) struct Engine {
     state: Mutex<State>,
-    /// Over the wakeup and the sockets that whoever sits waits for, but the one that it is pinned on.
+    /// Watches the wakeup and the sockets that the lease holder waits for, except the pinned one.
     watch: Arc<Watch>,
-    /// Rung to make whoever sits look at the state.
+    /// Signalled to make the lease holder look at the state.
     wakeup: Wakeup,
-    /// What the background thread waits for while it does not sit: its alarm, and the watch while the I/O lease is pinned.
+    /// What the fallback thread waits for while it does not hold the lease: its alarm, and `watch` while a socket is
+    /// pinned.
     fallback: Watch,
-    /// Wakes whoever is pinned.
+    /// Wakes the lease holder in a pinned socket.
     socket_waker: SocketWaker,
+    home: Home,
     place: Place,
     address: SocketAddr,
-    /// When it began, by the system's clock.
+    /// Time at which the engine began, by the system's clock, in nanoseconds.
     origin_ns: u64,
 }
 
-/// When an engine begins, by its own clock.
+/// Time at which an engine begins, by its own clock.
 const BEGINNING: Time = Time::from_nanos(1);
 
 impl Engine {
-    /// Nanoseconds since a little before the engine began.
+    /// Returns the engine's time: nanoseconds since a little before it began.
     fn now(&self) -> Time {
         Time::from_nanos(BEGINNING.as_nanos() + clock_ns().saturating_sub(self.origin_ns))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in the middle of the protocol leaves nothing that could be relied on.
-        self.lock_unless_broken()
-            .unwrap_or_else(|| panic!("unisono's engine was stopped by a panic elsewhere"))
+        self.lock_at_home().unwrap_or_else(|| panic!("a forked child uses a handle of its parent's"))
     }
 
-    /// Locks, and then looks at the clock: for those behind the lock time never goes back.
+    /// Locks; `None` in a forked child if a thread of the parent held the lock at the fork: that thread does not exist here.
+    fn lock_at_home(&self) -> Option<MutexGuard<'_, State>> {
+        let locked = match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => return None,
+            Err(TryLockError::WouldBlock) => self.state.lock(),
+            Err(TryLockError::Poisoned(broken)) => Err(broken),
+            Ok(state) => Ok(state),
+        };
+        // A panic in the middle of the protocol leaves a state that cannot be relied on.
+        Some(locked.unwrap_or_else(|_| panic!("unisono's engine stopped: another thread panicked in it")))
+    }
+
+    /// Locks the state, then reads the clock: in this order, time never goes back for the threads that hold the lock.
     fn look(&self) -> (MutexGuard<'_, State>, Time) {
         let state = self.lock();
         (state, self.now())
     }
 
+    /// Nothing, too, in a forked child: it could do no good.
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.lock().ok()
+        match self.state.try_lock() {
+            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => None,
+            Err(TryLockError::WouldBlock) => self.state.lock().ok(),
+            locked => locked.ok(),
+        }
     }
 
-    /// Releases the lock and wakes who has to be woken.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and writes to the log: a slow log delays this
+    /// thread and no other.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
         }
-        let wakes = state.take_wakes();
+        let (wakes, log) = (state.take_wakes(), state.take_log());
         if !wakes.is_empty() {
             state.turn.tasks_woken();
         }
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
+        log.emit();
     }
 
-    /// Serves everybody who has to be, and sees to it that whoever sits does not sleep through the
-    /// consequences.
+    /// Serves every slot that has to be served, and wakes the lease holder if that concerns it.
     fn settle(&self, state: &mut State, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.settle(now);
-        self.call(state, now);
+        self.wake_holder(state, now);
     }
 
-    /// A slot was given something, without waiting: what follows from that.
+    /// Ends a change of a slot by a thread that does not wait: serves the slot, and sees to it that a thread takes the
+    /// lease.
     fn finish(&self, mut state: MutexGuard<'_, State>, index: usize, now: Time) {
+        if state.home.is_left(now) {
+            return;
+        }
         state.touch(index);
         self.settle(&mut state, now);
-        self.arrange(&mut state, now, false);
+        self.pass_lease(&mut state, now, false);
         self.unlock(state);
     }
 
-    /// Wakes whoever sleeps on the I/O lease if there is something for it to see, and lets it sleep no longer than until the
-    /// next timer is due.
-    fn call(&self, state: &mut State, now: Time) {
+    /// Wakes the sleeping lease holder if there is something for it to see, and sets its alarm for the next timer.
+    fn wake_holder(&self, state: &mut State, now: Time) {
         if state.turn.sleeper().is_none() {
             return;
         }
-        if state.calls() {
-            state.turn.call();
+        if state.must_wake_holder() {
+            state.turn.request_wakeup();
         }
-        match state.turn.rouse(now) {
+        match state.turn.next_wakeup(now) {
             None => {}
-            Some(Rouse::Ring) => self.ring(state),
-            Some(Rouse::Datagram(key)) => {
-                // Not all sockets: it waits there although its group may have gone.
+            Some(WakeupKind::Eventfd) => self.signal(state),
+            Some(WakeupKind::Datagram(key)) => {
+                // `Turn`'s sockets, not the state's: the holder waits in the socket even if its group is gone.
                 state.turn.sockets().get(&key).into_iter().for_each(|socket| self.socket_waker.wake(socket));
             }
         }
         self.set_alarm(state, now);
     }
 
-    /// Lets the watch's alarm go off when whoever sleeps, or stands in for it, has to be up.
+    /// Sets the watch's alarm for when the sleeping lease holder, or the fallback thread in its place, has to wake up.
     fn set_alarm(&self, state: &mut State, now: Time) {
         let due = state.alarm(now);
-        if is_off(state.turn.rings_at, due) {
+        if is_off(state.turn.watch_alarm_at, due) {
             self.watch.set_alarm(due.since(self.now()));
-            state.turn.rings_at = due;
+            state.turn.watch_alarm_at = due;
         }
     }
 
-    fn ring(&self, state: &mut State) {
-        if !state.rung {
-            state.rung = true;
-            self.wakeup.ring();
+    fn signal(&self, state: &mut State) {
+        if !state.signalled {
+            state.signalled = true;
+            self.wakeup.signal();
         }
     }
 
-    /// Sees to it that somebody sits, now or soon.
-    fn arrange(&self, state: &mut State, now: Time, at_once: bool) {
+    /// Sees to it that a thread takes the lease, now or soon.
+    fn pass_lease(&self, state: &mut State, now: Time, at_once: bool) {
         match state.turn.next(now, at_once) {
             Next::Nothing => {}
             Next::Wake(parker) => state.wakes.push(parker.into()),
@@ -177,9 +212,10 @@ impl Engine {
         }
     }
 
-    /// Sleeps on the I/O lease until something comes, until a timer is due, or until `sleeper` wants to be up; and takes in
-    /// what came. Returns when that was, too; nothing if another thread broke the engine meanwhile.
-    fn sit<'a>(
+    /// Sleeps as the lease holder until input comes, a timer is due, or the time that `sleeper` names has come, and
+    /// gives the input to the slots. Returns the locked state and the time; `None` if another thread panicked in the
+    /// engine meanwhile.
+    fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         lease: &mut IoLease,
@@ -187,33 +223,33 @@ impl Engine {
         sleeper: Sleeper,
         spin: Duration,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
-        // One who spins wants to hear of everything itself, and for the background thread nobody can stand in.
+        // A spinning thread has to see all sockets itself. For the fallback thread there is no substitute.
         let may_pin = sleeper.slot.is_some() && spin.is_zero();
-        state.sit_down(lease, &self.fallback, may_pin, sleeper);
+        state.begin_sleep(lease, &self.fallback, may_pin, sleeper);
         self.set_alarm(&mut state, now);
         self.unlock(state);
         let woken = lease.wait(spin);
         let mut state = self.lock_unless_broken()?;
         let now = self.now();
         self.note_woken(&mut state, woken);
-        state.turn.rise();
-        state.take_in(now, &mut lease.inbox);
+        state.turn.end_sleep();
+        state.dispatch(now, &mut lease.inbox);
         Some((state, now))
     }
 
     fn note_woken(&self, state: &mut State, woken: Woken) {
-        if woken.rang {
-            self.wakeup.silence();
-            state.rung = false;
-            state.turn.note_silence();
+        if woken.signalled {
+            self.wakeup.clear();
+            state.signalled = false;
+            state.turn.note_cleared();
         }
         if woken.alarmed {
-            state.turn.rings_at = Time::NEVER;
+            state.turn.watch_alarm_at = Time::NEVER;
         }
     }
 
-    /// Sleeps until woken or until then, while somebody else sits.
-    fn stand<'a, O: Occupant>(
+    /// Sleeps until woken or until `until`, while another thread holds the lease.
+    fn follow<'a, O: Occupant>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         index: usize,
@@ -223,8 +259,8 @@ impl Engine {
         let (parker, waker) = Parker::mine();
         state.occupant::<O>(index).register(interest, &waker, &mut Listed::from(waker.clone()));
         state.turn.claim(parker.clone());
-        if state.turn.background_sits() {
-            self.ring(&mut state);
+        if state.turn.held_by_fallback() {
+            self.signal(&mut state);
         }
         self.unlock(state);
         parker.park(self.instant(until));
@@ -233,16 +269,25 @@ impl Engine {
         Some((state, self.now()))
     }
 
-    /// The same time on the clock by which threads sleep.
+    /// Returns the same time on the clock by which threads sleep.
     fn instant(&self, time: Time) -> Option<Instant> {
         if time == Time::NEVER { None } else { Instant::now().checked_add(time.since(self.now())) }
     }
 }
 
-/// A clock that never goes back or stands still, not even while the machine is suspended: others go on meanwhile.
+/// Reads a clock that never goes back and runs on while the machine is suspended, because other members run on
+/// meanwhile.
 fn clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+#[cfg(all(test, feature = "tracing"))]
+impl Engine {
+    /// Cuts the members of this engine off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.lock().cut_off(cut);
+    }
 }
 
 #[cfg(test)]

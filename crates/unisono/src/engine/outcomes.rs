@@ -1,5 +1,4 @@
-//! What becomes of messages under way: the senders' side of [`Ticket`](crate::Ticket)s and
-//! [`Batch`](crate::Batch)es.
+//! The outcomes of messages under way: the senders' side of [`Ticket`](crate::Ticket)s and [`Batch`](crate::Batch)es.
 
 use crate::error::SendFailure;
 use crate::ticket::BatchOutcome;
@@ -7,12 +6,12 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use unisono_core::{MessageNumber, Outcome};
 
-/// Messages sent together, for as long as somebody may ask what became of them.
+/// Messages sent together, until their outcome is taken or forgotten.
 #[derive(Debug)]
 struct Span {
     first: MessageNumber,
     last: MessageNumber,
-    /// The numbers of the messages, if there are others between them: those of pieces of large messages.
+    /// The numbers of the messages, if there are other numbers between them: those of pieces of large messages.
     ends: Vec<MessageNumber>,
     outcome: BatchOutcome,
     state: State,
@@ -21,17 +20,17 @@ struct Span {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not everything is known yet.
+    /// Some outcomes are not known yet.
     UnderWay,
-    /// The same, and nobody will ask.
+    /// The same, and no handle will ask for them.
     Forgotten,
-    /// Everything is known.
+    /// All outcomes are known.
     Known,
-    /// Everything is known and was told.
-    Told,
+    /// All outcomes are known, and were taken or are not wanted.
+    Taken,
 }
 
-/// All spans of one member, in the order of their numbers.
+/// All spans of one member, in the order of their message numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     spans: VecDeque<Span>,
@@ -39,12 +38,12 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// A message, by the number that the core gave it, is under way.
+    /// Notes that a message is under way, by the number that the core gave it.
     pub(crate) fn expect(&mut self, number: MessageNumber) {
         self.expect_between(number, number, Vec::new());
     }
 
-    /// Messages are under way as one, by the numbers that the core gave them. Returns the last.
+    /// Notes that messages are under way as one span, by the numbers that the core gave them. Returns the last number.
     pub(crate) fn expect_all(&mut self, mut numbers: Vec<MessageNumber>) -> Option<MessageNumber> {
         let (first, last) = (*numbers.first()?, *numbers.last()?);
         if last - first + 1 == numbers.len() as u64 {
@@ -60,18 +59,18 @@ impl Outcomes {
         self.under_way += 1;
     }
 
-    /// Something is under way.
+    /// True if messages are under way.
     pub(crate) fn any_under_way(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Nothing is kept for anybody.
+    /// True if no outcome is kept.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// What became of one message. Returns whom to wake, if that was the last of a span.
+    /// Notes the outcome of one message. Returns the span's waker if this was its last message.
     pub(crate) fn resolve(&mut self, number: MessageNumber, outcome: Outcome) -> Option<Waker> {
         let index = self.spans.partition_point(|span| span.last < number);
         let span = self.spans.get_mut(index).filter(|span| span.first <= number)?;
@@ -88,19 +87,20 @@ impl Outcomes {
             return None;
         }
         let waker = span.waker.take();
-        span.state = if span.state == State::UnderWay { State::Known } else { State::Told };
+        span.state = if span.state == State::UnderWay { State::Known } else { State::Taken };
         self.under_way -= 1;
         self.trim();
         waker
     }
 
-    /// Nothing more will be known: what is under way is unknown for ever. Adds to `wakes` whom to wake.
+    /// Makes the outcome of all messages under way unknown, because nothing more will be learned. Adds the spans'
+    /// wakers to `wakes`.
     pub(crate) fn give_up(&mut self, wakes: &mut Vec<Waker>) {
         for span in &mut self.spans {
             let told = match span.state {
                 State::UnderWay => State::Known,
-                State::Forgotten => State::Told,
-                State::Known | State::Told => continue,
+                State::Forgotten => State::Taken,
+                State::Known | State::Taken => continue,
             };
             span.state = told;
             span.outcome.failure = span.outcome.failure.or(Some(SendFailure::Unknown));
@@ -110,30 +110,30 @@ impl Outcomes {
         self.trim();
     }
 
-    /// Whoever waits is to look up. Adds to `wakes` whom to wake.
+    /// Adds all wakers to `wakes`, so that the waiting threads and tasks check again.
     pub(crate) fn wake_all(&mut self, wakes: &mut Vec<Waker>) {
         wakes.extend(self.spans.iter_mut().filter_map(|span| span.waker.take()));
     }
 
-    /// What became of the span that ends with `last`, once that is known; from then on nobody may ask again.
+    /// Takes the outcome of the span that ends with `last`, once that is known. It can be taken once.
     pub(crate) fn take(&mut self, last: MessageNumber) -> Option<BatchOutcome> {
         let span = self.find(last)?;
         if span.state != State::Known {
             return None;
         }
-        span.state = State::Told;
+        span.state = State::Taken;
         let outcome = span.outcome;
         self.trim();
         Some(outcome)
     }
 
-    /// Whether it is known that the span that ends with `last` has not been accepted whole. Nobody has asked
-    /// for it yet.
+    /// True if it is known that the span that ends with `last` was not accepted whole. Its outcome must not have been
+    /// taken.
     pub(crate) fn has_failed(&mut self, last: MessageNumber) -> bool {
         self.find(last).is_some_and(|span| span.outcome.failure.is_some())
     }
 
-    /// Wakes `waker` when it is known what became of the span that ends with `last`.
+    /// Wakes `waker` when the outcome of the span that ends with `last` is known.
     pub(crate) fn register(&mut self, last: MessageNumber, waker: &Waker) {
         if let Some(span) = self.find(last) {
             match &mut span.waker {
@@ -143,13 +143,13 @@ impl Outcomes {
         }
     }
 
-    /// Nobody will ask for the span that ends with `last`.
+    /// Drops the outcome of the span that ends with `last`: no handle will ask for it.
     pub(crate) fn forget(&mut self, last: MessageNumber) {
         if let Some(span) = self.find(last) {
             span.waker = None;
             span.state = match span.state {
                 State::UnderWay | State::Forgotten => State::Forgotten,
-                State::Known | State::Told => State::Told,
+                State::Known | State::Taken => State::Taken,
             };
             self.trim();
         }
@@ -161,7 +161,7 @@ impl Outcomes {
     }
 
     fn trim(&mut self) {
-        while self.spans.front().is_some_and(|span| span.state == State::Told) {
+        while self.spans.front().is_some_and(|span| span.state == State::Taken) {
             self.spans.pop_front();
         }
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_not_kept() {
+    fn unclaimed_outcomes_are_not_kept() {
         let mut outcomes = Outcomes::default();
         for number in 1..=4 {
             outcomes.expect(number);

@@ -1,4 +1,4 @@
-//! Waiting, for threads and for tasks alike: who waits for something leaves a [`Waker`].
+//! Waiting, for threads and for tasks alike: each leaves a [`Waker`] with what it waits for.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ thread_local! {
 }
 
 impl Parker {
-    /// The calling thread's own, ready to be parked.
+    /// Returns the calling thread's own parker, ready to be parked, and its waker.
     pub(crate) fn mine() -> (Arc<Parker>, Arc<Waker>) {
         MINE.with(|mine| {
             let (parker, waker) = mine.get_or_init(|| {
@@ -31,12 +31,12 @@ impl Parker {
         })
     }
 
-    /// Somebody has woken it, or is about to.
+    /// True if its waker was called.
     pub(crate) fn woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// Sleeps until woken or until then. To be called by its own thread.
+    /// Sleeps until woken or until `until`. Only its own thread may call this.
     pub(crate) fn park(&self, until: Option<Instant>) {
         while !self.woken() {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
@@ -59,7 +59,7 @@ impl Wake for Parker {
     }
 }
 
-/// A task or a thread, as long as it may be on lists: who drops this waits no longer, and is forgotten there.
+/// A task's or thread's waker for as long as it may be on lists. A waiter that drops this is removed from the lists.
 #[derive(Debug, Default)]
 pub(crate) struct Listed(Option<Arc<Waker>>);
 
@@ -76,12 +76,12 @@ impl From<Arc<Waker>> for Listed {
     }
 }
 
-/// Who waits for one thing.
+/// The threads and tasks that wait for one thing.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList(Vec<Weak<Waker>>);
 
 impl WaitList {
-    /// Adds one, unless it waits already.
+    /// Adds a waker, unless it is listed already.
     pub(crate) fn register(&mut self, waker: &Waker, listed: &mut Listed) {
         let waker = listed.waker(waker);
         self.0.retain(|present| present.strong_count() > 0);
@@ -94,7 +94,7 @@ impl WaitList {
         self.0.is_empty()
     }
 
-    /// Moves everybody to `wakes`, to be woken when no lock is held.
+    /// Moves all wakers to `wakes`, to be called when no lock is held.
     pub(crate) fn wake(&mut self, wakes: &mut Vec<Waker>) {
         wakes.extend(self.0.drain(..).filter_map(|waker| Some(waker.upgrade()?.as_ref().clone())));
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_listed_twice() {
+    fn no_waker_is_listed_twice() {
         let (_, waker) = Parker::mine();
         let (mut list, mut listed) = (WaitList::default(), Listed::default());
         list.register(&waker, &mut listed);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_no_longer_is_neither_listed_nor_kept() {
+    fn a_waiter_that_is_gone_is_neither_listed_nor_kept() {
         let (mut list, mut listed) = (WaitList::default(), Listed::default());
         let parker = || Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) });
         let (first, last) = (parker(), parker());

@@ -1,63 +1,67 @@
-//! Which socket everything comes from of late, if that is so: the rules by which a lease **pins** on one socket, apart
-//! from any socket.
+//! The rules by which the lease holder **pins** a socket: which socket all datagrams have come from recently, if there
+//! is one. There is no socket in this module.
 //!
-//! A thread that waits for many sockets at once is woken later than one that waits in the receive of a single one, by a
-//! sixth of what a message takes. In the steady state everything comes from one: to the sequencer from the others, to the
-//! others by multicast, to a caller from its server. So who sits waits in that socket's receive then, and the background
-//! thread watches the rest. Where it turns out wrong the I/O lease widens again, and takes longer to be convinced.
+//! A thread that waits for many sockets at once is woken later than a thread that waits in the receive of a single one,
+//! by a sixth of the time that a message takes. In the steady state all datagrams come from one socket: at the
+//! sequencer from the members' unicast, at the other members from the multicast, at a caller from its server. So the
+//! lease holder waits in the receive of that socket, and the fallback thread watches the rest. If datagrams come from
+//! other sockets after all, the lease is unpinned, and the next pinning takes more evidence.
 
-/// So many lone datagrams in a row from one socket, at least, are a habit.
-const HABIT_MIN: u32 = 16;
-/// The most that it takes, after it turned out wrong often.
-const HABIT_MAX: u32 = 4096;
-/// Out of so many datagrams one may come from elsewhere.
+/// Minimum number of consecutive lone datagrams from one socket before it is pinned.
+const PIN_AFTER_MIN: u32 = 16;
+/// Maximum of that number. It doubles each time a pinned socket turns out wrong.
+const PIN_AFTER_MAX: u32 = 4096;
+/// While a socket is pinned, one datagram in this many may come from elsewhere.
 const ELSEWHERE_PART: u32 = 16;
-/// After so many datagrams it is looked whether they still come alone; and if not, after each.
+/// A look for more datagrams follows each 64th wait, and each wait during a burst.
 const LOOK_EVERY: u32 = 64;
-/// After so many that did, they need not be put together. A look was among them.
-const APART_MIN: u32 = LOOK_EVERY;
-/// So many times in a row there was more: it is a burst.
+/// Number of consecutive waits with at most one datagram after which coalescing is switched off: enough to include a
+/// look for more.
+const UNCOALESCED_MIN: u32 = LOOK_EVERY;
+/// Number of consecutive looks that found more datagrams after which the socket is unpinned: it is a burst.
 const BURST: u32 = 8;
 
-/// See the module.
+/// The state behind these rules.
 #[derive(Debug)]
 pub(crate) struct PinnedSocket {
-    on: Option<u64>,
-    /// The socket that the last datagrams came from one by one, and how many they were: without a pinned, in a row.
+    key: Option<u64>,
+    /// The socket of the last datagrams, and the number of consecutive lone datagrams from it. While a socket is
+    /// pinned, `lone` is the number of waits since it was.
     last: u64,
     lone: u32,
-    /// What has come from elsewhere since it is pinned.
+    /// Number of datagrams from other sockets since this one was pinned.
     elsewhere: u32,
-    /// So many datagrams in a row came alone while it is pinned.
+    /// Number of consecutive waits without a second datagram, while pinned.
     alone: u32,
-    /// How often in a row there was more than one datagram.
+    /// Number of consecutive looks that found more datagrams.
     burst: u32,
-    /// Nothing comes any more.
+    /// The last wait ended without a datagram.
     idle: bool,
-    /// So many lone datagrams are a habit now.
-    habit: u32,
+    /// Number of consecutive lone datagrams that it takes to pin a socket now.
+    pin_after: u32,
 }
 
 impl PinnedSocket {
     pub(crate) fn new() -> PinnedSocket {
         PinnedSocket {
-            on: None,
+            key: None,
             last: 0,
             lone: 0,
             elsewhere: 0,
             alone: 0,
             burst: 0,
             idle: false,
-            habit: HABIT_MIN,
+            pin_after: PIN_AFTER_MIN,
         }
     }
 
-    /// The socket that it is pinned on.
-    pub(crate) fn on(&self) -> Option<u64> {
-        self.on
+    /// Returns the pinned socket.
+    pub(crate) fn key(&self) -> Option<u64> {
+        self.key
     }
 
-    /// Without a pinned, so many datagrams came from this socket, and others only from those that are noted too.
+    /// Notes, while no socket is pinned, that a read of `socket` returned this number of datagrams. Every read is
+    /// noted.
     pub(crate) fn note(&mut self, socket: u64, datagrams: usize) {
         self.lone = match datagrams {
             0 => self.lone,
@@ -70,30 +74,30 @@ impl PinnedSocket {
         }
     }
 
-    /// Where everything comes from, if that is a habit.
+    /// Returns the socket to pin, if enough consecutive lone datagrams came from it.
     pub(crate) fn candidate(&self) -> Option<u64> {
-        (self.on.is_none() && self.lone >= self.habit).then_some(self.last)
+        (self.key.is_none() && self.lone >= self.pin_after).then_some(self.last)
     }
 
-    /// It is pinned on that socket now.
-    pub(crate) fn set(&mut self, socket: u64) {
-        *self = PinnedSocket { on: Some(socket), habit: self.habit, ..PinnedSocket::new() };
+    /// Notes that `socket` is pinned from now on.
+    pub(crate) fn pin(&mut self, socket: u64) {
+        *self = PinnedSocket { key: Some(socket), pin_after: self.pin_after, ..PinnedSocket::new() };
     }
 
-    /// While pinned, so many datagrams came together; none, for as long as a wait may take. Returns whether to look if
-    /// there are more.
+    /// Notes, while pinned, that a wait returned this number of datagrams; 0 if it timed out. Returns whether to look
+    /// for more.
     pub(crate) fn note_pinned(&mut self, datagrams: usize) -> bool {
         self.idle = datagrams == 0;
         self.alone = if datagrams > 1 { 0 } else { self.alone.saturating_add(1) };
         self.lone = self.lone.saturating_add(1);
-        if self.lone > self.habit {
-            // It was right.
-            self.habit = HABIT_MIN;
+        if self.lone > self.pin_after {
+            // The pinned socket was the right one.
+            self.pin_after = PIN_AFTER_MIN;
         }
         datagrams > 1 || self.burst > 0 || self.lone.is_multiple_of(LOOK_EVERY)
     }
 
-    /// It was looked whether there are more, and so many were there.
+    /// Notes that a look for more found this number of datagrams.
     pub(crate) fn note_look(&mut self, datagrams: usize) {
         if datagrams == 0 {
             self.burst = 0;
@@ -102,31 +106,31 @@ impl PinnedSocket {
         }
     }
 
-    /// Several datagrams went together to where others are received from that it is pinned on.
+    /// Notes that the process multicast a run, which its own listener, the pinned socket, receives too.
     pub(crate) fn note_run(&mut self) {
         self.alone = 0;
     }
 
-    /// While pinned, datagrams come alone, so that the kernel need not look for others to put them together with.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.alone >= APART_MIN
+    /// True if datagrams come alone, so that the kernel need not look for others to coalesce them with.
+    pub(crate) fn wants_uncoalesced(&self) -> bool {
+        self.alone >= UNCOALESCED_MIN
     }
 
-    /// While pinned, so many came from elsewhere.
+    /// Notes, while pinned, that this number of datagrams came from elsewhere.
     pub(crate) fn note_elsewhere(&mut self, datagrams: usize) {
         self.elsewhere = self.elsewhere.saturating_add(u32::try_from(datagrams).unwrap_or(u32::MAX));
     }
 
-    /// What is pinned on is not where everything comes from, one by one.
-    pub(crate) fn is_wrong(&self) -> bool {
-        self.idle || self.burst >= BURST || self.elsewhere > HABIT_MIN + self.lone / ELSEWHERE_PART
+    /// True if not all datagrams come from the pinned socket, or if they do not come one by one.
+    pub(crate) fn should_unpin(&self) -> bool {
+        self.idle || self.burst >= BURST || self.elsewhere > PIN_AFTER_MIN + self.lone / ELSEWHERE_PART
     }
 
-    /// It is pinned no more. `wrong`: since that was not where everything comes from.
-    pub(crate) fn clear(&mut self, wrong: bool) {
-        (self.on, self.lone) = (None, 0);
+    /// Notes that no socket is pinned any more. `wrong`: because of [`PinnedSocket::should_unpin`].
+    pub(crate) fn unpin(&mut self, wrong: bool) {
+        (self.key, self.lone) = (None, 0);
         if wrong {
-            self.habit = (self.habit * 2).min(HABIT_MAX);
+            self.pin_after = (self.pin_after * 2).min(PIN_AFTER_MAX);
         }
     }
 }
@@ -139,10 +143,10 @@ mod tests {
         for count in 1.. {
             pinned.note(socket, 1);
             if pinned.candidate() == Some(socket) {
-                pinned.set(socket);
+                pinned.pin(socket);
                 return count;
             }
-            assert!(count <= HABIT_MAX);
+            assert!(count <= PIN_AFTER_MAX);
         }
         0
     }
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_datagrams_in_a_row_from_one_socket_are_a_habit() {
+    fn lone_datagrams_in_a_row_from_one_socket_make_it_the_candidate() {
         let mut pinned = PinnedSocket::new();
         for _ in 0..100 {
             pinned.note(1, 1);
@@ -162,17 +166,17 @@ mod tests {
         }
         assert_eq!(pinned.candidate(), None);
         for _ in 0..100 {
-            (0..HABIT_MIN - 1).for_each(|_| pinned.note(1, 1));
+            (0..PIN_AFTER_MIN - 1).for_each(|_| pinned.note(1, 1));
             pinned.note(1, 2);
         }
         assert_eq!(pinned.candidate(), None);
-        // A wake for nothing changes nothing.
-        (0..HABIT_MIN).for_each(|_| (pinned.note(2, 1), pinned.note(2, 0)).0);
+        // A wake without a datagram changes nothing.
+        (0..PIN_AFTER_MIN).for_each(|_| (pinned.note(2, 1), pinned.note(2, 0)).0);
         assert_eq!(pinned.candidate(), Some(2));
-        pinned.set(2);
-        assert_eq!((pinned.on(), pinned.candidate()), (Some(2), None));
-        pinned.clear(false);
-        (1..HABIT_MIN).for_each(|_| pinned.note(1, 1));
+        pinned.pin(2);
+        assert_eq!((pinned.key(), pinned.candidate()), (Some(2), None));
+        pinned.unpin(false);
+        (1..PIN_AFTER_MIN).for_each(|_| pinned.note(1, 1));
         pinned.note(2, 0);
         pinned.note(2, 1);
         assert_eq!(pinned.candidate(), None);
@@ -187,43 +191,43 @@ mod tests {
         assert!(pinned.note_pinned(2));
         for more in [1, 0, 1, 1, 1, 1, 1, 1, 1] {
             pinned.note_look(more);
-            assert!(!pinned.is_wrong());
+            assert!(!pinned.should_unpin());
             assert_eq!(pinned.note_pinned(1), more > 0);
         }
         pinned.note_look(1);
-        assert!(pinned.is_wrong());
+        assert!(pinned.should_unpin());
 
-        pinned.clear(true);
+        pinned.unpin(true);
         convinced(&mut pinned, 1);
         pinned.note_pinned(0);
-        assert!(pinned.is_wrong());
+        assert!(pinned.should_unpin());
 
-        pinned.clear(true);
+        pinned.unpin(true);
         convinced(&mut pinned, 1);
         lone(&mut pinned, 160);
-        pinned.note_elsewhere(HABIT_MIN as usize + 10);
-        assert!(!pinned.is_wrong());
+        pinned.note_elsewhere(PIN_AFTER_MIN as usize + 10);
+        assert!(!pinned.should_unpin());
         pinned.note_elsewhere(1);
-        assert!(pinned.is_wrong());
+        assert!(pinned.should_unpin());
     }
 
     #[test]
-    fn datagrams_are_apart_once_a_look_has_found_no_more_and_while_they_come_alone() {
+    fn coalescing_stops_once_a_look_has_found_no_more_and_while_datagrams_come_alone() {
         let mut pinned = PinnedSocket::new();
-        let begin: fn(&mut PinnedSocket) = |pinned| pinned.set(1);
+        let begin: fn(&mut PinnedSocket) = |pinned| pinned.pin(1);
         for company in
             [begin, |pinned| pinned.note_look(1), |pinned| _ = pinned.note_pinned(2), PinnedSocket::note_run]
         {
             company(&mut pinned);
             let mut looked = 0;
-            for _ in 0..APART_MIN {
-                assert!(!pinned.is_apart());
+            for _ in 0..UNCOALESCED_MIN {
+                assert!(!pinned.wants_uncoalesced());
                 if pinned.note_pinned(1) {
                     pinned.note_look(0);
                     looked += 1;
                 }
             }
-            assert!(pinned.is_apart() && looked > 0);
+            assert!(pinned.wants_uncoalesced() && looked > 0);
         }
     }
 
@@ -232,11 +236,11 @@ mod tests {
         let mut pinned = PinnedSocket::new();
         for expected in [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096] {
             assert_eq!(convinced(&mut pinned, 1), expected);
-            pinned.clear(true);
+            pinned.unpin(true);
         }
         convinced(&mut pinned, 1);
-        lone(&mut pinned, HABIT_MAX + 1);
-        pinned.clear(false);
-        assert_eq!(convinced(&mut pinned, 1), HABIT_MIN);
+        lone(&mut pinned, PIN_AFTER_MAX + 1);
+        pinned.unpin(false);
+        assert_eq!(convinced(&mut pinned, 1), PIN_AFTER_MIN);
     }
 }

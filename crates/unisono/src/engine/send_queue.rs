@@ -1,7 +1,8 @@
-//! From the core's datagrams to the socket: what goes to one place is collected and sent as one run.
+//! Sends the cores' datagrams: consecutive datagrams for one destination are collected and sent as one run.
 //!
-//! Nobody waits for room in the socket's send buffer here, as the engine's lock is held. When that is full, what was
-//! taken from the core (a run, and the beginning of another) waits to be sent on, and everything else stays in the cores.
+//! No thread waits for the socket's send buffer here, because the engine's lock is held. When the buffer is full, what
+//! was taken from the core (a run, and the beginning of another) waits to be sent later, and everything else stays in
+//! the cores.
 
 use crate::seeds::Seeds;
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use unisono_core::Time;
 use unisono_udp::{Progress, Socket};
 
-/// Most bytes of a run.
+/// Maximum length of a run in bytes.
 const RUN_BYTES_MAX: usize = 60_000;
 
 /// Where the members of one group are reached.
@@ -18,22 +19,22 @@ const RUN_BYTES_MAX: usize = 60_000;
 pub(crate) struct Reach {
     /// The group's multicast address, if multicast works here.
     pub(crate) multicast: Option<SocketAddr>,
-    /// Whom to ask instead of everybody.
+    /// The addresses to ask instead of a multicast.
     pub(crate) seeds: Seeds,
 }
 
-/// What has datagrams to send, and knows the addresses of those who are to have them.
+/// What has datagrams to send, and knows the addresses of their destinations.
 pub(crate) trait Source {
-    /// Whom a datagram is for.
+    /// The destination of a datagram.
     type Destination: Copy + PartialEq;
 
     /// Writes the next datagram.
     fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Self::Destination>;
 
-    /// Appends the addresses that a datagram for this destination goes to from the address `own`.
+    /// Appends the addresses to which `own` sends a datagram for this destination.
     fn resolve(&self, destination: Self::Destination, own: SocketAddr, addresses: &mut Vec<SocketAddr>);
 
-    /// The system refused to send for this destination, to this address and to every other; or it did not.
+    /// Notes that datagrams for this destination were sent, or that the system refused all of them: the first address.
     fn note_sent(&mut self, _destination: Self::Destination, _refused: Option<SocketAddr>) {}
 }
 
@@ -43,17 +44,20 @@ pub(crate) struct SendQueue {
     socket: Arc<Socket>,
     /// The datagram that the core writes.
     datagram: Vec<u8>,
-    /// Datagrams for one destination, of one size but for the last, which may be shorter.
+    /// Datagrams for one destination, all of one size except the last, which may be shorter.
     run: Vec<u8>,
     segment_bytes: usize,
-    /// The last one was shorter: the run is complete.
+    /// The last datagram was shorter: the run is complete.
     complete: bool,
     addresses: Vec<SocketAddr>,
-    /// What waits for room, at most two.
+    /// Runs that wait for the send buffer; at most two.
     unsent: VecDeque<Unsent>,
+    /// A test cut this engine off: what it sends is lost.
+    #[cfg(test)]
+    pub(super) is_cut_off: bool,
 }
 
-/// A run on its way.
+/// A run that was not or not completely sent.
 #[derive(Debug)]
 struct Unsent {
     run: Vec<u8>,
@@ -72,16 +76,18 @@ impl SendQueue {
             complete: false,
             addresses: Vec::new(),
             unsent: VecDeque::new(),
+            #[cfg(test)]
+            is_cut_off: false,
         }
     }
 
-    /// Sends everything that `source` has to send now, as far as there is room.
+    /// Sends everything that `source` has to send now, until the send buffer is full.
     pub(crate) fn drain<S: Source>(&mut self, source: &mut S, now: Time) {
         let mut destination = None;
         while self.unsent.is_empty()
             && let Some(next) = source.transmit(now, &mut self.datagram)
         {
-            if destination != Some(next) || !self.takes() {
+            if destination != Some(next) || !self.fits() {
                 self.send(destination, source);
                 destination = Some(next);
                 self.segment_bytes = self.datagram.len();
@@ -92,12 +98,12 @@ impl SendQueue {
         self.send(destination, source);
     }
 
-    /// There is no room to send.
+    /// True if the send buffer is full.
     pub(crate) fn is_full(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Sends on what waits for room. Returns whether there is room again.
+    /// Sends what waits for the send buffer. Returns whether all of it was sent.
     pub(crate) fn send_on(&mut self) -> bool {
         while let Some(Unsent { run, segment_bytes, addresses, progress }) = self.unsent.front_mut() {
             if !self.socket.send_on(run, *segment_bytes, addresses, progress) {
@@ -108,8 +114,8 @@ impl SendQueue {
         true
     }
 
-    /// The datagram can be added to the run.
-    fn takes(&self) -> bool {
+    /// True if the datagram can be added to the run.
+    fn fits(&self) -> bool {
         !self.complete
             && self.datagram.len() <= self.segment_bytes
             && self.run.len() + self.datagram.len() <= RUN_BYTES_MAX
@@ -119,6 +125,10 @@ impl SendQueue {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
+        #[cfg(test)]
+        if self.is_cut_off {
+            self.addresses.clear();
+        }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {
@@ -130,7 +140,7 @@ impl SendQueue {
         self.complete = false;
     }
 
-    /// Where the run was to go, if the system refused all of it.
+    /// Returns the first address of the run, if the system refused all of it.
     fn refused_to(&self, progress: Progress) -> Option<SocketAddr> {
         let is_whole = || {
             progress.refused() == self.run.len().div_ceil(self.segment_bytes.max(1)) * self.addresses.len()

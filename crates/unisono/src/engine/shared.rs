@@ -1,6 +1,7 @@
-//! The handle to what an engine holds: what a thread or a task wants is attempted, again and again, until it is done.
+//! The handle to a slot of an engine. What a thread or a task wants is an attempt, which is repeated until it succeeds.
 
 use super::Engine;
+use super::fork::OfFork;
 use super::membership::{Interest, Membership};
 use super::park::Listed;
 use super::slot::Occupant;
@@ -14,21 +15,21 @@ use unisono_core::{MessageNumber, Time};
 
 /// What an attempt came to.
 pub(crate) enum Attempt<T, I = Interest> {
-    /// That is it.
+    /// It succeeded.
     Done(T),
-    /// That is it, and what it gave the core may wait for more to go along.
+    /// It succeeded, and what it gave the core may wait for more that shares its datagrams.
     Gathered(T),
-    /// That is it, and what it gave the core waits for more until the slot's own time.
+    /// It succeeded, and what it gave the core waits for more until the slot's own deadline.
     Kept(T),
-    /// That is it, and the core was given nothing: what follows from having taken it may wait a moment.
+    /// It succeeded and gave the core nothing. What follows from having taken something may wait a moment.
     Taken(T),
-    /// The core was given something, and it is to be tried again at once.
+    /// The core was given something. The attempt has to be repeated at once.
     Given,
-    /// Try again when there is this.
+    /// It has to be repeated when this is there.
     Wait(I),
 }
 
-/// A slot in an engine, kept as long as anyone may ask for something.
+/// A handle to a slot. The slot stays as long as there is one.
 pub(crate) struct Shared<O: Occupant = Membership> {
     pub(super) engine: Arc<Engine>,
     pub(super) index: usize,
@@ -43,41 +44,46 @@ impl<O: Occupant> std::fmt::Debug for Shared<O> {
 }
 
 impl<O: Occupant> Shared<O> {
-    /// A handle to the slot with this index, which holds an `O`. A thread that waits with it looks for `spin` before it
-    /// sleeps.
+    /// Makes a handle to the slot with this index, which holds an `O`. A thread that waits with it polls for `spin`
+    /// before it sleeps.
     pub(super) fn new(engine: Arc<Engine>, index: usize, spin: Duration) -> Shared<O> {
         Shared { engine, index, spin, occupant: PhantomData }
     }
 
-    /// Tries until it is done, or until `timeout` has passed. In between the calling thread sits, or waits
-    /// for the one who does.
-    pub(crate) fn block<T>(
+    /// Repeats the attempt until it succeeds, or until `timeout` has passed. In between the calling thread holds the
+    /// I/O lease, or waits for the thread that does.
+    pub(crate) fn block<T: OfFork>(
         &self,
         timeout: Option<Duration>,
         attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let (state, now) = self.engine.look();
+        let Some(state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
+        let now = self.engine.now();
         let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
         self.block_until(until, state, now, None, attempt)
     }
 
-    /// As [`Shared::block`], for as long as it takes, for an attempt that only takes what there is; `lacking` is what it
-    /// would wait for, if that can be told without it. Mostly whoever comes back finds all as it was left: it need not try
-    /// then, nor know what time it is.
-    pub(crate) fn take<T>(
+    /// Like [`Shared::block`] without a timeout, for an attempt that only takes what is there. `lacking` returns what
+    /// the attempt would wait for, if that is known without trying. A thread usually finds the state as it left it:
+    /// then it neither tries nor reads the clock.
+    pub(crate) fn take<T: OfFork>(
         &self,
         lacking: impl FnOnce(&O) -> Option<O::Interest>,
         mut attempt: impl FnMut(&mut O) -> Attempt<T, O::Interest>,
     ) -> Option<T> {
-        let mut state = self.engine.lock();
+        let Some(mut state) = self.engine.lock_at_home() else { return Some(T::of_fork()) };
         let (now, lacking) = match state.undisturbed_since() {
             Some(since) => (since, lacking(state.occupant(self.index))),
             None => (self.engine.now(), None),
         };
+        // One that has to wait asks anyway.
+        if lacking.is_none() && state.home.is_left(self.engine.now()) {
+            return Some(T::of_fork());
+        }
         self.block_until(Time::NEVER, state, now, lacking, |occupant, _| attempt(occupant))
     }
 
-    fn block_until<'a, T>(
+    fn block_until<'a, T: OfFork>(
         &'a self,
         until: Time,
         mut state: MutexGuard<'a, State>,
@@ -93,37 +99,44 @@ impl<O: Occupant> Shared<O> {
                 Some(interest) => Err(interest),
             };
             match tried {
+                _ if state.home.is_left(now) => return Some(T::of_fork()),
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
+                Err(_) if engine.home.is_elsewhere() => return Some(T::of_fork()),
                 Err(interest) => {
                     lease = lease.or_else(|| state.turn.take(now, false));
                     let risen = match &mut lease {
                         Some(lease) => {
-                            engine.sit(state, lease, now, Sleeper::new(Some(self.index), until), self.spin)
+                            engine.lead(state, lease, now, Sleeper::new(Some(self.index), until), self.spin)
                         }
-                        None => engine.stand::<O>(state, self.index, interest, until),
+                        None => engine.follow::<O>(state, self.index, interest, until),
                     };
                     (state, now) = risen.unwrap_or_else(|| engine.look());
                 }
             }
         };
         if let Some(lease) = lease {
-            state.turn.leave(now, lease);
+            state.turn.release(now, lease);
         }
-        engine.arrange(&mut state, now, false);
+        engine.pass_lease(&mut state, now, false);
         engine.unlock(state);
         result
     }
 
-    /// Tries now; if that is not it, `context` is woken when it may be, as long as `listed` is there.
-    pub(crate) fn poll<T>(
+    /// Tries once. If the attempt has to wait, `context` is woken when it may succeed, unless `listed` is dropped
+    /// before.
+    pub(crate) fn poll<T: OfFork>(
         &self,
         context: &mut Context<'_>,
         listed: &mut Listed,
         mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
     ) -> Poll<T> {
         let engine = &*self.engine;
-        let (mut state, now) = engine.look();
+        let Some(mut state) = engine.lock_at_home() else { return Poll::Ready(T::of_fork()) };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return Poll::Ready(T::of_fork());
+        }
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
             Ok(done) => Poll::Ready(done),
             Err(interest) => {
@@ -132,12 +145,25 @@ impl<O: Occupant> Shared<O> {
                 Poll::Pending
             }
         };
-        engine.arrange(&mut state, now, false);
+        engine.pass_lease(&mut state, now, false);
         engine.unlock(state);
         polled
     }
 
-    /// Does something that needs no waiting.
+    /// Asks the core for something that needs no waiting, and is refused in a forked child.
+    pub(crate) fn command<T: OfFork>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return T::of_fork();
+        }
+        let result = act(state.occupant(self.index), now);
+        engine.finish(state, self.index, now);
+        result
+    }
+
+    /// Looks at something, in a forked child as it was when that began.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let (mut state, now) = engine.look();
@@ -146,28 +172,39 @@ impl<O: Occupant> Shared<O> {
         result
     }
 
-    /// The time by the engine's clock.
+    /// Returns the time by the engine's clock.
     pub(crate) fn now(&self) -> Time {
         self.engine.now()
     }
 
-    /// As [`Shared::with`], where the engine may be broken: false if it is.
+    /// Like [`Shared::with`], but returns false if the engine has panicked.
     pub(super) fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
+        if state.home.is_left(now) {
+            return false;
+        }
         act(state.occupant(self.index), now);
         self.engine.finish(state, self.index, now);
         true
     }
 }
 
+#[cfg(all(test, feature = "tracing"))]
 impl Shared {
-    /// No handle is left: the member leaves in the background. False if the engine is broken.
+    /// Cuts the member off from all others, or ends that.
+    pub(crate) fn cut_off(&self, cut: bool) {
+        self.engine.cut_off(cut);
+    }
+}
+
+impl Shared {
+    /// Lets the member leave in the background, since no handle is left. Returns false if the engine has panicked.
     pub(crate) fn abandon(&self) -> bool {
         self.end(Membership::abandon)
     }
 
-    /// Nobody will ask what became of the messages that end with this number.
+    /// Drops the outcome of the messages that end with this number: no handle will ask for it.
     pub(crate) fn forget(&self, number: MessageNumber) {
         if let Some(mut state) = self.engine.lock_unless_broken() {
             state.occupant::<Membership>(self.index).outcomes.forget(number);
@@ -182,9 +219,9 @@ impl<O: Occupant> Drop for Shared<O> {
 }
 
 impl Engine {
-    /// Tries, after everybody was served who has to be, and again as long as that gives the core something. `leaves`:
-    /// the calling thread has the I/O lease, and leaves it when it is done; whoever sits next is soon enough then for what
-    /// follows from events that were taken.
+    /// Repeats the attempt as long as it gives the core something; first serves all slots that have to be served.
+    /// `leaves`: the calling thread holds the lease and releases it after this. Then the next holder is soon enough for
+    /// what follows from events that were taken.
     fn attempt<T, O: Occupant>(
         &self,
         state: &mut State,
@@ -198,14 +235,14 @@ impl Engine {
             let tried = attempt(state.occupant(index), now);
             match tried {
                 Attempt::Wait(interest) => {
-                    if !state.touch_if_unserved(index) || state.lacks_room() {
+                    if !state.touch_if_unserved(index) || state.send_blocked() {
                         return Err(interest);
                     }
                 }
                 Attempt::Given => state.touch(index),
                 Attempt::Kept(done) => {
                     state.arm(index);
-                    self.call(state, now);
+                    self.wake_holder(state, now);
                     return Ok(done);
                 }
                 Attempt::Gathered(done) => {

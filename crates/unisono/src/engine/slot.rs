@@ -1,15 +1,16 @@
-//! What an engine holds and serves for this process: one core's state, and who waits for what.
+//! A slot of an engine: one core's state, and the threads and tasks that wait for it.
 
 use super::calls::Calls;
 use super::membership::Membership;
 use super::park::Listed;
 use super::send_queue::SendQueue;
+use crate::log::Log;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
 use unisono_core::Time;
 
-/// See the module.
+/// What an engine holds and serves for this process.
 pub(crate) enum Slot {
     /// A member of a group.
     Membership(Box<Membership>),
@@ -17,18 +18,18 @@ pub(crate) enum Slot {
     Calls(Box<Calls>),
 }
 
-/// What a slot may hold, as those see it who have a handle to it.
+/// What a slot may hold, for the handles to it.
 pub(crate) trait Occupant {
-    /// Something a thread or a task can wait for.
+    /// Something that a thread or a task can wait for.
     type Interest: Copy;
 
-    /// The occupant of this slot, if it is of this kind.
+    /// Returns the occupant of this slot, if it is of this kind.
     fn of(slot: &mut Slot) -> Option<&mut Self>;
 
-    /// Wakes `waker` when what it waits for may be there, unless whoever was `listed` for it is gone by then.
+    /// Wakes `waker` when `interest` may be there, unless `listed` is dropped before.
     fn register(&mut self, interest: Self::Interest, waker: &Waker, listed: &mut Listed);
 
-    /// A handle is gone.
+    /// Notes that a handle was dropped.
     fn release(&mut self, now: Time);
 }
 
@@ -49,7 +50,7 @@ impl Slot {
         }
     }
 
-    /// Sends what there is to send, and finds out who need not wait any longer.
+    /// Sends what there is to send, and collects the wakers of those that need not wait any longer.
     pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         match self {
             Slot::Membership(member) => member.serve(now, send_queue, wakes),
@@ -57,7 +58,15 @@ impl Slot {
         }
     }
 
-    /// When it has to be looked at again.
+    /// Adds the slot's episodes to the log.
+    pub(crate) fn tell(&mut self, log: &mut Log) {
+        match self {
+            Slot::Membership(member) => log.take(&member.label, &mut member.group),
+            Slot::Calls(_) => {}
+        }
+    }
+
+    /// Returns when it has to be served again.
     pub(crate) fn deadline(&self) -> Time {
         match self {
             Slot::Membership(member) => member.deadline(),
@@ -65,7 +74,7 @@ impl Slot {
         }
     }
 
-    /// What was taken from it is a reason to serve it.
+    /// True if it has to be served because something was taken from it.
     pub(crate) fn follows_up(&self) -> bool {
         match self {
             Slot::Membership(member) => member.group.events_matter(),
@@ -73,7 +82,7 @@ impl Slot {
         }
     }
 
-    /// That there was nothing to take is a reason to serve it.
+    /// True if it has to be served because there was nothing to take.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
             Slot::Membership(member) => member.group.events_matter(),
@@ -81,7 +90,7 @@ impl Slot {
         }
     }
 
-    /// There may be something for a thread that waits here: it has not left its name, as it sits.
+    /// True if there may be something for the lease holder, which is on no list while it waits for this slot.
     pub(crate) fn has_news(&mut self) -> bool {
         match self {
             Slot::Membership(member) => member.has_news(),
@@ -89,28 +98,28 @@ impl Slot {
         }
     }
 
-    /// There is something that more than one may take, and somebody waits for it.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// True if there is something that one of several waiters may take.
+    pub(crate) fn has_waiters(&self) -> bool {
         match self {
             Slot::Membership(_) => false,
-            Slot::Calls(calls) => calls.is_asked(),
+            Slot::Calls(calls) => calls.has_waiters(),
         }
     }
 
-    /// Wakes those who wait for what is still there.
-    pub(crate) fn wake_askers(&mut self, wakes: &mut Vec<Waker>) {
+    /// Wakes the waiters for what is still there.
+    pub(crate) fn wake_waiters(&mut self, wakes: &mut Vec<Waker>) {
         match self {
             Slot::Membership(_) => {}
             Slot::Calls(calls) => calls.wake_servers(wakes),
         }
     }
 
-    /// It takes datagrams that it sent itself.
-    pub(crate) fn talks_to_itself(&self) -> bool {
+    /// True if it processes datagrams that it sent itself.
+    pub(crate) fn receives_own(&self) -> bool {
         matches!(self, Slot::Calls(_))
     }
 
-    /// It has nothing to do with anybody elsewhere any more.
+    /// True if no other process needs it any more.
     pub(crate) fn is_out(&self) -> bool {
         match self {
             Slot::Membership(member) => member.is_out(),
@@ -118,7 +127,7 @@ impl Slot {
         }
     }
 
-    /// Nobody here needs it either.
+    /// True if no handle needs it either.
     pub(crate) fn is_finished(&self) -> bool {
         match self {
             Slot::Membership(member) => member.is_finished(),
@@ -126,11 +135,11 @@ impl Slot {
         }
     }
 
-    /// The multicast address it is no longer reached at, once it is out.
-    pub(crate) fn fall_silent(&mut self) -> Option<SocketAddr> {
+    /// Returns, once, the multicast address at which it is no longer reached, after [`Slot::is_out`].
+    pub(crate) fn take_multicast(&mut self) -> Option<SocketAddr> {
         match self {
             Slot::Membership(member) => member.reach.multicast.take(),
-            // Each service has seen to its own.
+            // Each service stops listening on its own.
             Slot::Calls(_) => None,
         }
     }

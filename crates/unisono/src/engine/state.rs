@@ -1,9 +1,11 @@
-//! What an engine knows, behind its lock: its slots, their timers, and who sits.
+//! What an engine protects by its lock: its slots, their timers, and what it knows of the lease holder.
 
+use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
+use crate::log::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -12,46 +14,52 @@ use std::time::Duration;
 use unisono_core::{GroupTag, Time, wire};
 use unisono_udp::{Socket, Watch};
 
-/// How often it is tried at least whether there is room to send again.
-const ROOM_LOOK: Duration = Duration::from_millis(5);
+/// Minimum time to the next alarm while the send buffer is full, because what could not be sent may leave a timer due
+/// all the time.
+const BLOCKED_ALARM_MIN: Duration = Duration::from_millis(5);
 
-/// Setting a timer anew costs a system call, and one that goes off early a wake: it follows a deadline that is so much later.
+/// A deadline that moves later by less than this leaves its timer as it is. Setting a timer costs a system call, and a
+/// timer that goes off early costs one wake.
 const EARLY_MAX: Duration = Duration::from_millis(10);
 
-/// A timer that is set for then has to be set anew: what it is for is due earlier, or far later.
+/// True if a timer that is set for `set` has to be set again, because it is due earlier or far later.
 pub(crate) fn is_off(set: Time, due: Time) -> bool {
     due < set || due.since(set) >= EARLY_MAX
 }
 
-/// See the module.
+/// Everything behind the engine's lock.
 pub(crate) struct State {
     slots: Vec<Option<Registered>>,
     by_tag: BTreeMap<GroupTag, usize>,
-    /// Never later than the deadline of the slot.
+    /// Timers of the slots. No timer is later than the deadline of its slot.
     timers: BTreeSet<(Time, usize)>,
     dirty: Vec<usize>,
-    /// Slots that have something for whoever comes first.
-    asked: Vec<usize>,
+    /// Slots that have something for one of several waiters.
+    with_waiters: Vec<usize>,
     send_queue: SendQueue,
     own_address: SocketAddr,
-    /// The port from which listeners are woken.
+    /// The port from which wakeup datagrams come.
     waker_port: u16,
     listeners: BTreeMap<Ipv4Addr, Listener>,
-    /// Who must be woken once the lock is released.
+    /// The wakers to call once the lock is released.
     pub(crate) wakes: Vec<Waker>,
-    /// All sockets; replaced when one comes or goes.
+    /// Written to the log once the lock is released.
+    log: Log,
+    /// All sockets. Replaced when one is added or removed.
     pub(crate) sockets: Arc<Sockets>,
     /// The key of the next listener.
     next_key: u64,
-    /// Who sits.
+    /// What is known of the lease and its holder.
     pub(crate) turn: Turn,
-    /// The wakeup was rung and nobody has silenced it yet.
-    pub(crate) rung: bool,
-    /// Slots in use.
+    /// The wakeup is signalled and was not cleared yet.
+    pub(crate) signalled: bool,
+    /// Number of slots in use.
     occupied: usize,
-    /// The background thread has ended.
+    /// The process that this engine belongs to.
+    pub(super) home: Home,
+    /// The fallback thread has ended.
     pub(crate) closed: bool,
-    /// When everybody was last served.
+    /// Time at which the slots were last served.
     settled_at: Time,
 }
 
@@ -61,7 +69,7 @@ struct Registered {
     tag: GroupTag,
     /// Its core changed since it was last served.
     dirty: bool,
-    /// When the engine's timer for it is set.
+    /// Time for which the engine's timer for it is set.
     armed: Time,
 }
 
@@ -71,7 +79,7 @@ struct Listener {
 }
 
 impl State {
-    pub(crate) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16) -> State {
+    pub(super) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16, home: Home) -> State {
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -79,21 +87,23 @@ impl State {
             by_tag: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
-            asked: Vec::new(),
+            with_waiters: Vec::new(),
             own_address: unicast.address(),
             waker_port,
             send_queue: SendQueue::new(unicast),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
+            log: Log::default(),
             turn: Turn::new(lease),
-            rung: false,
+            signalled: false,
             occupied: 0,
+            home,
             closed: false,
             settled_at: Time::ZERO,
         }
     }
 
-    /// What the socket that everybody sends to holds until it is read, as the kernel counts.
+    /// Returns the size of the unicast socket's receive buffer, as the kernel counts.
     pub(crate) fn receive_buffer_bytes(&self) -> usize {
         self.sockets.get(&UNICAST).map_or(0, |socket| socket.receive_buffer_bytes())
     }
@@ -102,22 +112,22 @@ impl State {
         self.by_tag.contains_key(&tag)
     }
 
-    /// Where the one is who is told of datagrams with this tag.
+    /// Returns the index of the slot that receives datagrams with this tag.
     pub(crate) fn find(&self, tag: GroupTag) -> Option<usize> {
         self.by_tag.get(&tag).copied()
     }
 
-    /// Nobody, not even a member on its way out.
+    /// True if there is no slot, not even one of a member that is leaving.
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied == 0
     }
 
-    /// Whoever sits has to see this.
-    pub(crate) fn calls(&self) -> bool {
-        self.is_empty() || self.turn.lacks(&self.sockets, self.lacks_room())
+    /// True if the lease holder has to wake up: there are no slots, or it does not wait for what it should.
+    pub(crate) fn must_wake_holder(&self) -> bool {
+        self.is_empty() || self.turn.is_stale(&self.sockets, self.send_blocked())
     }
 
-    /// Listens to the address for one user more.
+    /// Listens to the address for one more user.
     pub(crate) fn listen(&mut self, address: SocketAddrV4, interface: Ipv4Addr) -> std::io::Result<()> {
         if let Some(listener) = self.listeners.get_mut(address.ip()) {
             listener.users += 1;
@@ -134,8 +144,8 @@ impl State {
         Ok(())
     }
 
-    /// Listens to the address for one user less.
-    pub(crate) fn hush(&mut self, address: Option<SocketAddr>) {
+    /// Stops listening to the address for one user.
+    pub(crate) fn stop_listening(&mut self, address: Option<SocketAddr>) {
         let Some(SocketAddr::V4(address)) = address else { return };
         let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
         listener.users -= 1;
@@ -145,7 +155,7 @@ impl State {
         }
     }
 
-    /// Takes somebody in who is told of datagrams with this tag; returns the index.
+    /// Adds a slot that receives datagrams with this tag. Returns its index.
     pub(crate) fn insert(&mut self, tag: GroupTag, slot: Slot) -> usize {
         let index = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
             self.slots.push(None);
@@ -158,7 +168,7 @@ impl State {
         index
     }
 
-    /// Whom a handle is for, which keeps the slot alive.
+    /// Returns the occupant of a slot that a handle keeps.
     pub(crate) fn occupant<O: Occupant>(&mut self, index: usize) -> &mut O {
         let entry = self.slots[index].as_mut();
         entry
@@ -166,25 +176,25 @@ impl State {
             .unwrap_or_else(|| unreachable!("a handle keeps its slot"))
     }
 
-    /// What was taken from the slot may be a reason to serve it. Returns whether it is.
+    /// Marks the slot to be served if something taken from it is a reason for that. Returns whether it is.
     pub(crate) fn touch_if_it_follows_up(&mut self, index: usize) -> bool {
         self.touch_if(index, Slot::follows_up)
     }
 
-    /// That there was nothing to take from the slot may be a reason to serve it. Returns whether it is.
+    /// Marks the slot to be served if the lack of anything to take is a reason for that. Returns whether it is.
     pub(crate) fn touch_if_unserved(&mut self, index: usize) -> bool {
         self.touch_if(index, Slot::is_unserved)
     }
 
-    fn touch_if(&mut self, index: usize, so: impl Fn(&Slot) -> bool) -> bool {
-        let is_so = self.slots[index].as_ref().is_some_and(|entry| so(&entry.slot));
-        if is_so {
+    fn touch_if(&mut self, index: usize, condition: impl Fn(&Slot) -> bool) -> bool {
+        let holds = self.slots[index].as_ref().is_some_and(|entry| condition(&entry.slot));
+        if holds {
             self.touch(index);
         }
-        is_so
+        holds
     }
 
-    /// Its core was given something: it has to be served.
+    /// Marks the slot to be served, because its core was given something.
     pub(crate) fn touch(&mut self, index: usize) {
         if let Some(entry) = &mut self.slots[index]
             && !entry.dirty
@@ -194,37 +204,47 @@ impl State {
         }
     }
 
-    /// The one who sits goes to sleep.
-    pub(crate) fn sit_down(
+    /// Notes that the lease holder goes to sleep.
+    pub(crate) fn begin_sleep(
         &mut self,
         lease: &mut IoLease,
         fallback: &Watch,
         may_pin: bool,
         sleeper: Sleeper,
     ) {
-        let lacks_room = self.lacks_room();
-        self.turn.sleep(lease, (&self.sockets, lacks_room), fallback, may_pin, sleeper);
+        let send_blocked = self.send_blocked();
+        self.turn.begin_sleep(lease, (&self.sockets, send_blocked), fallback, may_pin, sleeper);
     }
 
-    /// When whoever sits, or reads for it, has to be up.
+    /// Returns when the lease holder, or the fallback thread in its place, has to wake up.
     pub(crate) fn alarm(&self, now: Time) -> Time {
-        let deadline = match self.lacks_room() {
-            // What could not be sent may leave a timer due all the while.
-            true => self.deadline().max(now + ROOM_LOOK),
+        let deadline = match self.send_blocked() {
+            // What could not be sent may leave a timer due all the time.
+            true => self.deadline().max(now + BLOCKED_ALARM_MIN),
             false => self.deadline(),
         };
         self.turn.sleeper().map_or(deadline, |sleeper| deadline.min(sleeper.until))
     }
 
-    /// Gives each datagram to the slot it is for.
-    pub(crate) fn take_in(&mut self, now: Time, inbox: &mut Vec<Received>) {
+    /// Cuts this engine off from all others, or ends that.
+    #[cfg(all(test, feature = "tracing"))]
+    pub(crate) fn cut_off(&mut self, cut: bool) {
+        self.send_queue.is_cut_off = cut;
+    }
+
+    /// Gives each datagram to its slot.
+    pub(crate) fn dispatch(&mut self, now: Time, inbox: &mut Vec<Received>) {
+        #[cfg(test)]
+        if self.send_queue.is_cut_off {
+            inbox.clear();
+        }
         for Received { from, by_multicast, datagram } in inbox.drain(..) {
             let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
             else {
                 continue;
             };
             if let Some(entry) = &mut self.slots[index]
-                && (from != self.own_address || entry.slot.talks_to_itself())
+                && (from != self.own_address || entry.slot.receives_own())
             {
                 entry.slot.handle(now, from, by_multicast, datagram);
                 self.touch(index);
@@ -232,17 +252,18 @@ impl State {
         }
     }
 
-    /// When everybody was last served, if nobody sits or wants to since, and nobody has to be served again.
+    /// Returns when the slots were last served, if the lease is free, no thread waits for it, and no slot has to be
+    /// served.
     pub(crate) fn undisturbed_since(&self) -> Option<Time> {
         let undisturbed = self.dirty.is_empty() && self.turn.is_vacant() && !self.turn.claimed();
         undisturbed.then_some(self.settled_at)
     }
 
-    /// Lets due timers run and serves everybody who was touched.
+    /// Runs due timers and serves all slots that are marked.
     pub(crate) fn settle(&mut self, now: Time) {
         self.settled_at = now;
         if self.send_queue.is_full() && self.send_queue.send_on() {
-            // Whoever it was that could not send.
+            // Any of the slots may have been unable to send.
             (0..self.slots.len()).for_each(|index| self.touch(index));
         }
         while let Some((time, index)) = self.timers.first().copied()
@@ -261,13 +282,14 @@ impl State {
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
                 entry.slot.serve(now, &mut self.send_queue, &mut self.wakes);
-                if entry.slot.is_asked() {
-                    self.asked.push(index);
+                entry.slot.tell(&mut self.log);
+                if entry.slot.has_waiters() {
+                    self.with_waiters.push(index);
                 }
                 if self.turn.sleeper().is_some_and(|sleeper| sleeper.slot == Some(index))
                     && entry.slot.has_news()
                 {
-                    self.turn.call();
+                    self.turn.request_wakeup();
                 }
             }
             self.arm(index);
@@ -275,22 +297,27 @@ impl State {
         }
     }
 
-    /// There may be somebody to wake.
+    /// True if there may be a thread or a task to wake, or something to write to the log.
     pub(crate) fn has_wakes(&self) -> bool {
-        !self.wakes.is_empty() || !self.asked.is_empty()
+        !self.wakes.is_empty() || !self.with_waiters.is_empty() || !self.log.is_empty()
     }
 
-    /// Whom to wake, now that whoever was awake has taken what it wanted.
+    /// Returns what is to be written to the log once the lock is released.
+    pub(crate) fn take_log(&mut self) -> Log {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Returns the wakers to call, now that the threads that were awake have taken what they wanted.
     pub(crate) fn take_wakes(&mut self) -> Vec<Waker> {
-        while let Some(index) = self.asked.pop() {
+        while let Some(index) = self.with_waiters.pop() {
             if let Some(entry) = &mut self.slots[index] {
-                entry.slot.wake_askers(&mut self.wakes);
+                entry.slot.wake_waiters(&mut self.wakes);
             }
         }
         std::mem::take(&mut self.wakes)
     }
 
-    /// Sets the slot's timer for when its core has to be called, or a little earlier.
+    /// Sets the slot's timer for its deadline, or for a little earlier.
     pub(crate) fn arm(&mut self, index: usize) {
         if let Some(entry) = &mut self.slots[index] {
             let deadline = entry.slot.deadline();
@@ -302,14 +329,14 @@ impl State {
         }
     }
 
-    /// Lets go of somebody who is out, and of the slot when no handle is left.
+    /// Stops listening for a member or endpoint that is out, and frees its slot when no handle is left.
     fn retire(&mut self, index: usize) {
         let Some(entry) = self.slots[index].as_mut().filter(|entry| entry.slot.is_out()) else { return };
         let finished = entry.slot.is_finished();
         if self.by_tag.get(&entry.tag) == Some(&index) {
             self.by_tag.remove(&entry.tag);
-            let address = entry.slot.fall_silent();
-            self.hush(address);
+            let address = entry.slot.take_multicast();
+            self.stop_listening(address);
         }
         if finished && let Some(entry) = self.slots[index].take() {
             self.timers.remove(&(entry.armed, index));
@@ -317,13 +344,13 @@ impl State {
         }
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub(crate) fn deadline(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
-    /// There is no room to send.
-    pub(crate) fn lacks_room(&self) -> bool {
+    /// True if the send buffer is full.
+    pub(crate) fn send_blocked(&self) -> bool {
         self.send_queue.is_full()
     }
 }

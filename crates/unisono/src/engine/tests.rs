@@ -1,4 +1,4 @@
-//! Threads that wait, one of which is pinned, and what wakes them.
+//! Threads that wait, one of them in a pinned socket, and what wakes them.
 
 use super::entering::engines;
 use super::lease::LISTENERS;
@@ -11,13 +11,13 @@ use unisono_core::Phase;
 use unisono_udp::Socket;
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Longer than anything takes that works.
+/// Longer than any working case takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Half of the time after which whoever waits in a receive is up by itself.
+/// Half of the time after which a wait in a receive ends without a datagram.
 const HALF_A_WAIT: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 10;
 
-/// A member alone in its group, and its engine.
+/// Makes a member that is alone in its group. Returns it with its engine.
 pub(super) fn alone(what: &str) -> (Group, Arc<Engine>) {
     alone_at(what, Options::default())
 }
@@ -30,8 +30,8 @@ fn alone_at(what: &str, options: Options) -> (Group, Arc<Engine>) {
     (group, engine.unwrap())
 }
 
-/// Returns when a thread sleeps that is pinned: what comes, and means nothing, comes from one socket.
-fn pinned(engine: &Engine) {
+/// Returns when a thread sleeps in a pinned socket, after meaningless datagrams to the unicast socket.
+fn wait_until_pinned(engine: &Engine) {
     pin_to(engine, engine.address);
 }
 
@@ -49,13 +49,13 @@ fn pin_to(engine: &Engine, address: SocketAddr) {
         is_pinned() == so
     };
     while lasts(false) || !lasts(true) {
-        assert!(begin.elapsed() < PATIENCE, "it does not pinned");
+        assert!(begin.elapsed() < PATIENCE, "no thread waits in the pinned socket");
         socket.send(b"nothing", 7, &[address]);
     }
 }
 
-/// Returns when a thread of the application sleeps on the I/O lease, and is not pinned.
-fn sits(engine: &Engine) -> MutexGuard<'_, State> {
+/// Returns when an application thread sleeps as the lease holder without a pinned socket.
+fn unpinned_holder(engine: &Engine) -> MutexGuard<'_, State> {
     let begin = Instant::now();
     loop {
         let state = engine.lock();
@@ -63,20 +63,20 @@ fn sits(engine: &Engine) -> MutexGuard<'_, State> {
             return state;
         }
         drop(state);
-        assert!(begin.elapsed() < PATIENCE, "nobody sits");
+        assert!(begin.elapsed() < PATIENCE, "no application thread holds the lease");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn who_is_abandoned_and_alone_is_out_at_once() {
+fn an_abandoned_member_that_is_alone_is_out_at_once() {
     let (group, _engine) = alone("abandoned");
     group.shared().abandon();
     assert_eq!(group.shared().with(|member, _| member.phase()), Phase::Gone);
 }
 
 #[test]
-fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
+fn an_engine_is_undisturbed_while_the_lease_is_free_and_nothing_waits() {
     let (group, engine) = alone("undisturbed");
     let begin = Instant::now();
     let (mut state, at) = loop {
@@ -84,7 +84,7 @@ fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
         let state = engine.lock();
         match state.undisturbed_since() {
             Some(at) => break (state, at),
-            // The background thread was faster.
+            // The fallback thread was faster.
             None => assert!(begin.elapsed() < PATIENCE),
         }
     };
@@ -100,14 +100,14 @@ fn an_engine_is_undisturbed_while_nobody_sits_or_waits_or_has_to_be_served() {
     state.turn.unclaim(&parker);
     let lease = state.turn.take(now, false).unwrap();
     assert_eq!(state.undisturbed_since(), None);
-    state.turn.leave(now, lease);
+    state.turn.release(now, lease);
 }
 
 #[test]
 fn events_are_lacking_when_there_is_none_and_more_may_come() {
     let (group, _engine) = alone("lacking");
     let lacks = || group.shared().with(|member, _| member.lacks_events());
-    assert_eq!(lacks(), None, "it was looked whether it has entered");
+    assert_eq!(lacks(), None, "opening the group has peeked at its first event");
     group.receive().unwrap();
     assert_eq!(lacks(), Some(Interest::Event));
     group.send("in the core").unwrap();
@@ -116,20 +116,20 @@ fn events_are_lacking_when_there_is_none_and_more_may_come() {
     assert_eq!(lacks(), Some(Interest::Event));
     group.leave("").unwrap();
     while group.receive().is_ok() {}
-    assert_eq!(lacks(), None, "that was the end of them");
+    assert_eq!(lacks(), None, "the events have ended");
 }
 
 #[test]
-fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
+fn no_member_enters_an_engine_between_its_end_and_that_of_its_sockets() {
     let (group, engine) = alone("ending");
     let entrance = engines();
     drop(group);
     let begin = Instant::now();
     loop {
         let state = engine.lock();
-        assert!(!state.closed, "others could come, and find its address taken");
-        // The background thread is up to end it.
-        if state.is_empty() && state.turn.background_sits() && state.turn.sleeper().is_none() {
+        assert!(!state.closed, "others could enter and find its address taken");
+        // The fallback thread is awake to end it.
+        if state.is_empty() && state.turn.held_by_fallback() && state.turn.sleeper().is_none() {
             break;
         }
         drop(state);
@@ -140,27 +140,28 @@ fn nobody_comes_to_an_engine_between_its_end_and_that_of_its_sockets() {
 }
 
 #[test]
-fn a_wakeup_that_another_thread_silences_is_rung_again() {
+fn a_wakeup_that_another_thread_clears_is_signalled_again() {
     let (group, engine) = alone("wakeup-silenced");
     std::thread::scope(|scope| {
         let receiver = group.clone();
         scope.spawn(move || while receiver.receive().is_ok() {});
-        let mut state = sits(&engine);
+        let mut state = unpinned_holder(&engine);
         let now = engine.now();
-        state.turn.call();
-        engine.call(&mut state, now);
-        assert!(state.rung);
-        // As the background thread does if it looked while somebody else was pinned, and is late.
-        engine.note_woken(&mut state, Woken { rang: true, alarmed: false });
-        assert!(!state.rung);
-        engine.call(&mut state, now);
-        assert!(state.rung);
+        state.turn.request_wakeup();
+        engine.wake_holder(&mut state, now);
+        assert!(state.signalled);
+        // As the fallback thread does if it looked while a socket was pinned, and is late.
+        engine.note_woken(&mut state, Woken { signalled: true, alarmed: false });
+        assert!(!state.signalled);
+        engine.wake_holder(&mut state, now);
+        assert!(state.signalled);
         drop(state);
         group.leave("").unwrap();
     });
 }
 
-/// Another group in the engine of a first one, and the socket that listens for it alone: groups share addresses.
+/// Opens another group in the same engine. Returns it with the socket that listens for it alone: groups share
+/// addresses.
 fn beside(engine: &Arc<Engine>, what: &str, options: &Options) -> Option<(Group, Weak<Socket>)> {
     let listeners = || engine.lock().sockets.range(LISTENERS..).next_back().map(|(_, socket)| socket.clone());
     let Some(first) = listeners() else {
@@ -183,13 +184,13 @@ fn a_socket_is_closed_when_its_group_has_gone_although_another_thread_waits() {
     let Some((second, listener)) = beside(&engine, "closed-second", &options) else { return };
     let closed = std::thread::scope(|scope| {
         let begin = Instant::now();
-        // The background thread is to have waited for it too.
-        while !engine.lock().turn.background_sits() && begin.elapsed() < PATIENCE {
+        // The fallback thread must have waited for the listener too.
+        while !engine.lock().turn.held_by_fallback() && begin.elapsed() < PATIENCE {
             std::thread::yield_now();
         }
         let receiver = first.clone();
         scope.spawn(move || while receiver.receive().is_ok() {});
-        drop(sits(&engine));
+        drop(unpinned_holder(&engine));
         drop(second);
         while listener.strong_count() > 0 && begin.elapsed() < Duration::from_secs(10) {
             std::thread::yield_now();
@@ -202,7 +203,7 @@ fn a_socket_is_closed_when_its_group_has_gone_although_another_thread_waits() {
 }
 
 #[test]
-fn one_that_waits_in_a_socket_is_woken_when_that_goes() {
+fn a_thread_in_a_pinned_socket_is_woken_when_the_socket_goes() {
     // An engine that no other test uses.
     let bind = Some("127.0.0.10:0".parse().unwrap());
     let options = Options { bind, multicast_interface: Some(LOOPBACK), ..Options::default() };
@@ -232,7 +233,7 @@ fn one_that_waits_in_a_socket_is_woken_when_that_goes() {
 }
 
 #[test]
-fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
+fn a_thread_in_a_pinned_socket_sees_what_another_thread_does() {
     let (group, engine) = alone("pinned-news");
     let (told, heard) = mpsc::channel();
     let shortest = std::thread::scope(|scope| {
@@ -245,7 +246,7 @@ fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
             }
         });
         let waits = (0..ROUNDS).map(|_| {
-            pinned(&engine);
+            wait_until_pinned(&engine);
             let begin = Instant::now();
             drop(group.submit("mine").unwrap());
             heard.recv_timeout(PATIENCE).unwrap().saturating_duration_since(begin)
@@ -258,7 +259,7 @@ fn what_another_thread_does_is_seen_by_one_that_waits_in_a_socket() {
 }
 
 #[test]
-fn one_that_waits_in_a_socket_for_a_while_waits_no_longer() {
+fn a_thread_in_a_pinned_socket_keeps_to_its_timeout() {
     let (group, engine) = alone("pinned-while");
     group.receive_timeout(PATIENCE).unwrap().unwrap();
     let (told, heard) = mpsc::channel();
@@ -275,7 +276,7 @@ fn one_that_waits_in_a_socket_for_a_while_waits_no_longer() {
             }
         });
         let waits = (0..ROUNDS).map(|_| {
-            pinned(&engine);
+            wait_until_pinned(&engine);
             heard.try_iter().for_each(drop);
             heard.recv_timeout(PATIENCE).unwrap()
         });

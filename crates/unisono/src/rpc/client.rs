@@ -1,4 +1,4 @@
-//! Calling: a client, and a call under way.
+//! Calling services: a client, and a call under way.
 
 use super::error::{CallFailure, NotSent};
 use super::port::Port;
@@ -18,8 +18,8 @@ use std::time::Duration;
 use unisono_core::Time;
 use unisono_core::rpc::{CallCounters, CallNumber};
 
-/// Calls services. Clones are the same client, for any number of threads and tasks; thousands of calls may be under way
-/// at once.
+/// A handle for calling services. Clones are the same client, for any number of threads and tasks. Thousands of calls
+/// may be under way at once.
 ///
 /// All clients and services of a process that have the same [`Options`] share one socket.
 ///
@@ -44,13 +44,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that reaches whom these options reach. It sends nothing yet; if they name seeds, it looks those up, which
-    /// may take a while.
+    /// Returns a client that looks for servers as these options say. It sends nothing yet. If the options have seeds,
+    /// it looks their names up, which may take seconds.
     pub fn new(options: &Options) -> Result<Client, OpenError> {
-        Ok(Client { shared: Arc::new(opening::open(options)?) })
+        Ok(Client { shared: Arc::new(opening::open(options, Duration::ZERO)?) })
     }
 
-    /// A client at the address of a member of a group, with the member's options.
+    /// Returns a client at the address of a member of a group, with the member's options.
     pub fn beside(group: &Group) -> Result<Client, OpenError> {
         Ok(Client { shared: Arc::new(opening::beside(group)?) })
     }
@@ -59,13 +59,13 @@ impl Client {
         Client { shared: Arc::new(shared) }
     }
 
-    /// Calls a service and blocks until it has answered, or for at most ten seconds ([`DEADLINE`]).
+    /// Calls a service and returns its reply. Blocks for at most ten seconds ([`DEADLINE`]).
     pub fn call(&self, port: Port, request: impl Into<Bytes>) -> Result<Bytes, CallFailure> {
         self.call_within(port, request, DEADLINE)
     }
 
-    /// Calls a service and blocks until it has answered, or until the deadline. A server does not begin with a request
-    /// that nobody waits for any longer.
+    /// Calls a service and returns its reply. Blocks until `deadline` has passed at most; a server does not begin to
+    /// work on a request after that.
     pub fn call_within(
         &self,
         port: Port,
@@ -75,13 +75,13 @@ impl Client {
         self.start(port, request, deadline)?.wait()
     }
 
-    /// Begins a call, to be waited for later, or awaited. Call another service meanwhile, or the same one a thousand
-    /// times.
+    /// Begins a call and returns it, to wait for its reply later or to await it. Other calls may be made meanwhile,
+    /// to the same service too.
     pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
         let mut request = request.into();
         let begin = |calls: &mut Calls, now: Time| {
             let returns_soon = calls.has_outcomes();
-            // It is done by the first attempt; and a copy of the handle could cost an allocation.
+            // The first attempt succeeds; and a copy of the handle could cost an allocation.
             let begun = calls.call(now, port.0, mem::take(&mut request), deadline);
             match begun.is_ok() && calls.gathers(now, returns_soon) {
                 true => Attempt::Kept(begun),
@@ -92,19 +92,19 @@ impl Client {
         Ok(Call { shared: self.shared.clone(), number: begun?, asked: false })
     }
 
-    /// What was counted at this address, for all who call and serve from it.
+    /// Returns the counters of this address, of all clients and services that use it.
     pub fn counters(&self) -> CallCounters {
         self.shared.with(|calls, _| *calls.endpoint.counters())
     }
 
-    /// Where this client sends from.
+    /// Returns the address from which this client sends.
     pub fn address(&self) -> SocketAddr {
         self.shared.address()
     }
 }
 
-/// A call under way. Wait for its outcome with [`Call::wait`] or by awaiting it; dropping it cancels the call: nobody waits
-/// for an answer any more, and a server that has not begun with it does not.
+/// A call under way. Get its reply with [`Call::wait`] or by awaiting it. Dropping it cancels the call: a server that
+/// has not begun with it does not begin.
 #[derive(Debug)]
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call {
@@ -114,12 +114,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// The call's number among those of this client's life: a server sees the same in all attempts at the call.
+    /// Returns the call's number among those of this client's life: a server sees the same number in all attempts at
+    /// the call.
     pub fn number(&self) -> CallNumber {
         self.number
     }
 
-    /// Blocks until the outcome is known: by the call's deadline.
+    /// Returns the reply. Blocks until the outcome is known, at most until the call's deadline.
     pub fn wait(mut self) -> Result<Bytes, CallFailure> {
         let number = self.number;
         let known = self.shared.take(|_| None, |calls| outcome(calls, number));
@@ -127,7 +128,7 @@ impl Call {
         known.unwrap_or(Err(CallFailure::Unknown))
     }
 
-    /// The outcome, if it is known now; the call itself if not.
+    /// Returns the outcome if it is known now, else the call.
     pub fn try_wait(mut self) -> Result<Result<Bytes, CallFailure>, Call> {
         let number = self.number;
         match self.shared.block(Some(Duration::ZERO), |calls, _| outcome(calls, number)) {
@@ -151,7 +152,7 @@ impl Future for Call {
     type Output = Result<Bytes, CallFailure>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let number = self.number;
-        // Not on a list: an outcome is waited for by one, and the engine is told when nobody does any more.
+        // Not on a list: one task waits for an outcome, and dropping the call informs the engine.
         let listed = &mut Listed::default();
         let polled = self.shared.poll(context, listed, |calls, _| outcome(calls, number));
         self.asked |= polled.is_ready();

@@ -1,4 +1,4 @@
-//! What can become of a call, a service and an answer, if not what was wanted.
+//! The errors of calls and services. Each says whether anything changed, what caused it, and what to do next.
 
 use super::server::Request;
 use crate::error::{Ended, OpenError};
@@ -10,50 +10,53 @@ use unisono_core::rpc::{self, ForwardError, ServeError};
 
 pub use unisono_core::rpc::CallError as NotSent;
 
-/// Why a call came to nothing, and whether it may have happened.
+/// Why a call returned no reply, and whether it may have happened.
 ///
 /// | | did it happen? | what to do |
 /// |---|---|---|
 /// | [`NotSent`](CallFailure::NotSent) | no | make it smaller, or wait for others |
-/// | [`NotFound`](CallFailure::NotFound) | no | look for the server |
+/// | [`NotFound`](CallFailure::NotFound) | no | check the port, the server, the key |
 /// | [`Failed`](CallFailure::Failed) | no | try again |
 /// | [`Busy`](CallFailure::Busy) | no | try again later, or with more time |
 /// | [`Refused`](CallFailure::Refused) | as the service says | read the reason |
-/// | [`Unknown`](CallFailure::Unknown) | perhaps, but once at most | ask the service what became of it, or repeat only what may happen twice |
+/// | [`Unknown`](CallFailure::Unknown) | perhaps, once at most | ask the service, or repeat what may happen twice |
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallFailure {
-    /// It was not begun: it did not happen.
+    /// The call was not begun, so it did not happen. The reason says what to change.
     #[error(transparent)]
     NotSent(#[from] NotSent),
-    /// Nobody was found who serves the port: it did not happen.
+    /// No server of the port was found, so the call did not happen. Check the port, the server, the key and the
+    /// network.
     #[error(
-        "not found: nobody serves this port: check its name, that a server runs, that both use the same key, and that \
-         multicast reaches it or --seeds names it; the call did not happen"
+        "not found: no server of this port answered: check its name, that a server runs, that both use the same key, \
+         and that multicast reaches it or --seeds names it; the call did not happen"
     )]
     NotFound,
-    /// Servers were found, and none took it in time: it did not happen, and may be tried again.
+    /// Servers were found, and none took the call in time: it did not happen. Try again.
     #[error(
-        "failed: the servers that were found did not take the call; it did not happen, and may be tried again"
+        "failed: none of the servers that were found took the call; it did not happen, and may be tried again"
     )]
     Failed,
-    /// All servers pushed back until the time was over: it did not happen, and may be tried again later.
+    /// All servers were full until the deadline: the call did not happen. Try again later, or with more time.
     #[error(
-        "busy: all servers pushed back until the time was over; the call did not happen, and may be tried again later"
+        "busy: all servers were full until the deadline; the call did not happen, and may be tried again later"
     )]
     Busy,
-    /// The service says no, and why.
+    /// The service refused the call, and gives this reason. Only the service knows whether anything changed.
     #[error("refused: {}", String::from_utf8_lossy(.0))]
     Refused(Bytes),
-    /// It was sent, and no answer came: it may have happened, but not more than once.
+    /// The call was sent, and no answer came: it may have happened, but not more than once. Ask the service before
+    /// you repeat it.
     #[error(
-        "unknown: no answer came; the call may have happened, once at most: ask the service before it is repeated"
+        "unknown: no answer came; the call may have happened, once at most: ask the service before you repeat it"
     )]
     Unknown,
 }
 
 impl CallFailure {
-    /// It certainly did not happen, so that it is safe to call again. What a refusal means only the service knows.
+    /// True if the call certainly did not happen, so that it is safe to repeat. Only the service knows what a refusal
+    /// means.
     pub fn did_not_happen(&self) -> bool {
         !matches!(self, CallFailure::Refused(_) | CallFailure::Unknown)
     }
@@ -71,35 +74,35 @@ impl From<rpc::CallFailure> for CallFailure {
     }
 }
 
-/// A service was not begun. Nothing changed.
+/// Why a service was not begun. Nothing changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// There is no way to be reached.
+    /// The service has no address at which clients could reach it.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// This process cannot serve the port.
+    /// This process cannot serve the port. The reason says why.
     #[error(transparent)]
     Refused(#[from] ServeError),
 }
 
-/// There are no more requests: the service was drained, or its last handle dropped.
+/// The service takes no more requests: it was drained, or its last handle was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("this service takes no more requests")]
 pub struct Withdrawn;
 
-/// The time was over before all that was taken had been answered.
+/// Some requests that the service had taken were not answered in time. It is withdrawn all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the service was withdrawn, but not everything it had taken was answered in time")]
+#[error("the service was withdrawn, but some requests that it had taken were not answered in time")]
 pub struct NotDrained;
 
-/// A request was not passed on, and is still to be answered.
+/// Why a request was not passed on. Nothing was sent.
 #[derive(Error)]
 #[error("{reason}")]
 pub struct NotForwarded {
-    /// What is to be answered.
+    /// The request. It still has to be answered, unless the reason is [`ForwardError::Over`].
     pub request: Box<Request>,
-    /// Why.
+    /// Why it was not passed on.
     pub reason: ForwardError,
 }
 
@@ -109,22 +112,23 @@ impl fmt::Debug for NotForwarded {
     }
 }
 
-/// A member of an open group did not come to serve.
+/// Why a member of an open group does not serve.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenGroupError {
-    /// The group was not entered, or the port cannot be served.
+    /// The group was not entered, or the port cannot be served. Nothing changed.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// The group went on without this member before it had the state: try again.
-    #[error("{0}; it had not yet been given the state")]
+    /// The member was out of the group before it had the state. Try again.
+    #[error("{0}; it did not have the group's state yet")]
     Ended(Ended),
-    /// There is another group of this name, and this one is to give way: end its members, and open it again.
+    /// There is another group of this name, and this one is to give way. End its members, and open it again.
     #[error(
-        "there are two groups of this name, which did not see each other when they were founded, and this one gives way: end its members and start them again"
+        "there are two groups of this name, which did not hear each other when they were founded, and this one \
+         gives way: end its members and start them again"
     )]
     Conflict,
-    /// The system gave no thread.
+    /// The operating system gave no thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }

@@ -1,8 +1,8 @@
-//! Calls: one process asks, another answers, at most once.
+//! Calls: one process asks, another answers. A call is executed at most once.
 //!
-//! A **service** is offered at a **port** by a [`Server`]; whoever knows the port calls it by a [`Client`]. Nobody has to
-//! know where the server is, or how many there are: the client looks for the port, by multicast or at the seeds of its
-//! [`Options`](crate::Options), keeps what it found, and looks again when that fails.
+//! A [`Server`] offers a **service** at a **port**; a [`Client`] that knows the port calls it. The client need not
+//! know where the servers are, or how many there are. It looks for the port by multicast or at the seeds of its
+//! [`Options`](crate::Options), remembers the servers, and looks again when they fail.
 //!
 //! # A call
 //!
@@ -33,35 +33,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Or request by request, as the papers have it: [`Server::get_request`], then [`Request::reply`],
+//! A program can also take request by request, as in the papers: [`Server::get_request`], then [`Request::reply`],
 //! [`refuse`](Request::refuse) or [`forward`](Request::forward). A server may call others while it serves.
 //!
-//! # What may be relied on
+//! # Promises
 //!
-//! - **At most once.** Whatever is lost, repeated or overtaken on the way, whoever restarts: a request is given to an
-//!   application once at most, and a reply belongs to its call.
-//! - **The truth about failures.** Every call ends by its deadline, and [`CallFailure`] says whether it may have happened.
-//!   [`CallFailure::Unknown`] is said only if it may have.
-//! - **Push-back.** A server takes as much as its queue holds ([`ServeOptions::queue_max`]) and tells clients how many
-//!   calls they may have under way; the rest waits in the client, which says so in the end
-//!   ([`Busy`](CallFailure::Busy)) or at once ([`NotSent::TooMany`]).
-//! - **Several servers** of a port share its calls: of two drawn by lot the one with less to do gets the next.
+//! - **At most once.** The application of a server gets a request at most once, whatever is lost, repeated or
+//!   overtaken on the way, and whichever process restarts. A reply belongs to its call.
+//! - **True outcomes.** Every call ends by its deadline, and [`CallFailure`] says whether it may have happened.
+//!   [`CallFailure::Unknown`] is returned only if it may have.
+//! - **Push-back.** A server takes as many requests as its queue holds ([`ServeOptions::queue_max`]) and tells each
+//!   client how many calls it may have under way. Further calls wait in the client. They fail as
+//!   [`Busy`](CallFailure::Busy) at their deadline, or at once as [`NotSent::TooMany`].
+//! - **Several servers** of a port share its calls: of two servers drawn by lot, the one with less to do gets the
+//!   next call.
 //!
-//! Requests and replies have up to 16 MiB.
+//! Requests and replies have at most 16 MiB.
 //!
 //! # Ports
 //!
-//! A server listens with a [`PrivatePort`], clients send to its public image, a [`Port`]. Servers sign, with a key that
-//! comes from the private port, when a client looks for them; so knowing where to send does not let anybody serve. A port
-//! made of a name ([`Port::from_name`]) protects nobody, since anybody can make the private one too: it is for trying
-//! out, and for where a group key ([`Options::key`](crate::Options::key)) keeps strangers out. `unisono rpc newport`
-//! prints a pair.
+//! A server listens with a [`PrivatePort`], clients send to its public image, a [`Port`]. When a client looks for
+//! servers, they sign their answers with a key derived from the private port. So a process that knows where to send
+//! cannot serve. A port made from a name ([`Port::from_name`]) gives no such protection, because any process can make
+//! the private one too. It is for tests, and for services that a group key ([`Options::key`](crate::Options::key))
+//! protects. `unisono rpc newport` prints a pair.
 //!
-//! # Members of groups that serve
+//! # Servers in a group
 //!
-//! A service may be a member of a group ([`Server::beside`]): then its address is the member's, and a request can be
-//! passed on to another member. The client's library sends it there, as the same call, and whoever called notices
-//! nothing:
+//! A server may have the address of a group's member ([`Server::beside`]). Then a request can be passed on to another
+//! member. The client's library sends the same call there, and the client's application does not notice:
 //!
 //! ```no_run
 //! use unisono::rpc::{PrivatePort, ServeOptions, Server};
@@ -81,8 +81,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A group whose members all serve one port, so that a call takes effect at all of them, once, whoever dies: that is an
-//! [`OpenGroup`].
+//! An [`OpenGroup`] is a group whose members all serve one port: each call takes effect at all of them, once, even if
+//! some of them crash.
 
 mod client;
 mod error;
@@ -100,5 +100,5 @@ pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings,
 
 use std::time::Duration;
 
-/// How long a call waits for its answer unless it is told otherwise.
+/// Time for which a call waits for its answer by default.
 pub const DEADLINE: Duration = Duration::from_secs(10);

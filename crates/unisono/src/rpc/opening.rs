@@ -1,4 +1,4 @@
-//! From options to a place where calls are made and served.
+//! From options to an endpoint, for clients and services.
 
 use super::port::Signatures;
 use crate::engine::{Access, Calls, Engine, Entrance, Shared};
@@ -8,14 +8,16 @@ use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::Place;
 use crate::seeds::Seeds;
+use std::time::Duration;
 use unisono_core::rpc::Endpoint;
 use unisono_core::{ConfigError, Random, Time, Uid};
 
-/// An endpoint for whoever has these options: the one there is, or a new one.
-pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
+/// Returns an endpoint for these options: the one that exists, or a new one. Waits at most `seeds_timeout` for addresses of
+/// the seeds.
+pub(super) fn open(options: &Options, seeds_timeout: Duration) -> Result<Shared<Calls>, OpenError> {
     let seeds = Seeds::new(options)?;
-    // Whom nobody can ask finds nobody, but may be found.
-    let place = Place::choose(options, &seeds.resolve()?)?;
+    let place = Place::choose(options, &seeds.resolve_within(seeds_timeout, "calls")?)?;
+    // Without seeds and multicast, an endpoint has no address to ask.
     if seeds.is_empty() && place.interface.is_none() {
         return Err(OpenError::NoMulticast { address: place.bind, cause: crate::engine::no_multicast() });
     }
@@ -23,7 +25,7 @@ pub(super) fn open(options: &Options) -> Result<Shared<Calls>, OpenError> {
     Engine::call_from(place, entrance(options, seeds), make)
 }
 
-/// The same at a member's address.
+/// Returns an endpoint at the address of a member.
 pub(super) fn beside(group: &Group) -> Result<Shared<Calls>, OpenError> {
     let options = group.options();
     let make = maker(options)?;

@@ -1,7 +1,7 @@
-//! Ports: what a server listens with, what clients send to, and how a server shows that it may.
+//! Ports: what a server listens with, what clients send to, and how a server proves that it may serve.
 //!
-//! From the private port comes, by HKDF, the seed of an Ed25519 key pair; the public port is the beginning of the hash
-//! of its public key. A server signs each answer to a client that looks for it, with the key beside, and the client
+//! HKDF derives the seed of an Ed25519 key pair from the private port. The public port is the beginning of the hash
+//! of the public key. A server signs each answer to a client that looks for it, and adds the public key. The client
 //! checks both: the key against the port, the signature against the key.
 
 use ring::digest;
@@ -15,20 +15,20 @@ use thiserror::Error;
 use unisono_core::rpc::{PortProof, PrivatePort as CorePrivatePort, Proof};
 use zeroize::Zeroizing;
 
-/// Bytes of a port, private or public.
+/// Length of a port in bytes, private or public.
 const PORT_BYTES: usize = 16;
-/// Bytes of a public key, with which a proof begins.
+/// Length of a public key in bytes; a proof begins with it.
 const PUBLIC_KEY_BYTES: usize = 32;
-/// Bytes of the seed of a key pair.
+/// Length of the seed of a key pair in bytes.
 const SEED_BYTES: usize = 32;
-/// Binds keys to this use of a private port.
+/// Binds the derived keys to this use of a private port.
 const SALT: &[u8] = b"unisono ports 1";
 /// Binds the hash of a name to this use.
 const NAME: &[u8] = b"unisono service 1: ";
 
-/// The address of a service: what clients send to. Anybody may know it; it does not let anybody serve.
+/// The address of a service, to which clients send. It need not be kept secret: knowing it does not suffice to serve.
 ///
-/// People write it as 32 hexadecimal digits.
+/// Its text form is 32 hexadecimal digits.
 ///
 /// ```
 /// use unisono::rpc::{Port, PrivatePort};
@@ -42,7 +42,8 @@ const NAME: &[u8] = b"unisono service 1: ";
 pub struct Port(pub(crate) unisono_core::Port);
 
 impl Port {
-    /// The port of the service of this name. A name protects nobody: whoever knows it can serve it.
+    /// Returns the port of the service of this name. It gives no protection: any process that knows the name can
+    /// serve it.
     pub fn from_name(name: &str) -> Port {
         PrivatePort::from_name(name).public()
     }
@@ -60,7 +61,7 @@ impl fmt::Debug for Port {
     }
 }
 
-/// This text is no port.
+/// The text is not a port: it must have 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a port has 32 hexadecimal digits; `unisono rpc newport` makes one")]
 pub struct NotAPort;
@@ -72,38 +73,38 @@ impl FromStr for Port {
     }
 }
 
-/// What a server listens with: 128 secret bits. Whoever knows them can serve the port; clients are given
+/// The secret with which a server listens: 128 bits. A process that knows them can serve the port. Clients are given
 /// [`PrivatePort::public`] instead.
 #[derive(Clone)]
 pub struct PrivatePort(Zeroizing<[u8; PORT_BYTES]>);
 
 impl PrivatePort {
-    /// A new port, from the operating system's randomness.
+    /// Returns a new port, from the operating system's random numbers.
     ///
     /// # Errors
-    /// The system has none.
+    /// The operating system gave none.
     pub fn random() -> io::Result<PrivatePort> {
         let mut secret = Zeroizing::new([0; PORT_BYTES]);
         getrandom::fill(&mut *secret).map_err(io::Error::other)?;
         Ok(PrivatePort(secret))
     }
 
-    /// The port of this name. Anybody can make the same, so it protects nobody: it is for what needs no protection, or
-    /// has it from a group key.
+    /// Returns the port of this name. Any process can make the same one, so it gives no protection: it is for
+    /// services that need none, or that a group key protects.
     pub fn from_name(name: &str) -> PrivatePort {
         let hash = digest::digest(&digest::SHA256, &[NAME, name.as_bytes()].concat());
         PrivatePort(Zeroizing::new(beginning(hash.as_ref())))
     }
 
-    /// A port that was made elsewhere, from its 32 hexadecimal digits.
+    /// Returns the port that these 32 hexadecimal digits stand for.
     ///
     /// # Errors
-    /// These are none.
+    /// The text has other characters, or another length.
     pub fn parse(text: &str) -> Result<PrivatePort, NotAPort> {
         Ok(PrivatePort(parse(text)?))
     }
 
-    /// The 32 hexadecimal digits, to be kept where only the server reads them.
+    /// Returns the 32 hexadecimal digits. Keep them where only the server can read them.
     pub fn reveal(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * PORT_BYTES));
         for byte in self.0.iter() {
@@ -114,7 +115,7 @@ impl PrivatePort {
         text
     }
 
-    /// What clients send to.
+    /// Returns the public port, to which clients send.
     pub fn public(&self) -> Port {
         Port(port_of(key_pair(&self.0).public_key().as_ref()))
     }
@@ -143,7 +144,7 @@ fn parse(text: &str) -> Result<Zeroizing<[u8; PORT_BYTES]>, NotAPort> {
     Ok(bytes)
 }
 
-/// Signatures by the key pairs that belong to private ports.
+/// Signatures by the key pairs that are derived from private ports.
 pub(crate) struct Signatures;
 
 impl PortProof for Signatures {
@@ -172,7 +173,7 @@ fn core_key_pair(private: &CorePrivatePort) -> Ed25519KeyPair {
 
 fn key_pair(secret: &[u8; PORT_BYTES]) -> Ed25519KeyPair {
     let mut seed = Zeroizing::new([0; SEED_BYTES]);
-    // Neither fails: a seed is one hash long, and any 32 bytes are one.
+    // Neither call fails: a seed is one hash long, and any 32 bytes are a seed.
     let pair = expand(secret, &mut seed)
         .and_then(|()| Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| Unspecified));
     pair.unwrap_or_else(|_| unreachable!("any 32 bytes are a seed"))
@@ -183,7 +184,7 @@ fn expand(secret: &[u8; PORT_BYTES], seed: &mut [u8; SEED_BYTES]) -> Result<(), 
     root.expand(&[b"ed25519"], HKDF_SHA256)?.fill(seed)
 }
 
-/// The public port that belongs to a public key.
+/// Returns the public port that belongs to a public key.
 fn port_of(public_key: &[u8]) -> unisono_core::Port {
     let hash = digest::digest(&digest::SHA256, public_key);
     unisono_core::Port(u128::from_be_bytes(beginning(hash.as_ref())))
@@ -217,12 +218,12 @@ mod tests {
     fn names_lead_to_the_same_port_everywhere() {
         assert_eq!(Port::from_name("upper"), PrivatePort::from_name("upper").public());
         assert_ne!(Port::from_name("upper"), Port::from_name("uppe"));
-        // Other versions must find it too.
+        // Other versions must compute the same port.
         assert_eq!(Port::from_name("upper").to_string(), "b19f98f82d8ff2ef21446568c3780ec7");
     }
 
     #[test]
-    fn only_who_knows_the_private_port_can_prove_it() {
+    fn only_a_process_with_the_private_port_can_prove_it() {
         let (private, other) = (PrivatePort::random().unwrap(), PrivatePort::random().unwrap());
         let port = private.public().0;
         let proof = Signatures.prove(&private.for_core(), b"claim");
@@ -231,7 +232,7 @@ mod tests {
         assert!(!Signatures.verify(port, b"clain", &proof));
         assert!(!Signatures.verify(other.public().0, b"claim", &proof));
         assert!(!Signatures.verify(port, b"claim", &Signatures.prove(&other.for_core(), b"claim")));
-        // What the public port is made of is in every proof: it does not help to serve.
+        // Every proof contains the public key, which does not help to serve.
         for at in [0, 31, 32, 95] {
             let mut forged = proof;
             forged.0[at] ^= 1;

@@ -1,10 +1,10 @@
-//! Serving: requests, and what can be done with one.
+//! Serving: services, requests, and the answers to a request.
 
 use super::client::Client;
 use super::error::{NotDrained, NotForwarded, ServiceError, Withdrawn};
 use super::opening;
 use super::port::{Port, PrivatePort};
-use crate::engine::{Attempt, CallInterest, Calls, Listed, Shared};
+use crate::engine::{Attempt, CallInterest, Calls, Listed, OfFork, Shared};
 use crate::group::Group;
 use crate::options::Options;
 use bytes::Bytes;
@@ -22,16 +22,16 @@ use unisono_core::{Member, Time, Uid};
 
 pub use unisono_core::rpc::ServeOptions;
 
-/// What a client is told whose request was dropped without an answer.
+/// Refusal that a client gets if the application dropped its request without an answer.
 const NO_ANSWER: &str = "the server gave no answer";
-/// What it is told if the answer could not be sent for its size.
+/// Refusal that a client gets if its answer was too large to send.
 const TOO_LARGE: &str = "the answer is larger than a reply may be";
 
-/// How long a reply whose client lives may take to be known to have arrived.
+/// Maximum time after the last answer until living clients have acknowledged their replies.
 const ARRIVAL_MAX: Duration = Duration::from_millis(500);
 
-/// A service: takes requests for one port. Clones are the same service; when the last one is dropped, no more requests
-/// are taken, and those that were may still be answered.
+/// A handle on a service, which takes requests for one port. Clones are the same service. When the last one is
+/// dropped, no more requests are taken; those that were taken may still be answered.
 ///
 /// Several processes may serve one port; clients spread their calls over them.
 ///
@@ -53,7 +53,7 @@ pub struct Server {
     owner: Arc<Owner>,
 }
 
-/// Withdraws the service when the last handle is gone.
+/// Withdraws the service when the last handle is dropped.
 #[derive(Debug)]
 struct Owner(Arc<Service>);
 
@@ -63,7 +63,7 @@ impl Drop for Owner {
     }
 }
 
-/// A service for as long as anything may be asked of it.
+/// A service, as long as a handle or a request refers to it.
 #[derive(Debug)]
 struct Service {
     shared: Shared<Calls>,
@@ -77,13 +77,13 @@ impl Drop for Service {
 }
 
 impl Server {
-    /// Serves a port where these options lead.
+    /// Serves a port at the address that these options say.
     pub fn new(port: &PrivatePort, serve: ServeOptions, options: &Options) -> Result<Server, ServiceError> {
-        Server::begin(opening::open(options)?, port, serve)
+        Server::begin(opening::open(options, options.seeds_timeout)?, port, serve)
     }
 
-    /// Serves a port at the address of a member of a group, with the member's options: so other members know where to
-    /// [forward](Request::forward) a request.
+    /// Serves a port at the address of a member of a group, with the member's options. So the other members know
+    /// where to [forward](Request::forward) a request.
     pub fn beside(group: &Group, port: &PrivatePort, serve: ServeOptions) -> Result<Server, ServiceError> {
         Server::begin(opening::beside(group)?, port, serve)
     }
@@ -97,27 +97,27 @@ impl Server {
         &self.owner.0
     }
 
-    /// What clients send to.
+    /// Returns the port to which clients send.
     pub fn port(&self) -> Port {
         self.service().port
     }
 
-    /// Where it is reached.
+    /// Returns the address of the service.
     pub fn address(&self) -> SocketAddr {
         self.service().shared.address()
     }
 
-    /// A client at the same address.
+    /// Returns a client at the same address.
     pub fn client(&self) -> Client {
         Client::at(self.service().shared.another())
     }
 
-    /// The next request; blocks until there is one. Several threads may ask: each request goes to one of them.
+    /// Returns the next request; blocks until there is one. If several threads ask, each request goes to one of them.
     pub fn get_request(&self) -> Result<Request, Withdrawn> {
         self.take(None).unwrap_or(Err(Withdrawn))
     }
 
-    /// The next request, or nothing if there is none for so long.
+    /// Returns the next request, or `None` if there is none within `timeout`.
     pub fn get_request_timeout(&self, timeout: Duration) -> Result<Option<Request>, Withdrawn> {
         self.take(Some(timeout)).transpose()
     }
@@ -128,7 +128,8 @@ impl Server {
         taken.map(|taken| taken.map(|asked| Request::new(asked, service)))
     }
 
-    /// The next request, for asynchronous programs. The future may be dropped at any time: no request is lost.
+    /// Returns the next request, for asynchronous programs. The future may be dropped at any time: no request is
+    /// lost.
     pub async fn next_request(&self) -> Result<Request, Withdrawn> {
         let mut listed = Listed::default();
         poll_fn(|context| self.poll_request(context, &mut listed)).await
@@ -144,16 +145,16 @@ impl Server {
         polled.map(|taken| taken.map(|asked| Request::new(asked, service)))
     }
 
-    /// The requests as a stream, which ends when the service is withdrawn.
+    /// Returns the requests as a stream, which ends when the service is withdrawn.
     pub fn requests(&self) -> Requests {
         Requests { server: self.clone(), listed: Listed::default() }
     }
 
-    /// Answers requests with `handler`, by so many threads, of which the calling one is one. Returns when the service
+    /// Answers requests with `handler`, in `threads` threads, the calling thread included. Returns when the service
     /// is [drained](Server::drain), by another thread or by the handler itself.
     ///
-    /// A handler may call other services, and wait for them: with as many threads as calls are to wait at a time. If it
-    /// panics, its client is refused, and this panics once the other threads are done.
+    /// A handler may call other services and wait for them; each such wait occupies a thread. If a handler panics,
+    /// its client is refused, and this panics once the other threads are done.
     pub fn serve(&self, threads: usize, handler: impl Fn(&Request) -> Answer + Sync) {
         let work = || {
             while let Ok(request) = self.get_request() {
@@ -169,18 +170,19 @@ impl Server {
         });
     }
 
-    /// Takes no more requests: clients of those that wait here go elsewhere. Then blocks until all that were taken are
-    /// answered, for at most `timeout`, and within it for another moment until the answers are known to have arrived.
+    /// Withdraws the service: it takes no more requests, and clients whose requests still wait go elsewhere. Then
+    /// blocks until all requests that were taken are answered, and up to half a second longer until the replies are
+    /// known to have arrived; at most `timeout` in all.
     pub fn drain(&self, timeout: Duration) -> Result<(), NotDrained> {
         let service = self.service();
         service.shared.withdraw(service.port.0);
         let begun = Instant::now();
         let answered = |calls: &mut Calls, _| match calls.endpoint.requests_in_hand(service.port.0) {
-            0 => Attempt::Done(()),
+            0 => Attempt::Done(Ok(())),
             _ => Attempt::Wait(CallInterest::Answers),
         };
-        service.shared.block(Some(timeout), answered).ok_or(NotDrained)?;
-        // Whoever has died says of no reply that it has it.
+        service.shared.block(Some(timeout), answered).unwrap_or(Err(NotDrained))?;
+        // A client that has died acknowledges no reply.
         let patience = timeout.saturating_sub(begun.elapsed()).min(ARRIVAL_MAX);
         let received = |calls: &mut Calls, _| match calls.endpoint.replies_kept_since(Time::ZERO) {
             0 => Attempt::Done(()),
@@ -201,7 +203,7 @@ fn next(calls: &mut Calls, now: Time, port: Port) -> Attempt<Result<rpc::Request
     }
 }
 
-/// See [`Server::requests`].
+/// The requests to a service as a stream, from [`Server::requests`].
 #[derive(Debug)]
 pub struct Requests {
     server: Server,
@@ -218,12 +220,13 @@ impl Stream for Requests {
 
 /// What a [handler](Server::serve) does with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Answer {
-    /// Answers it.
+    /// Replies with these bytes.
     Reply(Bytes),
-    /// Says no, and why.
+    /// Refuses the request, for this reason.
     Refuse(Bytes),
-    /// Passes it on to another server of the port.
+    /// Passes the request on to the server of the port at this address.
     Forward(SocketAddr),
 }
 
@@ -233,7 +236,7 @@ impl<T: Into<Bytes>> From<T> for Answer {
     }
 }
 
-/// Where a request is passed on to.
+/// The server to which a request is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target(SocketAddr);
 
@@ -249,7 +252,7 @@ impl From<&Member> for Target {
     }
 }
 
-/// What a client asks. Answer it once: reply, refuse, or forward; a request that is dropped is refused.
+/// A client's request. Answer it once: reply, refuse, or forward. A request that is dropped is refused.
 #[must_use = "a request that is dropped is refused"]
 pub struct Request {
     asked: rpc::Request,
@@ -262,40 +265,42 @@ impl Request {
         Request { asked, service: service.clone(), answered: false }
     }
 
-    /// What is asked.
+    /// Returns the bytes of the request.
     pub fn payload(&self) -> &Bytes {
         &self.asked.payload
     }
 
-    /// Which client: one life of one process.
+    /// Returns the uid of the client: one life of one process.
     pub fn client(&self) -> Uid {
         self.asked.client
     }
 
-    /// The call's number among those of its client. Client and number name the call for ever, wherever it is passed on to.
+    /// Returns the call's number among those of its client. Client and number name the call for ever, also when it is
+    /// passed on.
     pub fn call(&self) -> CallNumber {
         self.asked.call
     }
 
-    /// Its client knows the outcomes of all its calls with lower numbers, and repeats none of them.
+    /// Returns a call number: the client knows the outcomes of all its calls with lower numbers, and repeats none of
+    /// them.
     pub fn finished_below(&self) -> CallNumber {
         self.asked.finished_below
     }
 
-    /// How often it was passed on.
+    /// Returns how often the request was passed on.
     pub fn hops(&self) -> u8 {
         self.asked.hops
     }
 
-    /// How long somebody still waits for the answer.
+    /// Returns the time for which the client still waits for the answer.
     pub fn time_left(&self) -> Duration {
         self.asked.deadline.since(self.service.shared.now())
     }
 
-    /// Answers it. What is larger than a reply may be is refused instead.
+    /// Answers the request. A reply that is too large is refused instead.
     ///
     /// # Errors
-    /// Nobody waits for the answer any longer, or it is too large.
+    /// The client does not wait for the answer any longer, or the reply is too large.
     pub fn reply(mut self, reply: impl Into<Bytes>) -> Result<(), AnswerError> {
         let (id, reply) = (self.asked.id, reply.into());
         let replied = self.give(|calls, now| calls.endpoint.reply(now, id, reply));
@@ -305,10 +310,10 @@ impl Request {
         replied
     }
 
-    /// Says no, and why: the client's call fails with [`Refused`](super::CallFailure::Refused).
+    /// Refuses the request for a reason: the client's call fails with [`Refused`](super::CallFailure::Refused).
     ///
     /// # Errors
-    /// Nobody waits for the answer any longer, or it is too large.
+    /// The client does not wait for the answer any longer, or the reason is too large.
     pub fn refuse(mut self, reason: impl Into<Bytes>) -> Result<(), AnswerError> {
         self.turn_down(reason.into())
     }
@@ -318,11 +323,13 @@ impl Request {
         self.give(|calls, now| calls.endpoint.refuse(now, id, reason))
     }
 
-    /// Passes it on to another server of the port, which its client asks then, and does not notice: a member of the same
-    /// group, or any other address at which the port is served. If nobody serves it there, the client looks elsewhere.
+    /// Passes the request on to another server of the port: a member of the same group, or any other address at which
+    /// the port is served. The client's library sends the call there, and the client's application does not notice.
+    /// If the port is not served there, the library looks for another server.
     ///
     /// # Errors
-    /// It was passed on too often and comes back, to be answered here; or nobody waits for an answer any longer.
+    /// The request was passed on too often and comes back, to be answered here; or the client does not wait for an
+    /// answer any longer.
     pub fn forward(mut self, to: impl Into<Target>) -> Result<(), NotForwarded> {
         let (id, Target(address)) = (self.asked.id, to.into());
         match self.give(|calls, _| calls.endpoint.forward(id, address)) {
@@ -336,7 +343,7 @@ impl Request {
 
     /// Does what a handler decided.
     pub(super) fn answer(self, answer: Answer) {
-        // Nobody waits for it any longer, or is told why it is none.
+        // If this fails, the client does not wait any longer, or it was refused with the reason.
         let _ = match answer {
             Answer::Reply(reply) => self.reply(reply),
             Answer::Refuse(reason) => self.refuse(reason),
@@ -347,8 +354,8 @@ impl Request {
         };
     }
 
-    /// Gives the core an answer, which may wait for more while other requests lie ready.
-    fn give<T, E>(&mut self, answer: impl FnOnce(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
+    /// Gives the core an answer, which may wait for more answers while other requests are ready.
+    fn give<T, E: OfFork>(&mut self, answer: impl FnOnce(&mut Calls, Time) -> Result<T, E>) -> Result<T, E> {
         self.answered = true;
         let port = self.service.port.0;
         let (mut answer, mut given) = (Some(answer), None);
@@ -360,14 +367,15 @@ impl Request {
                 false => Attempt::Done(()),
             }
         });
-        given.unwrap_or_else(|| unreachable!("an attempt is made at once"))
+        // An attempt is made at once, but in a forked child.
+        given.unwrap_or_else(|| Err(E::of_fork()))
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
         if !self.answered {
-            // Nobody waits for it any longer.
+            // If this fails, the client does not wait any longer.
             let _ = self.turn_down(NO_ANSWER.into());
         }
     }

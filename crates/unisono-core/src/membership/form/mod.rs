@@ -144,10 +144,10 @@ impl Group {
             return;
         }
         let frame = formed.frame(formed.decision.ballot);
-        let whom = self.not_known_to_have_entered(formed);
-        let more = !whom.is_empty() && formed.tells + 1 < TELLS && self.epoch.counter == 0;
+        let target = self.not_known_to_have_entered(formed);
+        let more = !target.is_empty() && formed.tells + 1 < TELLS && self.epoch.counter == 0;
         let next = now + TELL_FIRST * (1 << formed.tells);
-        for address in whom {
+        for address in target {
             self.post_outside(address, frame.clone());
         }
         if let Some(formed) = &mut self.formed {
@@ -160,10 +160,10 @@ impl Group {
     /// sequencer send it to all of them, the others only to the sequencer.
     fn not_known_to_have_entered(&self, formed: &Formed) -> Vec<SocketAddr> {
         let Decision { founding, ours, .. } = &formed.decision;
-        let everybody = *ours || self.order.is_acting();
+        let all = *ours || self.order.is_acting();
         let tells = |member: &&Member| {
             let entered = self.peers.get(member.uid).is_some_and(|peer| peer.entered);
-            member.uid != self.me.uid && !entered && (everybody || member.uid == founding.members[0].uid)
+            member.uid != self.me.uid && !entered && (all || member.uid == founding.members[0].uid)
         };
         founding.members.iter().filter(tells).map(|member| member.address).collect()
     }

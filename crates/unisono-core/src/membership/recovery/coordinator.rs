@@ -295,13 +295,13 @@ impl Group {
     fn invite_newly_found(&mut self, now: Time, before: &Members, after: &Members) -> bool {
         self.take_in(now, before);
         self.take_in(now, after);
-        let everybody = self.others_of(&uids(before), &uids(after));
+        let all = self.others_of(&uids(before), &uids(after));
         let gather_until = now + self.patience(now);
         let Some(own) = &mut self.recovery.coordination else { return false };
-        if everybody.iter().all(|uid| own.invited.contains(uid)) {
+        if all.iter().all(|uid| own.invited.contains(uid)) {
             return false;
         }
-        (own.invited, own.stage) = (everybody, Stage::Inviting);
+        (own.invited, own.stage) = (all, Stage::Inviting);
         (own.gather_until, own.gather_again_until) = (gather_until, now + GATHER_AGAIN);
         own.repeat_at = now;
         true
@@ -358,7 +358,7 @@ impl Group {
         }
         let start = if self.broken(Planted::TentativeDropped) { accepted + 1 } else { end + 1 };
         if missing == 0 {
-            self.probe(Probe::NobodyMissing);
+            self.probe(Probe::NoneMissing);
         }
         let epoch = EpochId {
             counter: self.epoch.counter + 1,

@@ -14,7 +14,7 @@ use crate::wire::Frame;
 /// With every eighth pull in vain goes an `Inquiry`.
 const PULLS_PER_INQUIRY: u32 = 8;
 /// Maximum number of seqnos sent for one pull.
-const PULL_PLACES_MAX: u64 = 512;
+const PULL_SEQNOS_MAX: u64 = 512;
 
 /// Entries being fetched under a ballot.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +42,15 @@ impl Group {
             self.recovery.pull = None;
             return;
         }
-        let whom = if pull.asked < 3 { pull.from } else { self.anybody().unwrap_or(pull.from) };
+        let target = if pull.asked < 3 { pull.from } else { self.random_peer().unwrap_or(pull.from) };
         pull.asked = pull.asked.saturating_add(1);
         if pull.asked.is_multiple_of(PULLS_PER_INQUIRY) {
             // The epoch may be over for all members that this one knows.
-            self.post(whom, Frame::Inquiry);
+            self.post(target, Frame::Inquiry);
         }
         pull.ask_at = now + RESET_REPEAT_EVERY;
         self.recovery.pull = Some(pull);
-        self.post(whom, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
+        self.post(target, Frame::Pull { ballot: pull.ballot, from: next, to: pull.through });
     }
 
     /// Serves a member that pulls entries.
@@ -60,7 +60,7 @@ impl Group {
             && first <= last
         {
             // The member asks again if it lacks more.
-            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_PLACES_MAX - 1));
+            self.serve(address, self.epoch_tag, Some(ballot), first, last.min(first + PULL_SEQNOS_MAX - 1));
         }
     }
 

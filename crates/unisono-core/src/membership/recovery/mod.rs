@@ -10,6 +10,7 @@ mod coordinator;
 mod level;
 mod outcome;
 
+use crate::episode::Episode;
 use crate::error::ResetError;
 use crate::group::{Group, Phase, Prepared};
 use crate::identity::{Ballot, Member, Name, Seqno, Uid};
@@ -198,7 +199,13 @@ impl Group {
         self.recovery.promised = Some(ballot);
         self.recovery.promised_at = now;
         self.recovery.put_off = 0;
-        self.recovery.since.get_or_insert(now);
+        if self.recovery.since.is_none() {
+            self.recovery.since = Some(now);
+            if self.phase != Phase::Joining {
+                let coordinator = Some(ballot.coordinator).filter(|uid| *uid != Uid(0));
+                self.episodes.push(Episode::ResetBegun { coordinator });
+            }
+        }
         self.recovery.pending = None;
         if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < ballot) {
             self.recovery.coordination = None;
@@ -402,13 +409,13 @@ impl Group {
             return;
         }
         let is_passing = self.phase == Phase::Joining || self.leaving.is_some();
-        let whom = match here.epoch_counter.cmp(&self.epoch.counter) {
+        let target = match here.epoch_counter.cmp(&self.epoch.counter) {
             Ordering::Greater => from,
             Ordering::Equal if is_passing => here.sequencer,
             _ => return,
         };
         self.recovery.search = None;
-        self.post_under(whom, self.epoch_tag, Frame::Inquiry);
+        self.post_under(target, self.epoch_tag, Frame::Inquiry);
     }
 
     pub(crate) fn recovery_timeout(&mut self, now: Time) {

@@ -5,6 +5,7 @@
 //! is excluded. Both linger and serve (`previous`).
 
 use crate::config::Quorum;
+use crate::episode::Episode;
 use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
 use crate::history::Reset;
@@ -16,6 +17,7 @@ use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Proposal;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 impl Group {
     pub(crate) fn handle_decided(&mut self, now: Time, from: Uid, proposal: Proposal, entered: bool) {
@@ -98,6 +100,8 @@ impl Group {
             return;
         }
         self.note_reset_probes(&proposal);
+        let was_in = self.phase != Phase::Joining;
+        let took = self.recovery.since().map_or(Duration::ZERO, |since| now.since(since));
         let excluded: Vec<Member> =
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
@@ -109,8 +113,13 @@ impl Group {
         self.fail_rest_of_outbox();
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
-        let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
+        let degraded = proposal.degraded;
+        let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded };
         let start = self.history.append_reset(members.clone(), reset);
+        if was_in {
+            let members = members.len();
+            self.episodes.push(Episode::ResetEnded { seqno: start, members, excluded, degraded, took });
+        }
         self.enter_epoch(now, proposal.epoch, start);
         self.accepted = start;
         for peer in self.peers.iter_mut() {
@@ -120,7 +129,7 @@ impl Group {
             (peer.last_heard, peer.heard_us) = (now, peer.heard_us.map(|_| now));
         }
         self.take_peers(now, &members, 0);
-        if !self.broken(Planted::HoldKept) {
+        if !self.broken(Planted::UnorderedKept) {
             self.unordered.clear();
         }
         self.forget_acknowledgements(start);
@@ -148,6 +157,7 @@ impl Group {
         if keep > before {
             self.accepted = keep;
             self.resolve_own(before);
+            self.note_changes_accepted(before);
         }
     }
 
@@ -187,7 +197,7 @@ impl Group {
             return;
         }
         self.probe(Probe::Excluded);
-        let own_leave = self.own_leave_place().filter(|seqno| *seqno < proposal.start);
+        let own_leave = self.own_leave_seqno().filter(|seqno| *seqno < proposal.start);
         if let Some(seqno) = own_leave {
             // The reset keeps the LEAVE, so it is accepted. The leaver delivers it, and nothing beyond it.
             self.history.cut(seqno);
@@ -231,6 +241,9 @@ impl Group {
         let cut_off = self.outbox.fail_rest();
         self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));
         self.phase = Phase::Excluded;
+        if !self.left {
+            self.episodes.push(Episode::Excluded { epoch });
+        }
         self.closing = Some(if self.left { Event::Gone } else { Event::Excluded { epoch } });
         self.leaving = None;
         self.joining = None;

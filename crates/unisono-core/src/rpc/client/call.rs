@@ -41,7 +41,7 @@ pub(in crate::rpc) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rpc) enum SoFar {
     /// No server of the port was found.
-    NobodyFound,
+    NoServerFound,
     /// Servers were found, and none has taken it.
     NotTaken,
     /// Servers were found, and pushed back.
@@ -53,7 +53,7 @@ pub(in crate::rpc) enum SoFar {
 impl SoFar {
     pub(in crate::rpc) fn failure(self) -> CallFailure {
         match self {
-            SoFar::NobodyFound => CallFailure::NotFound,
+            SoFar::NoServerFound => CallFailure::NotFound,
             SoFar::NotTaken => CallFailure::Failed,
             SoFar::PushedBack => CallFailure::Busy,
             SoFar::Unclear => CallFailure::Unknown,

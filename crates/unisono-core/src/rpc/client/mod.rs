@@ -86,7 +86,7 @@ impl Client {
             hops: 0,
             stage: Stage::Waiting,
             waits_since: now,
-            so_far: SoFar::NobodyFound,
+            so_far: SoFar::NoServerFound,
             avoids: None,
         });
         self.note_order(number);
@@ -210,7 +210,7 @@ mod tests {
             hops: 0,
             stage: Stage::Waiting,
             waits_since: Time::ZERO,
-            so_far: SoFar::NobodyFound,
+            so_far: SoFar::NoServerFound,
             avoids: None,
         });
         for number in first..first + 1_000_000 {

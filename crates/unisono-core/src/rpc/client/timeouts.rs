@@ -88,7 +88,7 @@ impl Client {
                     let failure = self.get_mut(number).map(|call| {
                         match call.sent_ref().map(|sent| sent.first_at) {
                             Some(Some(_)) if !denies => call.note(SoFar::Unclear),
-                            Some(None) if call.so_far == SoFar::NobodyFound => call.note(SoFar::NotTaken),
+                            Some(None) if call.so_far == SoFar::NoServerFound => call.note(SoFar::NotTaken),
                             _ => {}
                         }
                         call.so_far.failure()

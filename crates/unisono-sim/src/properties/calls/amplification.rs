@@ -1,10 +1,10 @@
-//! Amplification: an address from which datagrams seem to come, but where nobody has ever shown that it hears
-//! anything, is sent no more bytes than came from it.
+//! Amplification: a server sends an address no more bytes than it received from there, until a process at that
+//! address has shown that it receives.
 
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
-/// See the module.
+/// The checker of `amplification`.
 #[derive(Debug, Default)]
 pub(super) struct Amplification {
     checked: u64,
@@ -23,7 +23,7 @@ impl Property for Amplification {
         if let What::Strayed { came, left } = record.what {
             self.checked += 1;
             if left > came {
-                return broken(self, record, || "more left than came".into());
+                return broken(self, record, || "more bytes left than came".into());
             }
         }
         Ok(())
@@ -40,12 +40,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_as_much_as_came_and_no_more() {
+    fn accepts_as_many_bytes_as_came_and_no_more() {
         let mut fixture = Fixture::of_calls();
-        fixture.tell(SERVER, What::Strayed { came: 600, left: 0 });
-        fixture.tell(SERVER, What::Strayed { came: 600, left: 600 });
+        fixture.record(SERVER, What::Strayed { came: 600, left: 0 });
+        fixture.record(SERVER, What::Strayed { came: 600, left: 600 });
         fixture.good(Amplification::default());
-        fixture.tell(SERVER, What::Strayed { came: 600, left: 601 });
+        fixture.record(SERVER, What::Strayed { came: 600, left: 601 });
         fixture.bad(Amplification::default());
     }
 }

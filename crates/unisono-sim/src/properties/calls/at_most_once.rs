@@ -1,21 +1,22 @@
-//! At most once: a call is handed to one application once, whatever dies and is born again, unless whoever was handed
-//! it has passed it on. Where a service recognises repeats it may be handed again, but takes effect once.
+//! At most once: a call is handed to one application once, whichever processes crash and restart, unless that
+//! application has passed it on. Where a service recognises repeats, a call may be handed to it again, but takes
+//! effect once.
 
 use super::{Calls, Repeating};
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Course {
-    /// The last to be handed it, unless it was passed on.
-    at: Option<Life>,
+struct CallState {
+    /// Last life that was handed the call and did not pass it on.
+    handed_to: Option<Life>,
     executed: bool,
 }
 
-/// See the module.
+/// The checker of `at_most_once`.
 #[derive(Debug, Default)]
 pub(super) struct AtMostOnce {
-    courses: Calls<Course>,
+    states: Calls<CallState>,
     repeating: Repeating,
     checked: u64,
 }
@@ -33,19 +34,19 @@ impl Property for AtMostOnce {
         match record.what {
             What::Handed { client, call, port, .. } => {
                 self.checked += 1;
-                let before = self.courses.at(client, call).at.replace(record.life);
+                let before = self.states.at(client, call).handed_to.replace(record.life);
                 if let Some(before) = before
                     && !self.repeating.contains(port)
                 {
-                    return broken(self, record, || format!("{before:?} was handed it before"));
+                    return broken(self, record, || format!("it was handed to {before:?} before"));
                 }
             }
             What::PassedOn { client, call, .. } => {
-                let course = self.courses.at(client, call);
-                course.at = course.at.filter(|life| *life != record.life);
+                let state = self.states.at(client, call);
+                state.handed_to = state.handed_to.filter(|life| *life != record.life);
             }
             What::Executed { client, call } => {
-                if std::mem::replace(&mut self.courses.at(client, call).executed, true) {
+                if std::mem::replace(&mut self.states.at(client, call).executed, true) {
                     return broken(self, record, || "it took effect before".into());
                 }
             }
@@ -65,12 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_each_call_once() {
+    fn accepts_each_call_once() {
         Fixture::of_calls().good(AtMostOnce::default());
     }
 
     #[test]
-    fn takes_a_call_that_is_passed_on_and_comes_back() {
+    fn accepts_a_call_that_is_passed_on_and_comes_back() {
         let mut fixture = Fixture::default();
         let call = fixture.call(0);
         fixture.hand(SERVER, call, 0);
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_call_handed_to_another_life_that_nobody_passed_on() {
+    fn rejects_a_call_handed_to_another_life_without_being_passed_on() {
         let mut fixture = Fixture::default();
         let call = fixture.call(0);
         fixture.hand(SERVER, call, 0);

@@ -1,9 +1,9 @@
-//! Bounds: whatever clients do, an endpoint holds no more than its named bounds allow.
+//! Bounds: an endpoint never holds more than its named bounds allow, whatever clients do.
 
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
-/// See the module.
+/// The checker of `call_bounds`.
 #[derive(Debug, Default)]
 pub(super) struct CallBounds {
     checked: u64,
@@ -22,7 +22,7 @@ impl Property for CallBounds {
         if let What::Held { used, max, .. } = record.what {
             self.checked += 1;
             if used > max {
-                return broken(self, record, || "more than it may hold".into());
+                return broken(self, record, || "it holds more than its bound".into());
             }
         }
         Ok(())
@@ -39,11 +39,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_fits_and_no_more() {
+    fn accepts_what_fits_and_no_more() {
         let mut fixture = Fixture::of_calls();
-        fixture.tell(SERVER, What::Held { what: "requests", used: 8, max: 8 });
+        fixture.record(SERVER, What::Held { what: "requests", used: 8, max: 8 });
         fixture.good(CallBounds::default());
-        fixture.tell(SERVER, What::Held { what: "requests", used: 9, max: 8 });
+        fixture.record(SERVER, What::Held { what: "requests", used: 9, max: 8 });
         fixture.bad(CallBounds::default());
     }
 }

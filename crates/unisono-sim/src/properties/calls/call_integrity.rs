@@ -1,10 +1,11 @@
-//! What an application is handed was called: by that client, under that number, at that port, with these bytes.
+//! Call integrity: a request that an application is handed was made by that client, under that number, at that port,
+//! with these bytes. A number names one call for ever.
 
 use super::Calls;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
-/// See the module.
+/// The checker of `call_integrity`.
 #[derive(Debug, Default)]
 pub(super) struct CallIntegrity {
     /// Port and hash of each call.
@@ -27,16 +28,16 @@ impl Property for CallIntegrity {
                 let before = self.made.at(record.life, call).replace((port, hash));
                 if let Some(before) = before {
                     return broken(self, record, || {
-                        format!("the number names another call too: {before:x?}")
+                        format!("the number also names another call: {before:x?}")
                     });
                 }
             }
             What::Handed { client, call, port, hash, .. } => {
                 self.checked += 1;
                 match self.made.get(client, call).copied().flatten() {
-                    None => return broken(self, record, || "nobody made this call".into()),
+                    None => return broken(self, record, || "no client made this call".into()),
                     Some(made) if made != (port, hash) => {
-                        return broken(self, record, || format!("the call was another: {made:x?}"));
+                        return broken(self, record, || format!("the client made another call: {made:x?}"));
                     }
                     Some(_) => {}
                 }
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_was_called() {
+    fn accepts_what_was_called() {
         Fixture::of_calls().good(CallIntegrity::default());
     }
 
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_call_that_nobody_made() {
+    fn rejects_a_call_that_was_never_made() {
         let mut fixture = Fixture::of_calls();
         if let What::Handed { call, .. } = &mut fixture.last(handing).what {
             *call += 100;

@@ -1,38 +1,39 @@
-//! Every call ends: with one outcome, by its deadline or a little later, as long as its client lives and is awake; a
-//! cancelled one with none.
+//! Every call ends: it has one outcome, at most 10 ms after its deadline by its client's clock, as long as the client
+//! lives and is awake. A cancelled call has none.
 
 use super::Calls;
 use crate::properties::tables::Table;
-use crate::properties::{Facts, Property, Violation, broken, found_in_the_end};
+use crate::properties::{Facts, Property, Violation, broken, final_result};
 use crate::record::{End, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::Time;
 
-/// An outcome comes at most so long after the deadline.
+/// Maximum time from the deadline to the outcome.
 const LATE_MAX: Duration = Duration::from_millis(10);
-/// Clocks lose at most one part in so many.
+/// A client's clock may run slow by one part in 99.
 const DRIFT: u32 = 99;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     is_paused: bool,
     is_over: bool,
-    /// When it went on.
+    /// Time at which it last resumed after a pause.
     resumed: Time,
 }
 
-/// See the module.
+/// The checker of `calls_end`.
 #[derive(Debug, Default)]
 pub(super) struct CallsEnd {
     clients: Table<Client>,
-    /// By when each call that is under way must have ended.
+    /// Latest time at which each call under way must have ended.
     due: Calls<Option<Time>>,
     under_way: Vec<(Life, u64)>,
     checked: u64,
 }
 
 impl CallsEnd {
-    /// The call that should have ended before this moment and had not.
+    /// Returns the latest time for an outcome that was due at `due`. A client that was paused gets `LATE_MAX` after
+    /// it resumed.
     fn latest(&self, client: Client, due: Time) -> Time {
         due.max(client.resumed + LATE_MAX)
     }
@@ -50,7 +51,7 @@ impl CallsEnd {
             let due = self.due.get(*life, *call).copied().flatten();
             !client.is_paused && !client.is_over && due.is_some_and(|due| self.latest(client, due) < at)
         });
-        left.first().map(|(life, call)| format!("call {call} of {life:?} never ends"))
+        left.first().map(|(life, call)| format!("call {call} of {life:?} has no outcome"))
     }
 }
 
@@ -84,7 +85,9 @@ impl Property for CallsEnd {
                 self.checked += 1;
                 let client = *self.clients.at(record.life);
                 match self.close(record.life, call) {
-                    None => return broken(self, record, || "it ended before, or was never made".into()),
+                    None => {
+                        return broken(self, record, || "it had an outcome before, or was never made".into());
+                    }
                     Some(due) if self.latest(client, due) < record.at => {
                         return broken(self, record, || format!("it was due by {due:?}"));
                     }
@@ -98,7 +101,7 @@ impl Property for CallsEnd {
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         let fault = self.overdue(end.at);
-        found_in_the_end(self, end, fault)
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -113,7 +116,7 @@ mod tests {
     use crate::record::CallOutcome;
 
     #[test]
-    fn takes_calls_that_end_in_time() {
+    fn accepts_calls_that_end_in_time() {
         let mut fixture = Fixture::of_calls();
         let call = fixture.call(0);
         fixture.wait(LIMIT);
@@ -122,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn takes_clients_that_slept_or_died() {
+    fn accepts_clients_that_were_paused_or_crashed() {
         let mut fixture = Fixture::default();
         let call = fixture.call(0);
-        fixture.tell(CLIENT, What::Paused);
+        fixture.record(CLIENT, What::Paused);
         fixture.wait(2 * LIMIT);
         fixture.good(CallsEnd::default());
-        fixture.tell(CLIENT, What::Resumed);
+        fixture.record(CLIENT, What::Resumed);
         fixture.end(call, CallOutcome::Unknown);
         fixture.call(0);
-        fixture.tell(CLIENT, What::Crashed);
+        fixture.record(CLIENT, What::Crashed);
         fixture.wait(2 * LIMIT);
         fixture.good(CallsEnd::default());
     }
@@ -155,7 +158,7 @@ mod tests {
         fixture.bad(CallsEnd::default());
         let mut fixture = Fixture::default();
         let call = fixture.call(0);
-        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.record(CLIENT, What::CallCancelled { call });
         fixture.wait(2 * LIMIT);
         fixture.good(CallsEnd::default());
         fixture.end(call, CallOutcome::Failed);

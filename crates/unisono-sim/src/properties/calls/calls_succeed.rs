@@ -1,35 +1,35 @@
-//! Liveness: when faults are over, a call to a port that somebody else serves all the while is answered, if its client
-//! waits long enough.
+//! Liveness: once the faults are over, a call is answered or refused by the application, if its client waits two
+//! seconds and another life serves the port all the while.
 
-use crate::properties::ground::Ground;
+use crate::properties::healing::Healing;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Life, Record, What};
 use std::time::Duration;
 
-/// Who waits so long is answered.
+/// Time limit with which a call is sure to be answered.
 pub(crate) const ENOUGH: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// The checker of `calls_succeed`.
 #[derive(Debug, Default)]
 pub(super) struct CallsSucceed {
-    ground: Ground,
+    healing: Healing,
     servers: Vec<(Life, u16)>,
     /// Calls that must be answered, and their ports.
-    owed: Vec<(Life, u64, u16)>,
+    expected: Vec<(Life, u64, u16)>,
     checked: u64,
 }
 
 impl CallsSucceed {
-    /// Who had to wait for a server that is gone now is owed nothing.
-    fn forgive(&mut self) {
-        let (servers, ground) = (&self.servers, &self.ground);
-        self.owed.retain(|(client, _, port)| is_served(servers, ground, *port, *client));
+    /// Drops the calls whose ports no server serves any more.
+    fn drop_unserved(&mut self) {
+        let (servers, healing) = (&self.servers, &self.healing);
+        self.expected.retain(|(client, _, port)| is_served(servers, healing, *port, *client));
     }
 }
 
-/// Somebody else than the client serves the port.
-fn is_served(servers: &[(Life, u16)], ground: &Ground, port: u16, client: Life) -> bool {
-    servers.iter().any(|(life, one)| *one == port && *life != client && ground.has(*life))
+/// True if a life other than the client serves the port undisturbed.
+fn is_served(servers: &[(Life, u16)], healing: &Healing, port: u16, client: Life) -> bool {
+    servers.iter().any(|(life, one)| *one == port && *life != client && healing.covers(*life))
 }
 
 impl Property for CallsSucceed {
@@ -49,33 +49,34 @@ impl Property for CallsSucceed {
             What::Serving { port, owns: true, .. } => self.servers.push((life, port)),
             What::Withdrawn { port } => {
                 self.servers.retain(|server| *server != (life, port));
-                self.forgive();
+                self.drop_unserved();
             }
             What::Crashed => {
                 self.servers.retain(|(server, _)| *server != life);
-                self.owed.retain(|(client, _, _)| *client != life);
-                self.forgive();
+                self.expected.retain(|(client, _, _)| *client != life);
+                self.drop_unserved();
             }
             What::Called { call, port, limit_us, .. } => {
                 let waits = Duration::from_micros(limit_us.into()) >= ENOUGH;
-                if waits && self.ground.has(life) && is_served(&self.servers, &self.ground, port, life) {
-                    self.owed.push((life, call, port));
+                if waits && self.healing.covers(life) && is_served(&self.servers, &self.healing, port, life) {
+                    self.expected.push((life, call, port));
                 }
             }
             What::CallCancelled { call } => {
-                self.owed.retain(|(client, one, _)| (*client, *one) != (life, call));
+                self.expected.retain(|(client, one, _)| (*client, *one) != (life, call));
             }
             What::CallEnded { call, outcome } => {
-                let owed = self.owed.iter().position(|(client, one, _)| (*client, *one) == (life, call));
-                if let Some(place) = owed {
-                    self.owed.swap_remove(place);
+                let expected =
+                    self.expected.iter().position(|(client, one, _)| (*client, *one) == (life, call));
+                if let Some(index) = expected {
+                    self.expected.swap_remove(index);
                     self.checked += 1;
                     if !matches!(outcome, CallOutcome::Replied { .. } | CallOutcome::Refused { .. }) {
-                        return broken(self, record, || "somebody serves its port, undisturbed".into());
+                        return broken(self, record, || "an undisturbed server serves its port".into());
                     }
                 }
             }
-            _ => self.ground.follow(record),
+            _ => self.healing.follow(record),
         }
         Ok(())
     }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_answers_and_refusals_when_all_is_well() {
+    fn accepts_answers_and_refusals_when_all_is_well() {
         let mut fixture = healed();
         let call = fixture.call(0);
         fixture.hand(SERVER, call, 0);
@@ -109,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn takes_failures_where_nobody_serves() {
+    fn accepts_failures_without_a_server() {
         let mut fixture = healed();
         let call = fixture.call(0);
-        fixture.tell(SERVER, What::Withdrawn { port: 0 });
-        fixture.tell(OTHER, What::Crashed);
+        fixture.record(SERVER, What::Withdrawn { port: 0 });
+        fixture.record(OTHER, What::Crashed);
         fixture.end(call, CallOutcome::Failed);
         fixture.good(CallsSucceed::default());
     }
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn one_server_is_enough() {
         let mut fixture = healed();
-        fixture.tell(OTHER, What::Crashed);
+        fixture.record(OTHER, What::Crashed);
         let call = fixture.call(0);
         fixture.end(call, CallOutcome::NotFound);
         assert_eq!(fixture.records.last().map(|record| record.life), Some(CLIENT));

@@ -1,5 +1,5 @@
-//! Invented histories of calls for the properties' own tests: two servers and a client that make no mistakes. Each
-//! test takes a good fixture, which its property must accept, and breaks it, which its property must see.
+//! Invented histories of calls for the properties' own tests: two servers and a client that make no mistakes. A test
+//! takes a correct fixture, which its property must accept, and breaks it, so that the property must reject it.
 
 use crate::properties::{Checkers, Property};
 use crate::record::{CallOutcome, End, Life, Record, What};
@@ -10,33 +10,33 @@ pub(super) const SERVER: Life = Life(0);
 pub(super) const OTHER: Life = Life(1);
 pub(super) const CLIENT: Life = Life(2);
 
-/// The port of a service that recognises repeats. That of port 0 does not.
+/// Port of a service that recognises repeats. The service at port 0 does not.
 pub(super) const REPEATING: u16 = 1;
 
-/// How long each call waits.
+/// Time limit of each call.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(super) struct Fixture {
     pub(super) records: Vec<Record>,
     at: Time,
-    /// The ports of the calls made, which count from 1.
+    /// Ports of the calls made. Calls are numbered from 1.
     calls: Vec<u16>,
 }
 
 impl Default for Fixture {
-    /// Two servers of both ports; no calls yet.
+    /// Two servers, each with both ports; no calls yet.
     fn default() -> Fixture {
         let mut fixture = Fixture { records: Vec::new(), at: Time::ZERO, calls: Vec::new() };
         for server in [SERVER, OTHER] {
-            fixture.tell(server, What::Serving { port: 0, owns: true, repeats: false });
-            fixture.tell(server, What::Serving { port: REPEATING, owns: true, repeats: true });
+            fixture.record(server, What::Serving { port: 0, owns: true, repeats: false });
+            fixture.record(server, What::Serving { port: REPEATING, owns: true, repeats: true });
         }
         fixture
     }
 }
 
-/// Of a call's request, reply and reason.
+/// Returns the hash of a call's request, reply and reason.
 pub(super) fn hash_of(call: u64) -> u64 {
     call.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -50,7 +50,7 @@ pub(super) fn ending(what: &What) -> bool {
 }
 
 impl Fixture {
-    /// A few calls: one answered, one refused, one passed on and answered.
+    /// Three calls: one answered, one refused, one passed on and answered.
     pub(super) fn of_calls() -> Fixture {
         let mut fixture = Fixture::default();
         fixture.complete();
@@ -65,7 +65,7 @@ impl Fixture {
         fixture
     }
 
-    pub(super) fn tell(&mut self, life: Life, what: What) {
+    pub(super) fn record(&mut self, life: Life, what: What) {
         self.at = self.at + Duration::from_micros(1);
         self.records.push(Record { at: self.at, process: life.0, life, what });
     }
@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     pub(super) fn heal(&mut self) {
-        self.tell(Life::NOBODY, What::Healed { core: [SERVER, OTHER, CLIENT].into() });
+        self.record(Life::WORLD, What::Healed { core: [SERVER, OTHER, CLIENT].into() });
     }
 
     /// The client calls.
@@ -83,44 +83,44 @@ impl Fixture {
         self.calls.push(port);
         let call = self.calls.len() as u64;
         let limit_us = LIMIT.as_micros() as u32;
-        self.tell(CLIENT, What::Called { call, port, limit_us, hash: hash_of(call) });
+        self.record(CLIENT, What::Called { call, port, limit_us, hash: hash_of(call) });
         call
     }
 
     pub(super) fn hand(&mut self, server: Life, call: u64, hops: u8) {
         let (port, hash) = (self.calls[call as usize - 1], hash_of(call));
-        self.tell(server, What::Handed { client: CLIENT, call, port, hops, is_late: false, hash });
+        self.record(server, What::Handed { client: CLIENT, call, port, hops, is_late: false, hash });
     }
 
     pub(super) fn execute(&mut self, server: Life, call: u64) {
-        self.tell(server, What::Executed { client: CLIENT, call });
+        self.record(server, What::Executed { client: CLIENT, call });
     }
 
     pub(super) fn reply(&mut self, server: Life, call: u64) {
-        self.tell(server, What::Replied { client: CLIENT, call, hash: hash_of(call) });
+        self.record(server, What::Replied { client: CLIENT, call, hash: hash_of(call) });
     }
 
     pub(super) fn pass_on(&mut self, server: Life, call: u64, hops: u8) {
-        self.tell(server, What::PassedOn { client: CLIENT, call, hops });
+        self.record(server, What::PassedOn { client: CLIENT, call, hops });
     }
 
-    /// Handed out, executed, and replied to.
+    /// The call is handed out, executed, and answered.
     pub(super) fn answer(&mut self, server: Life, call: u64, hops: u8) {
         self.hand(server, call, hops);
         self.execute(server, call);
         self.reply(server, call);
     }
 
-    /// Refused, and its client told.
+    /// The call is refused, and the client receives the refusal.
     pub(super) fn refuse(&mut self, server: Life, call: u64) {
         let hash = hash_of(call);
-        self.tell(server, What::RefusedCall { client: CLIENT, call, hash });
+        self.record(server, What::RefusedCall { client: CLIENT, call, hash });
         self.end(call, CallOutcome::Refused { hash });
     }
 
-    /// The client is told.
+    /// The client receives an outcome.
     pub(super) fn end(&mut self, call: u64, outcome: CallOutcome) {
-        self.tell(CLIENT, What::CallEnded { call, outcome });
+        self.record(CLIENT, What::CallEnded { call, outcome });
     }
 
     /// A call from its beginning to its end.
@@ -130,10 +130,14 @@ impl Fixture {
         self.end(call, CallOutcome::Replied { hash: hash_of(call) });
     }
 
-    /// The last record of some kind, and no others after it.
+    /// Returns the last record that `wanted` accepts.
     pub(super) fn last(&mut self, wanted: impl Fn(&What) -> bool) -> &mut Record {
-        let place = self.records.iter().rposition(|record| wanted(&record.what)).expect("there is one");
-        &mut self.records[place]
+        let index = self
+            .records
+            .iter()
+            .rposition(|record| wanted(&record.what))
+            .expect("the fixture has such a record");
+        &mut self.records[index]
     }
 
     fn is_kept(&self, property: impl Property + 'static) -> bool {
@@ -163,17 +167,21 @@ impl Fixture {
 mod tests {
     use super::*;
 
-    /// Of a fixture with something of everything, each property finds its promise kept at least once.
+    /// In a fixture with records of every kind that they need, each property tests its promise at least once.
     #[test]
     fn every_property_has_something_to_check() {
         let mut fixture = Fixture::of_calls();
         fixture.heal();
         fixture.complete();
-        fixture.tell(SERVER, What::Strayed { came: 1, left: 0 });
-        fixture.tell(SERVER, What::Held { what: "requests", used: 1, max: 8 });
+        fixture.record(SERVER, What::Strayed { came: 1, left: 0 });
+        fixture.record(SERVER, What::Held { what: "requests", used: 1, max: 8 });
         let mut checkers = Checkers::new(super::super::all());
-        fixture.records.iter().for_each(|record| checkers.observe(record.clone()).expect("all is well"));
-        checkers.finish(&End { at: fixture.at, ..End::default() }).expect("all is well");
+        fixture.records.iter().for_each(|record| {
+            checkers.observe(record.clone()).expect("a correct fixture keeps all promises")
+        });
+        checkers
+            .finish(&End { at: fixture.at, ..End::default() })
+            .expect("a correct fixture keeps all promises");
         let idle: Vec<_> = checkers.checked().filter(|(_, checked)| *checked == 0).collect();
         assert!(idle.is_empty(), "{idle:?}");
     }

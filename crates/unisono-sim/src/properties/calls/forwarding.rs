@@ -1,16 +1,16 @@
-//! Forwarding: a call is passed on a bounded number of times, counted truly; whoever passed it on is not handed it
-//! again but by a later step of the same way. (Where repeats are recognised, a client that heard nothing of it may ask
-//! again.)
+//! Forwarding: a call is passed on at most eight times, and the count is correct. An application that passed a call
+//! on is handed it again only by a later step of the same path. (Where repeats are recognised, a client that received
+//! no answer may ask again.)
 
 use super::{Calls, Repeating};
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
 use unisono_core::wire::HOPS_MAX;
 
-/// See the module.
+/// The checker of `forwarding`.
 #[derive(Debug, Default)]
 pub(super) struct Forwarding {
-    /// Who passed each call on, and how often it had been passed on before.
+    /// By call, the lives that passed it on, and how often it had been passed on before.
     passed: Calls<Vec<(Life, u8)>>,
     repeating: Repeating,
     checked: u64,
@@ -30,18 +30,18 @@ impl Property for Forwarding {
             What::PassedOn { client, call, hops } => {
                 self.checked += 1;
                 if hops >= HOPS_MAX {
-                    return broken(self, record, || format!("at most {HOPS_MAX} times"));
+                    return broken(self, record, || format!("it may be passed on at most {HOPS_MAX} times"));
                 }
                 self.passed.at(client, call).push((record.life, hops));
             }
             What::Handed { client, call, port, hops, .. } => {
                 let passed = self.passed.get(client, call).map_or(&[][..], Vec::as_slice);
                 if hops > 0 && !passed.iter().any(|(_, before)| before + 1 == hops) {
-                    return broken(self, record, || "nobody passed it on so".into());
+                    return broken(self, record, || "no server passed it on with this count".into());
                 }
                 let passed_this = |(life, before): &(Life, u8)| *life == record.life && *before >= hops;
                 if !self.repeating.contains(port) && passed.iter().any(passed_this) {
-                    return broken(self, record, || "it passed this on before".into());
+                    return broken(self, record, || "it passed this call on before".into());
                 }
             }
             _ => self.repeating.follow(&record.what),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_way_that_comes_back_and_ends() {
+    fn accepts_a_path_that_comes_back_and_ends() {
         let (mut fixture, call) = forwarded();
         for hops in 1..HOPS_MAX {
             let (from, to) = if hops % 2 == 0 { (SERVER, OTHER) } else { (OTHER, SERVER) };
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_client_that_asks_again_where_repeats_are_recognised() {
+    fn accepts_a_client_that_asks_again_where_repeats_are_recognised() {
         let mut fixture = Fixture::default();
         let call = fixture.call(REPEATING);
         fixture.hand(SERVER, call, 0);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_steps_that_nobody_took() {
+    fn rejects_steps_that_were_never_taken() {
         let (mut fixture, call) = forwarded();
         fixture.pass_on(OTHER, call, 1);
         fixture.hand(SERVER, call, 3);

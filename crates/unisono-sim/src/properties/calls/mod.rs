@@ -1,4 +1,4 @@
-//! What calls promise, as checkers of recorded runs: one file per promise.
+//! The promises of calls, as checkers of recorded runs: one file per promise.
 
 mod amplification;
 mod at_most_once;
@@ -20,7 +20,7 @@ use super::Property;
 use crate::record::{Life, What};
 use std::collections::BTreeMap;
 
-/// Something about each call: by client and number.
+/// A value for each call: by client and number.
 #[derive(Clone, Debug)]
 struct Calls<T>(BTreeMap<(Life, u64), T>);
 
@@ -31,7 +31,7 @@ impl<T> Default for Calls<T> {
 }
 
 impl<T: Default> Calls<T> {
-    /// The entry, made if there is none yet.
+    /// Returns the value, and creates it first if needed.
     fn at(&mut self, client: Life, call: u64) -> &mut T {
         self.0.entry((client, call)).or_default()
     }
@@ -46,7 +46,7 @@ impl<T: Default> Calls<T> {
 struct Repeating(Vec<u16>);
 
 impl Repeating {
-    /// Takes note of what is served; of other records, nothing.
+    /// Takes note of a served port; ignores other records.
     fn follow(&mut self, what: &What) {
         if let What::Serving { port, repeats: true, .. } = what
             && !self.0.contains(port)
@@ -60,7 +60,7 @@ impl Repeating {
     }
 }
 
-/// Every property of calls there is.
+/// Returns all properties of calls.
 pub fn all() -> Vec<Box<dyn Property>> {
     vec![
         Box::<call_integrity::CallIntegrity>::default(),

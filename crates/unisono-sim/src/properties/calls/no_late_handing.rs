@@ -1,20 +1,20 @@
-//! No application works for nobody: a request is not handed out when the server knows that its client's time is over,
-//! nor, where nothing disturbs them, when its client has cancelled it a while ago.
+//! No late handing: a server hands no request to an application if it knows that the client's deadline has passed.
+//! Where no fault affects client and server, it hands out no request that the client cancelled more than 50 ms ago.
 
 use super::Calls;
-use crate::properties::ground::Ground;
+use crate::properties::healing::Healing;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 use std::time::Duration;
 use unisono_core::Time;
 
-/// An undisturbed network takes less than this to say that a call is cancelled.
+/// Maximum time in which an undisturbed network reports a cancelled call to its server.
 const CANCELLED_WITHIN: Duration = Duration::from_millis(50);
 
-/// See the module.
+/// The checker of `no_late_handing`.
 #[derive(Debug, Default)]
 pub(super) struct NoLateHanding {
-    ground: Ground,
+    healing: Healing,
     cancelled: Calls<Option<Time>>,
     checked: u64,
 }
@@ -30,20 +30,20 @@ impl Property for NoLateHanding {
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
-            What::CallCancelled { call } if self.ground.has(record.life) => {
+            What::CallCancelled { call } if self.healing.covers(record.life) => {
                 *self.cancelled.at(record.life, call) = Some(record.at);
             }
             What::Handed { client, call, is_late, .. } => {
                 self.checked += 1;
                 if is_late {
-                    return broken(self, record, || "its time was over".into());
+                    return broken(self, record, || "its client's deadline had passed".into());
                 }
                 let cancelled = self.cancelled.get(client, call).copied().flatten();
                 if let Some(at) = cancelled.filter(|at| *at + CANCELLED_WITHIN < record.at) {
                     return broken(self, record, || format!("it was cancelled at {at:?}"));
                 }
             }
-            _ => self.ground.follow(record),
+            _ => self.healing.follow(record),
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_calls_in_time() {
+    fn accepts_calls_in_time() {
         Fixture::of_calls().good(NoLateHanding::default());
     }
 
@@ -73,20 +73,20 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_was_cancelled_a_while_ago_when_all_is_well() {
+    fn rejects_a_call_cancelled_a_while_ago_without_faults() {
         let mut fixture = Fixture::of_calls();
         let call = fixture.call(0);
-        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.record(CLIENT, What::CallCancelled { call });
         fixture.wait(2 * CANCELLED_WITHIN);
         fixture.hand(SERVER, call, 0);
         fixture.good(NoLateHanding::default());
         fixture.heal();
         let call = fixture.call(0);
-        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.record(CLIENT, What::CallCancelled { call });
         fixture.hand(SERVER, call, 0);
         fixture.good(NoLateHanding::default());
         let call = fixture.call(0);
-        fixture.tell(CLIENT, What::CallCancelled { call });
+        fixture.record(CLIENT, What::CallCancelled { call });
         fixture.wait(2 * CANCELLED_WITHIN);
         fixture.hand(SERVER, call, 0);
         fixture.bad(NoLateHanding::default());

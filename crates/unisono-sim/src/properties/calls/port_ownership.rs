@@ -1,14 +1,14 @@
-//! Knowing where to send does not let one serve: requests for a port come only to those who have its private port,
-//! and serve it at that moment.
+//! Port ownership: requests for a port reach only servers that have its private port and serve it at that moment. To
+//! know where requests are sent is not enough.
 
 use crate::properties::tables::Table;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
 
-/// See the module.
+/// The checker of `port_ownership`.
 #[derive(Debug, Default)]
 pub(super) struct PortOwnership {
-    /// The ports that each life serves, and whether it owns them.
+    /// By life, the ports that it serves, and whether it has the private port.
     served: Table<Vec<(u16, bool)>>,
     checked: u64,
 }
@@ -31,7 +31,9 @@ impl Property for PortOwnership {
                 let served = self.served.at(record.life).iter().find(|(one, _)| *one == port);
                 match served {
                     Some((_, true)) => {}
-                    Some((_, false)) => return broken(self, record, || "the port is not its own".into()),
+                    Some((_, false)) => {
+                        return broken(self, record, || "it does not have the private port".into());
+                    }
                     None => return broken(self, record, || "it does not serve the port".into()),
                 }
             }
@@ -52,14 +54,14 @@ mod tests {
     use crate::record::Life;
 
     #[test]
-    fn takes_owners() {
+    fn accepts_owners() {
         Fixture::of_calls().good(PortOwnership::default());
     }
 
     #[test]
     fn rejects_an_impostor() {
         let (mut fixture, impostor) = (Fixture::default(), Life(7));
-        fixture.tell(impostor, What::Serving { port: 0, owns: false, repeats: false });
+        fixture.record(impostor, What::Serving { port: 0, owns: false, repeats: false });
         let call = fixture.call(0);
         fixture.good(PortOwnership::default());
         fixture.hand(impostor, call, 0);
@@ -67,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn rejects_whoever_has_withdrawn_or_never_served() {
+    fn rejects_a_server_that_has_withdrawn_or_never_served() {
         let mut fixture = Fixture::default();
-        fixture.tell(SERVER, What::Withdrawn { port: 0 });
+        fixture.record(SERVER, What::Withdrawn { port: 0 });
         let call = fixture.call(0);
         fixture.hand(OTHER, call, 0);
         fixture.good(PortOwnership::default());

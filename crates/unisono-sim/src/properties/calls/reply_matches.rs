@@ -1,13 +1,14 @@
-//! A reply is what an application gave to this very call: none is invented, damaged or another call's.
+//! Reply matches: a reply is the one that an application gave to this very call. None is invented, damaged, or the
+//! reply to another call.
 
 use super::Calls;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Record, What};
 
-/// See the module.
+/// The checker of `reply_matches`.
 #[derive(Debug, Default)]
 pub(super) struct ReplyMatches {
-    /// Hashes of what was answered: one, or the same again where repeats are recognised.
+    /// Hash of each call's reply. Where repeats are recognised, all replies to a call are the same.
     given: Calls<Option<u64>>,
     checked: u64,
 }
@@ -30,8 +31,8 @@ impl Property for ReplyMatches {
                 self.checked += 1;
                 match self.given.get(record.life, call).copied().flatten() {
                     Some(given) if given == hash => {}
-                    Some(_) => return broken(self, record, || "the reply to it was another".into()),
-                    None => return broken(self, record, || "nobody replied to it".into()),
+                    Some(_) => return broken(self, record, || "the application gave another reply".into()),
+                    None => return broken(self, record, || "no application replied to it".into()),
                 }
             }
             _ => {}
@@ -50,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_reply_that_was_given() {
+    fn accepts_the_reply_that_was_given() {
         Fixture::of_calls().good(ReplyMatches::default());
     }
 
     #[test]
-    fn rejects_a_reply_that_nobody_gave() {
+    fn rejects_a_reply_that_was_never_given() {
         let mut fixture = Fixture::default();
         let call = fixture.call(0);
         fixture.hand(SERVER, call, 0);

@@ -1,27 +1,28 @@
-//! Truthful outcome (S8): whoever is told *not found*, *failed*, *busy* or *refused* may call again without fear: the
-//! call was not executed, and never will be. *Refused* is told only where an application said so, for that reason.
+//! Truthful outcome (S8): *not found*, *failed*, *busy* and *refused* mean that the call was not executed and never
+//! will be, so the caller may safely call again. *Refused* is reported only where an application refused, with its
+//! reason.
 
 use super::Calls;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Record, What};
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Truth {
+struct CallState {
     executed: bool,
-    /// The hash of an application's reason.
+    /// Hash of the reason for which an application refused it.
     refused: Option<u64>,
-    /// What its client was told, if that says that it was not executed.
-    denied: Option<CallOutcome>,
+    /// Outcome that its client received, if it says that the call was not executed.
+    reported_not_executed: Option<CallOutcome>,
 }
 
-/// See the module.
+/// The checker of `truthful_outcome`.
 #[derive(Debug, Default)]
 pub(super) struct TruthfulOutcome {
-    truths: Calls<Truth>,
+    states: Calls<CallState>,
     checked: u64,
 }
 
-fn denies(outcome: CallOutcome) -> bool {
+fn says_not_executed(outcome: CallOutcome) -> bool {
     !matches!(outcome, CallOutcome::Replied { .. } | CallOutcome::Unknown)
 }
 
@@ -37,25 +38,25 @@ impl Property for TruthfulOutcome {
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Executed { client, call } => {
-                let truth = self.truths.at(client, call);
-                truth.executed = true;
-                if let Some(told) = truth.denied {
-                    return broken(self, record, || format!("its client was told {told:?}"));
+                let state = self.states.at(client, call);
+                state.executed = true;
+                if let Some(outcome) = state.reported_not_executed {
+                    return broken(self, record, || format!("its client received {outcome:?}"));
                 }
             }
             What::RefusedCall { client, call, hash } => {
-                self.truths.at(client, call).refused = Some(hash);
+                self.states.at(client, call).refused = Some(hash);
             }
-            What::CallEnded { call, outcome } if denies(outcome) => {
+            What::CallEnded { call, outcome } if says_not_executed(outcome) => {
                 self.checked += 1;
-                let truth = self.truths.at(record.life, call);
-                truth.denied = Some(outcome);
-                let truth = *truth;
-                if truth.executed {
+                let state = self.states.at(record.life, call);
+                state.reported_not_executed = Some(outcome);
+                let state = *state;
+                if state.executed {
                     return broken(self, record, || "it was executed".into());
                 }
                 if let CallOutcome::Refused { hash } = outcome
-                    && truth.refused != Some(hash)
+                    && state.refused != Some(hash)
                 {
                     return broken(self, record, || "no application refused it for that reason".into());
                 }
@@ -75,12 +76,12 @@ mod tests {
     use super::super::fixture::{Fixture, SERVER, hash_of};
     use super::*;
 
-    const DENIALS: [CallOutcome; 3] = [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy];
+    const NOT_EXECUTED: [CallOutcome; 3] = [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy];
 
     #[test]
-    fn takes_calls_that_did_not_happen() {
+    fn accepts_calls_that_were_not_executed() {
         let mut fixture = Fixture::of_calls();
-        for outcome in DENIALS {
+        for outcome in NOT_EXECUTED {
             let call = fixture.call(0);
             fixture.end(call, outcome);
         }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_unknown_whatever_happened() {
+    fn accepts_unknown_whatever_happened() {
         let mut fixture = Fixture::default();
         let (call, other) = (fixture.call(0), fixture.call(0));
         fixture.answer(SERVER, call, 0);
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn rejects_a_call_that_was_executed() {
-        for outcome in DENIALS {
+        for outcome in NOT_EXECUTED {
             let mut fixture = Fixture::default();
             let call = fixture.call(0);
             fixture.answer(SERVER, call, 0);
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn rejects_a_call_that_is_executed_later() {
-        for outcome in DENIALS {
+        for outcome in NOT_EXECUTED {
             let mut fixture = Fixture::default();
             let call = fixture.call(0);
             fixture.end(call, outcome);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_refusal_that_nobody_gave() {
+    fn rejects_a_refusal_that_no_application_gave() {
         let mut fixture = Fixture::default();
         let (call, other) = (fixture.call(0), fixture.call(0));
         fixture.hand(SERVER, call, 0);

@@ -1,32 +1,33 @@
-//! What a replicated service remembers of calls, so that each takes effect once: the same at every member.
+//! What a replicated service remembers of calls, so that each takes effect once. It is the same at every member.
 //!
-//! Of each client it keeps the answers that the client may still ask for again. The client itself says below which number
-//! it knows all outcomes; those are dropped, and no call below is taken any more. A client that is not heard of for so long
-//! that nothing of it can be under way is forgotten whole.
+//! For each client it keeps the answers that the client may still request again. The client says below which number
+//! it knows all outcomes: those answers are dropped, and no call below that number is executed any more. A client is
+//! forgotten with everything once it has been silent until none of its calls can be under way.
 //!
-//! Time is the order's own: each member stamps what it submits by its own clock, and a member's first stamp counts as the
-//! time that it is. So nobody's clock has to be set, and all members see the same times.
+//! Time comes from the order. Each member stamps what it submits by its own clock, and its first stamp counts as the
+//! present time. So no clock has to be set, and all members compute the same time.
 
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::Uid;
 use unisono_core::rpc::CallNumber;
 
-/// Clients that are remembered.
+/// Maximum number of clients that are remembered.
 const CLIENTS_MAX: usize = 65_536;
-/// Bytes of answers that are kept.
+/// Maximum bytes of answers that are kept.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How much longer than it waits for an answer a client is remembered, in milliseconds.
+/// Time in milliseconds for which a client is remembered beyond its deadline.
 const MARGIN_MS: u64 = 60_000;
 
-/// What an application makes of a call.
+/// What a service answers to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
-    /// This is the answer.
+    /// The reply.
     Reply(Bytes),
-    /// No, and why. A refusal may have changed the state all the same.
+    /// A refusal with its reason. It may have changed the state all the same.
     Refuse(Bytes),
-    /// Another member is to answer, and is told this ([`Service::take_over`](super::Service::take_over)).
+    /// Another member answers, and gets these bytes ([`Service::take_over`](super::Service::take_over)).
     Pass(Bytes),
 }
 
@@ -38,42 +39,42 @@ impl Outcome {
     }
 }
 
-/// See the module.
+/// The memory of calls. See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The order's time, in milliseconds.
+    /// Time of the order in milliseconds.
     now_ms: u64,
-    /// What is added to a member's stamps.
+    /// Offset of each member's stamps to the time of the order, in milliseconds.
     offsets: BTreeMap<Uid, i64>,
     clients: BTreeMap<Uid, Client>,
-    /// When each client may be forgotten.
+    /// Times at which clients may be forgotten.
     due: BTreeSet<(u64, Uid)>,
     answer_bytes: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Client {
-    /// It knows the outcomes of all calls below.
+    /// The client knows the outcomes of all calls with lower numbers.
     finished_below: CallNumber,
     answers: BTreeMap<CallNumber, Outcome>,
     forget_at_ms: u64,
 }
 
-/// What is known of a call.
+/// What the memory contains about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It was not seen before.
+    /// The call was not seen before.
     New,
-    /// It was, and this came of it.
+    /// The call was executed, with this outcome.
     Answered(Outcome),
-    /// It was, and nobody can be waiting for an answer.
+    /// The call is finished for its client, which does not wait for an answer.
     Finished,
-    /// There is no room to remember it: it must not take effect.
+    /// There is no room to remember the call: it must not take effect.
     NoRoom,
 }
 
 impl Memory {
-    /// A member submitted something, by its own clock at this time.
+    /// Notes that a member submitted something at this time of its own clock.
     pub(super) fn tick(&mut self, member: Uid, stamp_ms: u64) {
         let offset = *self.offsets.entry(member).or_insert(self.now_ms.wrapping_sub(stamp_ms) as i64);
         self.now_ms = self.now_ms.max(stamp_ms.wrapping_add_signed(offset));
@@ -87,13 +88,13 @@ impl Memory {
         }
     }
 
-    /// Members that are gone will submit nothing more.
+    /// Forgets the members that have left: they submit nothing more.
     pub(super) fn retain_members(&mut self, stays: impl Fn(Uid) -> bool) {
         self.offsets.retain(|member, _| stays(*member));
     }
 
-    /// What came of a call of which its client says this, if it was seen before. A client that waits for so long is
-    /// remembered for longer.
+    /// Returns what is known of a call, and notes what its client says in it. The client waits for `left_ms` more,
+    /// and is remembered for longer.
     pub(super) fn look_up(
         &mut self,
         client: Uid,
@@ -122,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// This came of a call that was new.
+    /// Stores the outcome of a call that was new.
     pub(super) fn remember(&mut self, client: Uid, call: CallNumber, outcome: Outcome) {
         if let Some(known) = self.clients.get_mut(&client) {
             self.answer_bytes += outcome.bytes().len();
@@ -243,13 +244,13 @@ mod tests {
         assert_eq!(call(&mut memory, CLIENT, 1, 1), Known::Answered(reply("done")));
         memory.tick(MEMBER, 1_000_000 + 2 * (5000 + MARGIN_MS));
         assert!(memory.clients.is_empty() && memory.due.is_empty() && memory.answer_bytes == 0);
-        // Whatever others say.
+        // Extreme values are no exception.
         memory.look_up(CLIENT, 1, 1, u64::MAX);
         memory.tick(MEMBER, u64::MAX);
     }
 
     #[test]
-    fn a_member_whose_clock_is_ahead_makes_nobody_forget() {
+    fn a_member_whose_clock_is_ahead_makes_no_member_forget() {
         let mut memory = Memory::default();
         memory.tick(MEMBER, 5);
         call(&mut memory, CLIENT, 1, 1);

@@ -1,15 +1,15 @@
 //! Open groups over closed ones: a service that is a whole group.
 //!
-//! Only members can send to a group. So that anybody can use what a group keeps, its members all serve one port: whoever
-//! receives a call sends it to the group, all do it in the order, and the one that received it answers. Which member a
-//! client reaches makes no difference, and when that one dies the client's library asks another one, under the same
-//! number, by which the members recognise a call that they have done before.
+//! Only members can send to a group. To let any client use what a group keeps, all its members serve one port. The
+//! member that receives a call sends it to the group, all members execute it in the order, and the one that received
+//! it answers. It does not matter which member a client reaches. If that member dies, the client's library asks
+//! another one, with the same call number, by which the members recognise a call that they have executed before.
 //!
 //! | | |
 //! |---|---|
 //! | `replica` | a member's copy: what each event does to it |
-//! | `memory` | which calls were done, and what came of them |
-//! | `word` | what members say to each other |
+//! | `memory` | the calls that were executed, and their outcomes |
+//! | `word` | the messages of members to each other |
 
 mod memory;
 mod replica;
@@ -36,74 +36,76 @@ use unisono_core::rpc::CallNumber;
 use unisono_core::{Event, GroupConfig, Member, SendError, Seqno, Uid};
 use word::{Command, Word};
 
-/// How long a founder that is alone does not serve yet: it may meet another one and give way.
+/// Time for which a founder that is alone does not serve yet: it may meet another founder and give way.
 const SETTLE: Duration = Duration::from_secs(1);
-/// How often requests are let go of whose clients do not wait any longer.
+/// Interval at which requests are dropped whose clients do not wait any longer.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
-/// The state travels in messages with so many bytes of it.
+/// Maximum bytes of the state in one message.
 const STATE_PART_BYTES: usize = 1 << 20;
-/// How long the last handle waits for what was taken to be answered.
+/// Maximum time for which dropping the last handle waits until requests are answered.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// So many notices wait for whoever asks; of more the oldest are dropped.
+/// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const NOTICES_MAX: usize = 16;
 
-/// What a replicated service does. Every member has a copy, which is the same at each place in the order: so what it does
-/// may depend on nothing but what it was asked and what it was before, on no clock, no randomness and nothing of its
-/// process. If it panics, its member leaves the group, as no other could.
+/// The application's part of a replicated service. Every member has a copy, which is the same at each seqno. So what
+/// it does may depend only on the calls and on its state: on no clock, no random numbers, nothing of its process. If
+/// it panics, its member leaves the group.
 pub trait Service: Send + 'static {
-    /// Does what was asked, at this place in the order.
+    /// Executes a call, at its seqno in the order.
     fn apply(&mut self, asked: &Asked<'_>) -> Outcome;
 
-    /// Everything, for a member that has nothing yet. It travels with the answers that clients may still ask for, in as
-    /// many messages as it takes; meanwhile the giver keeps a copy.
+    /// Returns the whole state, for a member that has none yet. It is sent with the answers that clients may still
+    /// request, in as many messages as necessary; the sender keeps a copy meanwhile.
     fn snapshot(&self) -> Bytes;
 
-    /// Becomes what another member's copy was.
+    /// Replaces the state by that of another member.
     fn restore(&mut self, snapshot: &[u8]);
 
-    /// Answers in place of the member that received the call, which said this in [`Outcome::Pass`]. Changes nothing.
+    /// Returns the answer in place of the member that received the call. That member returned `word` in
+    /// [`Outcome::Pass`]. Changes nothing.
     fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
         let _ = me;
         word.clone()
     }
 }
 
-/// A call at its place in the order, where it takes effect.
+/// A call at its seqno in the order, where it takes effect.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// What is asked.
+    /// Bytes of the call.
     pub payload: &'a Bytes,
-    /// By which client.
+    /// Uid of the client.
     pub client: Uid,
-    /// The number of its call.
+    /// Number of the client's call.
     pub call: CallNumber,
-    /// Where in the order.
+    /// Seqno at which the call takes effect.
     pub seqno: Seqno,
-    /// The member that received it, unless that has died meanwhile.
+    /// The member that received the call, unless it has died meanwhile.
     pub received_by: Option<&'a Member>,
 }
 
-/// Something that whoever runs a member has to know, since no client is told.
+/// A condition that an operator has to know, because no client learns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Notice {
-    /// More members were lost at once than the group's resilience covers: what was answered may be lost.
+    /// More members were lost at once than the group's resilience covers: executed calls may be lost.
     Degraded {
-        /// Who was lost.
+        /// The lost members.
         excluded: Vec<Member>,
     },
-    /// Another group of this name serves the same port, with a state of its own, and chance decides which of them a client
-    /// asks: they did not hear each other when the second one was founded. Groups never merge. Whoever wants one again
-    /// ends all members of one of them, whose calls are lost with it, and opens them anew.
+    /// Another group of this name serves the same port with a state of its own, and each client reaches one of them
+    /// by chance: the groups did not hear each other when the second was founded. Groups never merge. To have one
+    /// again, end all members of one group, whose calls are lost with it, and open them anew.
     OtherGroup {
-        /// Where one of its members is.
+        /// Address of one of its members.
         address: SocketAddr,
-        /// This group is the one to end, if it makes no difference otherwise; its members are all told so, and those of the
-        /// other that theirs is not.
+        /// True if this group is the one to end, unless there are reasons for the other. All its members get true,
+        /// and those of the other group false.
         gives_way: bool,
     },
 }
 
-/// A member of a group that serves a port, all of whose members do, so that each call takes effect at all of them, once.
+/// A member of a group whose members all serve one port, so that each call takes effect at all of them, once.
 ///
 /// ```
 /// use unisono::rpc::{Asked, Client, OpenGroup, Outcome, PrivatePort, Service};
@@ -156,24 +158,24 @@ struct State<S> {
     replica: Replica<S>,
     /// Requests that this member received and has not answered, by client and number.
     pending: HashMap<(Uid, CallNumber), Vec<Request>>,
-    /// Founded the group, and has been alone.
+    /// Time since which a founder has been alone.
     alone_since: Option<Instant>,
     ended: Option<Ended>,
-    /// Nobody has asked for them yet.
+    /// Notices that the application has not taken yet.
     notices: VecDeque<Notice>,
 }
 
-/// What follows from events and may have to wait: for other threads than the one that takes them.
+/// Work that follows from events and may block, for threads other than the one that takes the events.
 struct Errands {
-    /// Calls to be said again.
+    /// Calls to submit again.
     again: Sender<(Uid, CallNumber)>,
-    /// States to be given.
+    /// States to send.
     give: Sender<replica::State>,
 }
 
 impl<S: Service> OpenGroup<S> {
-    /// Joins the group of this name, or founds it if nobody answers, gets the state from the others, and serves the port.
-    /// Returns when it does. `service` is what a founder begins with.
+    /// Joins the group of this name, or founds it if no member answers, gets the state from the others, and serves
+    /// the port. Returns when it serves. `service` is the state with which a founder begins.
     pub fn open(
         name: &str,
         port: &PrivatePort,
@@ -184,8 +186,8 @@ impl<S: Service> OpenGroup<S> {
         OpenGroup::serve_in(Group::join_or_create(name, config, "", options)?, port, service)
     }
 
-    /// As [`OpenGroup::open`], in a group that was entered already, whose events nobody has received: one that was formed with
-    /// [`Group::form`], say. All who form it begin with `service`.
+    /// Serves as [`OpenGroup::open`] does, in a group that was entered already and none of whose events were
+    /// received, such as one formed with [`Group::form`]. All that form it begin with `service`.
     pub fn serve_in(group: Group, port: &PrivatePort, service: S) -> Result<OpenGroup<S>, OpenGroupError> {
         let state = State {
             replica: Replica::new(group.info().me, service),
@@ -203,7 +205,7 @@ impl<S: Service> OpenGroup<S> {
         match OpenGroup::serve(&inner, port) {
             Ok(server) => Ok(OpenGroup { inner, server }),
             Err(error) => {
-                // The threads that were begun end with the order.
+                // The threads that were started end when the group does.
                 let _ = inner.group.leave("");
                 Err(error)
             }
@@ -225,23 +227,23 @@ impl<S: Service> OpenGroup<S> {
         Ok(server)
     }
 
-    /// What clients send to.
+    /// Returns the port to which clients send.
     pub fn port(&self) -> Port {
         self.server.port()
     }
 
-    /// The member of the group. Its events are taken here.
+    /// Returns the member of the group. Its events are received here, not by the caller.
     pub fn group(&self) -> &Group {
         &self.inner.group
     }
 
-    /// Looks at this member's copy, which may be behind others.
+    /// Lets the caller read this member's copy, which may be behind those of others.
     pub fn look<T>(&self, at: impl FnOnce(&S) -> T) -> T {
         at(self.inner.lock().replica.service())
     }
 
-    /// Blocks until this member is out: closed by another thread, excluded by the others, or because the service panicked.
-    /// Then it may be opened anew.
+    /// Blocks until this member is out of the group, because another thread closed it, the others excluded it, or the
+    /// service panicked; returns why. It may then be opened again.
     pub fn wait(&self) -> Ended {
         let mut state = self.inner.lock();
         loop {
@@ -252,7 +254,7 @@ impl<S: Service> OpenGroup<S> {
         }
     }
 
-    /// Blocks until there is something that whoever runs this member has to know; nothing once the member is out.
+    /// Returns the next notice for the operator; blocks until there is one. Returns `None` once the member is out.
     pub fn notice(&self) -> Option<Notice> {
         let mut state = self.inner.lock();
         loop {
@@ -266,9 +268,9 @@ impl<S: Service> OpenGroup<S> {
         }
     }
 
-    /// Takes no more calls, answers those that were taken, for at most `timeout`, and leaves the group.
+    /// Takes no more calls, answers those that were taken within `timeout`, and leaves the group.
     pub fn close(&self, timeout: Duration) {
-        // Whoever is not answered is told the truth by its own library.
+        // A client that gets no answer learns from its own library whether its call may have happened.
         let _ = self.server.drain(timeout);
         let _ = self.inner.group.leave("");
     }
@@ -290,7 +292,7 @@ fn spawn<S: Service>(
     spawned.map(drop).map_err(OpenGroupError::Thread)
 }
 
-/// Sees a member out whose service panicked: it takes no events any more, and the others would wait for it for ever.
+/// Makes a member leave if its service panics: it takes no more events, and the others would wait for it.
 struct Following<'a, S: Service>(&'a Inner<S>);
 
 impl<S: Service> Drop for Following<'_, S> {
@@ -307,7 +309,7 @@ impl<S: Service> Inner<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until this member has the state; fails if its group is to give way to another.
+    /// Blocks until this member has the state. Fails if its group is to give way to another.
     fn await_state(&self) -> Result<(), OpenGroupError> {
         let mut state = self.lock();
         loop {
@@ -329,7 +331,7 @@ impl<S: Service> Inner<S> {
         }
     }
 
-    /// Follows the group's order until it ends.
+    /// Takes the group's events until they end.
     fn follow(&self, errands: &Errands) {
         let _following = Following(self);
         let mut events = Vec::new();
@@ -342,8 +344,8 @@ impl<S: Service> Inner<S> {
         self.end(ended);
     }
 
-    /// Takes an event, and does what follows from it: answers what was received here, gives the state to newcomers, and
-    /// says again what a reset may have dropped.
+    /// Takes an event and does what follows from it: answers the calls received here, sends the state to joiners, and
+    /// submits again what a reset may have dropped.
     fn take(&self, event: Event, errands: &Errands) {
         let (entered, reset) = (matches!(event, Event::Entered { .. }), matches!(event, Event::Reset { .. }));
         let notice = notice(&event);
@@ -360,11 +362,11 @@ impl<S: Service> Inner<S> {
             _ => state.alone_since = None,
         }
         for newcomer in state.replica.newcomers() {
-            // Whoever hears them gives them, for as long as this member is in.
+            // The thread that receives from this channel runs as long as this member is in the group.
             errands.give.send(state.replica.give(newcomer)).unwrap_or(());
         }
         if reset {
-            // Whoever hears them repeats them, for as long as this member is in.
+            // Likewise.
             state.pending.keys().for_each(|call| errands.again.send(*call).unwrap_or(()));
         }
         let answers: Vec<_> =
@@ -374,8 +376,8 @@ impl<S: Service> Inner<S> {
         answers.into_iter().for_each(|(request, answer)| request.answer(answer));
     }
 
-    /// The group's order has ended for this member. Whoever still waits for it is to ask another one: the others know
-    /// what was done.
+    /// Ends the service of this member, whose events have ended. Its clients are sent to the other members, which
+    /// know what was executed.
     fn end(&self, ended: Ended) {
         let mut state = self.lock();
         state.ended = Some(ended);
@@ -385,13 +387,13 @@ impl<S: Service> Inner<S> {
         self.changed.notify_all();
         for (number, request) in left.into_iter().enumerate() {
             if let Some(other) = others.get(number % others.len().max(1)) {
-                // Its client waits no longer, or finds another way.
+                // If this fails, the client does not wait any longer, or finds another way.
                 let _ = request.forward(other);
             }
         }
     }
 
-    /// Takes requests, and gives them to the group, until there are no more.
+    /// Takes requests and submits them to the group, until there are no more.
     fn receive(&self, server: &Server) {
         let mut tidied = Instant::now();
         while let Ok(request) = server.get_request_timeout(TIDY_EVERY) {
@@ -399,7 +401,7 @@ impl<S: Service> Inner<S> {
                 let call = (request.client(), request.call());
                 let mut state = self.lock();
                 if state.ended.is_some() {
-                    // Nobody here does anything with it any more.
+                    // No thread here executes it any more.
                     let other = state.others(self.group.info().me).first().cloned();
                     drop(state);
                     let _ = other.map(|other| request.forward(&other));
@@ -416,7 +418,7 @@ impl<S: Service> Inner<S> {
         }
     }
 
-    /// Gives newcomers the state, until there is no more order to give it in.
+    /// Sends the state to joiners, until the events end.
     fn give_states(&self, states: &Receiver<replica::State>) {
         for state in states {
             for part in state.parts(STATE_PART_BYTES) {
@@ -424,7 +426,7 @@ impl<S: Service> Inner<S> {
                     break;
                 }
                 if self.group.submit(Word::State(part).write()).map(drop).is_err() {
-                    // The next event has it given anew.
+                    // The next event makes this member send it again.
                     self.lock().replica.take_back(&state);
                 }
             }
@@ -435,7 +437,7 @@ impl<S: Service> Inner<S> {
         calls.iter().for_each(|call| self.submit(call));
     }
 
-    /// Gives the group a call that waits here; blocks while there is no room.
+    /// Submits a call that waits here to the group; blocks while there is no room.
     fn submit(&self, call: (Uid, CallNumber)) {
         let Some(command) = self.command(call) else { return };
         match self.group.submit(Word::Command(command).write()) {
@@ -445,7 +447,7 @@ impl<S: Service> Inner<S> {
                 let reason = Answer::Refuse(error.to_string().into());
                 requests.into_iter().for_each(|request| request.answer(reason.clone()));
             }
-            // The end of the order sees to it, or a reset does.
+            // The end of the events takes care of it, or a reset does.
             Err(_) => {}
         }
     }
@@ -464,7 +466,7 @@ impl<S: Service> Inner<S> {
     }
 }
 
-/// What of an event is to be told.
+/// Returns the notice that an event gives rise to.
 fn notice(event: &Event) -> Option<Notice> {
     match event {
         Event::Reset { degraded: true, excluded, .. } => {
@@ -478,7 +480,7 @@ fn notice(event: &Event) -> Option<Notice> {
 }
 
 impl<S: Service> State<S> {
-    /// The members but this one that are known to have the state, beginning with the next by rank.
+    /// Returns the other members that are known to have the state, beginning with the next by rank.
     fn others(&self, me: Uid) -> Vec<Member> {
         let members = self.replica.members();
         let own = members.iter().position(|member| member.uid == me).unwrap_or(0);
@@ -487,7 +489,7 @@ impl<S: Service> State<S> {
         others.filter(|member| self.replica.has_state(member.uid)).cloned().collect()
     }
 
-    /// What to say to those here who wait for this.
+    /// Returns the answers to the requests that wait here for this call.
     fn answers(&mut self, applied: Applied, group: &Group) -> Vec<(Request, Answer)> {
         let requests = self.pending.remove(&(applied.client, applied.call)).unwrap_or_default();
         let me = if requests.is_empty() { return Vec::new() } else { group.info().me };
@@ -504,7 +506,7 @@ impl<S: Service> State<S> {
                     )
                 }
             },
-            None => Answer::Refuse("nobody waits for this call".into()),
+            None => Answer::Refuse("no client waits for this call".into()),
         };
         requests
             .into_iter()
@@ -515,7 +517,7 @@ impl<S: Service> State<S> {
             .collect()
     }
 
-    /// Lets go of requests whose clients do not wait any longer.
+    /// Drops requests whose clients do not wait any longer.
     fn drop_expired(&mut self) {
         self.pending.retain(|_, requests| {
             requests.retain(|request| !request.time_left().is_zero());
@@ -530,11 +532,10 @@ mod tests {
     use unisono_core::{EpochId, Name, View};
 
     #[test]
-    fn of_resets_only_the_degraded_are_told_with_who_was_lost() {
+    fn only_degraded_resets_become_notices_with_the_lost_members() {
         let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
         let reset = |degraded| {
-            let (epoch, members) = (EpochId::default(), Vec::new());
-            let view = View { epoch, members, sequencer: Uid(1), resilience: 0, resilience_founded: 1 };
+            let view = View::new(EpochId::default(), Vec::new(), Uid(1), 1);
             Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
         };
         assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));

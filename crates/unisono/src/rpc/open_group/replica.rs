@@ -1,4 +1,4 @@
-//! One member's copy of a replicated service: what it does with each event of the group, apart from any thread.
+//! One member's copy of a replicated service: what it does with each event of the group, without threads.
 
 use super::memory::{Known, Memory, Outcome};
 use super::word::{Command, StatePart, Word};
@@ -8,31 +8,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::rpc::CallNumber;
 use unisono_core::{Event, Member, Seqno, Uid, View};
 
-/// What a client is told whose call could not be remembered.
+/// Refusal that a client gets if its call could not be remembered.
 const NO_ROOM: &str = "the service has too many clients or answers to remember; the call did not happen";
 
-/// See the module.
+/// One member's copy. See the module.
 pub(super) struct Replica<S> {
     me: Uid,
     service: S,
     memory: Memory,
-    /// Nothing before this member is in.
+    /// `None` before this member has entered.
     view: Option<View>,
-    /// The last place that was applied.
+    /// Last seqno that was applied.
     at: Seqno,
-    /// Those who have the state.
+    /// Members that have the state.
     informed: BTreeSet<Uid>,
-    /// Those who have the beginning of it.
+    /// Members that have the first parts of it.
     arriving: BTreeMap<Uid, Arriving>,
-    /// Those to whom this member gives it, as of which place.
+    /// Members to which this one sends the state, and the seqno that it is as of.
     told: BTreeMap<Uid, Seqno>,
-    /// What was said since this member came in, for as long as it lacks the state.
+    /// Calls and parts since this member entered, while it lacks the state.
     kept: Vec<(Seqno, Uid, Word)>,
-    /// What this member has of the state, for as long.
+    /// Parts of the state that this member has, while it lacks others.
     parts: Vec<Bytes>,
 }
 
-/// Parts of a state that have come in the order.
+/// Parts of a state that have arrived in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Arriving {
     by: Uid,
@@ -40,7 +40,7 @@ struct Arriving {
     parts: u32,
 }
 
-/// The whole state, for a newcomer.
+/// The whole state, for a joiner.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) to: Uid,
@@ -49,7 +49,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// In parts of so many bytes at most.
+    /// Splits the state into parts of at most `part_bytes` bytes.
     pub(super) fn parts(&self, part_bytes: usize) -> impl Iterator<Item = StatePart> {
         let count = self.bytes.len().div_ceil(part_bytes).max(1);
         (0..count).map(move |index| {
@@ -66,12 +66,12 @@ impl State {
     }
 }
 
-/// What came of a call that this member applied.
+/// The outcome of a call that this member applied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Applied {
     pub(super) client: Uid,
     pub(super) call: CallNumber,
-    /// Nothing if nobody can be waiting for it.
+    /// `None` if its client cannot be waiting for it.
     pub(super) outcome: Option<Outcome>,
 }
 
@@ -95,25 +95,25 @@ impl<S: Service> Replica<S> {
         &self.service
     }
 
-    /// This member has the state.
+    /// True if this member has the state.
     pub(super) fn is_informed(&self) -> bool {
         self.informed.contains(&self.me)
     }
 
-    /// This member has the state, as far as is known here.
+    /// True if `member` has the state, as far as this member knows.
     pub(super) fn has_state(&self, member: Uid) -> bool {
         self.informed.contains(&member)
     }
 
-    /// The members, in rank order.
+    /// Returns the members, in rank order.
     pub(super) fn members(&self) -> &[Member] {
         self.view.as_ref().map_or(&[], |view| &view.members)
     }
 
-    /// Takes the next event. Adds to `applied` what came of calls.
+    /// Takes the next event. Adds the outcomes of calls to `applied`.
     pub(super) fn take(&mut self, event: Event, applied: &mut Vec<Applied>) {
         if let Event::Entered { seqno, view } = &event {
-            // A founder begins with what it has; whoever joins waits to be told. It may give way and join after all.
+            // A founder begins with its own state, a joiner waits for one. A founder may give way and join after all.
             self.informed = view.members.iter().map(|member| member.uid).filter(|_| *seqno == 0).collect();
             self.view = Some(view.clone());
             self.at = *seqno;
@@ -135,19 +135,19 @@ impl<S: Service> Replica<S> {
             }
             Event::Left { seqno, .. } | Event::Joined { seqno, .. } => {
                 self.at = seqno;
-                self.forget_who_is_gone();
+                self.forget_former_members();
             }
             Event::Reset { seqno, .. } => {
                 self.at = seqno;
-                // What was under way may have been dropped.
+                // Parts that were under way may have been dropped.
                 self.told.clear();
-                self.forget_who_is_gone();
+                self.forget_former_members();
             }
             _ => {}
         }
     }
 
-    fn forget_who_is_gone(&mut self) {
+    fn forget_former_members(&mut self) {
         let there: BTreeSet<Uid> = self.members().iter().map(|member| member.uid).collect();
         self.informed.retain(|member| there.contains(member));
         self.arriving.retain(|member, _| there.contains(member));
@@ -165,14 +165,14 @@ impl<S: Service> Replica<S> {
                 }
             }
             Word::Command(command) => self.kept.push((seqno, sender, Word::Command(command))),
-            // Only that it came is of interest.
+            // Only the arrival of the part matters.
             Word::State(part) => {
                 self.kept.push((seqno, sender, Word::State(StatePart { bytes: Bytes::new(), ..part })));
             }
         }
     }
 
-    /// A part of the state has come for a newcomer. Returns whether it continues what the newcomer has, or begins anew.
+    /// Notes a part of the state for a joiner. Returns whether it continues what the joiner has, or begins again.
     fn note_part(&mut self, by: Uid, part: &StatePart) -> bool {
         let &StatePart { to, through, index, is_last, .. } = part;
         let expected = self.arriving.get(&to).copied().filter(|arriving| index == arriving.parts);
@@ -187,7 +187,7 @@ impl<S: Service> Replica<S> {
         true
     }
 
-    /// Takes a part of the state that another member gives.
+    /// Takes a part of the state that another member sends to this one.
     fn take_part(&mut self, by: Uid, part: StatePart, applied: &mut Vec<Applied>) {
         if !self.note_part(by, &part) {
             return;
@@ -202,7 +202,7 @@ impl<S: Service> Replica<S> {
         }
     }
 
-    /// Begins with what another member gave, and goes on with what was said since.
+    /// Takes over the state of another member, and applies the calls since then.
     fn catch_up(&mut self, through: Seqno, mut bytes: Bytes, applied: &mut Vec<Applied>) {
         let Some(()) = self.read_head(&mut bytes) else { return };
         self.service.restore(&bytes);
@@ -213,7 +213,7 @@ impl<S: Service> Replica<S> {
                 self.hear(seqno, sender, word, applied);
             }
         }
-        self.forget_who_is_gone();
+        self.forget_former_members();
     }
 
     fn apply(&mut self, seqno: Seqno, sender: Uid, command: Command) -> Applied {
@@ -235,7 +235,7 @@ impl<S: Service> Replica<S> {
         Applied { client, call, outcome }
     }
 
-    /// Whom this member is to give the state now, if it is the one to do it: the first by rank of those who have it.
+    /// Returns the members that need the state, if this member is the one to send it: the first by rank that has it.
     pub(super) fn newcomers(&self) -> Vec<Uid> {
         let donor = self.members().iter().find(|member| self.informed.contains(&member.uid));
         if donor.is_none_or(|donor| donor.uid != self.me) {
@@ -245,7 +245,7 @@ impl<S: Service> Replica<S> {
         self.members().iter().map(|member| member.uid).filter(lacks).collect()
     }
 
-    /// The state as of now, for a newcomer, to whom it is on its way from now on.
+    /// Returns the present state for a joiner, and notes that it is on its way.
     pub(super) fn give(&mut self, to: Uid) -> State {
         let mut bytes = Vec::new();
         bytes.put_u32(self.informed.len() as u32);
@@ -265,19 +265,19 @@ impl<S: Service> Replica<S> {
         State { to, through: self.at, bytes: bytes.into() }
     }
 
-    /// This state is still to be given: no reset has come since.
+    /// True if this state is still to be sent: no reset has come since.
     pub(super) fn gives(&self, state: &State) -> bool {
         self.told.get(&state.to) == Some(&state.through)
     }
 
-    /// The state could not be given.
+    /// Notes that the state could not be sent.
     pub(super) fn take_back(&mut self, state: &State) {
         if self.gives(state) {
             self.told.remove(&state.to);
         }
     }
 
-    /// Reads what stands before the snapshot; nothing if that is none, and then nothing has changed.
+    /// Reads what precedes the snapshot; returns `None` and changes nothing if it is not valid.
     fn read_head(&mut self, from: &mut Bytes) -> Option<()> {
         let (mut informed, mut arriving) = (BTreeSet::new(), BTreeMap::new());
         for _ in 0..from.try_get_u32().ok()? {
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use unisono_core::{EpochId, Name};
 
-    /// Everything that was asked.
+    /// The payloads of all calls.
     #[derive(Default)]
     struct Log(Vec<u8>);
 
@@ -328,7 +328,7 @@ mod tests {
 
     fn view(members: &[Uid]) -> View {
         let members = members.iter().copied().map(member).collect();
-        View { epoch: EpochId::default(), members, sequencer: A, resilience: 1, resilience_founded: 1 }
+        View::new(EpochId::default(), members, A, 1)
     }
 
     fn founder(uid: Uid) -> Replica<Log> {
@@ -368,12 +368,12 @@ mod tests {
         applied
     }
 
-    /// What this member gives to another one, in one part.
+    /// Returns the state that this member sends to another one, in one part.
     fn whole_state(of: &mut Replica<Log>, to: Uid) -> Word {
         Word::State(of.give(to).parts(1 << 20).next().unwrap())
     }
 
-    /// The same in parts of ten bytes.
+    /// Returns the state in parts of ten bytes.
     fn small_parts(of: &mut Replica<Log>, to: Uid) -> Vec<Word> {
         of.give(to).parts(10).map(Word::State).collect()
     }
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_in_parts_is_whole_with_its_last_and_who_comes_meanwhile_knows_how_far_it_is() {
+    fn a_state_in_parts_is_whole_with_its_last_and_a_later_joiner_knows_how_far_it_is() {
         let (mut a, mut b) = (founder(A), joiner(B, 2, &[A, B]));
         take(&mut a, said(1, A, &command(1, "a")));
         take(&mut a, joined(2, B, 2));
@@ -485,7 +485,7 @@ mod tests {
         }
         assert_eq!((a.gives(&first), a.newcomers()), (false, vec![B]));
         let mut words = small_parts(&mut a, B);
-        // What was under way of the first came after all.
+        // A part of the first state that was under way arrived after all.
         words.insert(1, parts.last().unwrap().clone());
         for (seqno, word) in (6..).zip(&words) {
             assert!(!a.has_state(B) && !b.is_informed());

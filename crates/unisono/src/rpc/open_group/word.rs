@@ -1,41 +1,42 @@
-//! What members of an open group say to each other, in the group's order.
+//! The messages of an open group's members to each other, in the group's order.
 
 use bytes::{Buf, BufMut, Bytes};
 use unisono_core::rpc::CallNumber;
 use unisono_core::{Seqno, Uid};
 
-/// See the module.
+/// A message. See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Somebody called.
+    /// A client's call.
     Command(Command),
-    /// A part of what a newcomer lacks.
+    /// A part of the state that a joiner lacks.
     State(StatePart),
 }
 
-/// A call, as the member puts it that received it.
+/// A call, as the member that received it submits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) client: Uid,
     pub(super) call: CallNumber,
     pub(super) finished_below: CallNumber,
-    /// How long the client still waits.
+    /// Time in milliseconds for which the client still waits.
     pub(super) left_ms: u64,
-    /// When it was submitted, by the member's own clock.
+    /// Time in milliseconds at which it was submitted, by the member's own clock.
     pub(super) stamp_ms: u64,
     pub(super) payload: Bytes,
 }
 
-/// A part of the state, for a newcomer. Parts follow each other in the order, but for what a reset drops.
+/// A part of the state, for a joiner. Parts follow each other in the order, except those that a reset drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StatePart {
-    /// The newcomer.
+    /// Uid of the joiner.
     pub(super) to: Uid,
-    /// Everything up to this place is in the state. With the member that sends them it names the parts of one state.
+    /// The state includes everything through this seqno. The seqno and the sending member name the parts of one
+    /// state.
     pub(super) through: Seqno,
-    /// Which part, from 0.
+    /// Number of the part, from 0.
     pub(super) index: u32,
-    /// None follows.
+    /// True for the last part.
     pub(super) is_last: bool,
     pub(super) bytes: Bytes,
 }
@@ -72,7 +73,7 @@ impl Word {
         out.into()
     }
 
-    /// Nothing, if it is none.
+    /// Returns the message, or `None` if the bytes are not valid.
     pub(super) fn read(mut from: Bytes) -> Option<Word> {
         Some(match from.try_get_u8().ok()? {
             COMMAND => Word::Command(Command {

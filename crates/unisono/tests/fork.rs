@@ -1,0 +1,127 @@
+//! A forked child that uses its parent's handles, and ends: it gets errors, and nobody else notices.
+
+mod common;
+
+use common::{PATIENCE, block_on, fresh_name, options, until};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono::rpc::{CallFailure, Client, NotSent, Port, PrivatePort, ServeOptions, Server};
+use unisono::{
+    AsyncGroup, Ended, Event, Group, GroupConfig, HandOverError, LeaveFailure, OpenError, ResetError,
+    SendError, SendFailure,
+};
+
+const REFUSED: SendFailure = SendFailure::Refused(SendError::Forked);
+
+/// Runs these checks in a child, which ends without any destructor; returns the number of the first that fails, or 0.
+fn in_child(checks: &[&dyn Fn() -> bool]) -> i32 {
+    copied().unwrap_or_else(|| {
+        let failed = checks.iter().position(|check| !check());
+        // SAFETY: ends this process at once.
+        unsafe { nix::libc::_exit(failed.map_or(0, |place| place as i32 + 1)) }
+    })
+}
+
+/// Copies this process. In the parent it returns the child's exit status, once it has ended; in the child it returns nothing.
+fn copied() -> Option<i32> {
+    // SAFETY: the child uses no lock that another thread of the parent may have, but for those that this test is about.
+    let ForkResult::Parent { child } = unsafe { fork() }.unwrap() else { return None };
+    let begin = Instant::now();
+    loop {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
+            WaitStatus::Exited(_, status) => return Some(status),
+            WaitStatus::StillAlive if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(1)),
+            other => {
+                // SAFETY: it is a child of this test that has not been waited for.
+                unsafe { nix::libc::kill(child.as_raw(), nix::libc::SIGKILL) };
+                panic!("the child does not end: {other:?}");
+            }
+        }
+    }
+}
+
+// One test, so that no other test's threads have a lock when the process is copied.
+#[test]
+fn a_forked_child_gets_errors_and_changes_nothing() {
+    let name = fresh_name("fork");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    let third = block_on(AsyncGroup::join(&name, "", &options())).unwrap();
+    third.ignore_events();
+    // An event lies ready at each when the process is copied.
+    let ticket = first.submit("before").unwrap();
+    second.send("before, too").unwrap();
+    let private = PrivatePort::from_name(&name);
+    let server = Server::new(&private, ServeOptions::default(), &options()).unwrap();
+    let client = Client::new(&options()).unwrap();
+    let me = first.info().me;
+    let ticket = std::cell::Cell::new(Some(ticket));
+    let failed = in_child(&[
+        &|| first.send("child") == Err(REFUSED),
+        &|| second.send("child") == Err(REFUSED),
+        &|| second.submit("child").map(drop) == Err(SendError::Forked),
+        &|| second.try_submit("child").map(drop) == Err(SendError::Forked),
+        &|| second.submit_all(["child"]).map(drop).map_err(|(_, error)| error) == Err(SendError::Forked),
+        &|| first.receive() == Err(Ended::Forked),
+        &|| second.try_receive() == Err(Ended::Forked),
+        &|| second.receive_many(&mut Vec::new()) == Err(Ended::Forked),
+        &|| first.reset(1) == Err(ResetError::Forked),
+        &|| first.hand_over(me) == Err(HandOverError::Forked),
+        &|| second.leave("child") == Err(LeaveFailure::Forked),
+        &|| ticket.take().unwrap().wait() == Err(SendFailure::Unknown),
+        &|| first.info().members.len() == 3,
+        &|| block_on(third.send("child")) == Err(REFUSED),
+        &|| client.call(Port::from_name(&name), "child") == Err(CallFailure::NotSent(NotSent::Forked)),
+        &|| server.get_request().is_err(),
+        &|| matches!(Client::beside(&first), Err(OpenError::Forked)),
+        // A group of its own is none of the parent's.
+        &|| {
+            let own = Group::create(&fresh_name("child"), GroupConfig::default(), &options()).unwrap();
+            own.send("mine").is_ok()
+        },
+    ]);
+    assert_eq!(failed, 0, "which of the checks failed");
+    // Its end is no leave either.
+    let Some(status) = copied() else {
+        drop((first, second, third, server, client));
+        std::process::exit(7);
+    };
+    assert_eq!(status, 7);
+    // Another thread of the parent may have the lock as the process is copied, and is not there to release it.
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                second.info();
+            }
+        });
+        for _ in 0..30 {
+            let failed = in_child(&[&|| second.send("child") == Err(REFUSED), &|| {
+                second.try_receive() == Err(Ended::Forked)
+            }]);
+            assert_eq!(failed, 0);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    // Nobody has noticed: all are members, and no packet number came twice.
+    second.send("after").unwrap();
+    for group in [&first, &second] {
+        let mut messages = Vec::new();
+        until(group, |event| {
+            match event {
+                Event::Message { payload, .. } => messages.push(payload.clone()),
+                Event::Joined { .. } | Event::Entered { .. } => {}
+                other => panic!("{other:?}"),
+            }
+            messages.last().is_some_and(|last| last == "after").then_some(())
+        });
+        assert_eq!(messages, ["before", "before, too", "after"]);
+        assert_eq!(group.members().len(), 3);
+        let counters = group.counters();
+        assert_eq!((counters.replayed, counters.suspicions), (0, 0));
+    }
+    assert_eq!(third.counters().replayed, 0);
+}
