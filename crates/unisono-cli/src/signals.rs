@@ -33,12 +33,12 @@ pub(crate) fn leave_on_interrupt(group: &Group, then: impl FnOnce() + Send + 'st
     on_interrupt(move |signal| {
         crate::listen::leave(&group);
         then();
-        end_when_nobody_reads(signal);
+        end_when_output_stalls(signal);
     })
 }
 
 /// Ends the process once its output makes no progress. A process whose output is read ends before that.
-fn end_when_nobody_reads(signal: i32) {
+fn end_when_output_stalls(signal: i32) {
     loop {
         let taken = output::pieces_taken();
         std::thread::sleep(READ_WITHIN);

@@ -1,4 +1,4 @@
-//! What needs no group: help, usage, keys, captures, and the workers' manners.
+//! Tests that need no group: help, usage, keys, captures, and worker processes.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
             "--log ",
             "--log-format ",
         ] {
-            // Nothing is sent in a simulated world.
+            // The simulator sends nothing, so it has no flags of the network.
             let meant =
                 command[0] != "sim" || ["--config", "--json", "--log ", "--log-format "].contains(&flag);
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
@@ -161,12 +161,12 @@ fn there_is_a_manual_page_for_every_command() {
         );
         assert!(page.contains("Example"), "{command:?}: {page}");
     }
-    // The pages of last time are replaced.
+    // Existing pages are replaced.
     assert_eq!(unisono_in(folder.path(), ["man", "new/pages"]).status.code(), Some(0));
 }
 
 #[test]
-fn a_folder_for_manual_pages_that_cannot_be_made_is_told_of() {
+fn a_folder_for_manual_pages_that_cannot_be_made_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     for nowhere in ["file", "file/pages"] {
@@ -178,13 +178,13 @@ fn a_folder_for_manual_pages_that_cannot_be_made_is_told_of() {
 }
 
 #[test]
-fn what_the_system_refuses_is_said() {
+fn a_refusal_of_the_system_is_reported() {
     let refused = (4..=16).filter_map(|files| {
         let limited = format!("ulimit -n {files}; exec \"$0\" send files-{} hello", std::process::id());
         let mut shell = Command::new("sh");
         let output = shell.args(["-c", &limited, env!("CARGO_BIN_EXE_unisono")]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // So few that the program itself cannot be loaded are none of its business.
+        // With very few files the program itself cannot be loaded, which it cannot report.
         (!output.status.success() && said.contains("unisono: ")).then_some((files, said))
     });
     let refused: Vec<_> = refused.collect();
@@ -196,7 +196,7 @@ fn what_the_system_refuses_is_said() {
 }
 
 #[test]
-fn what_the_system_says_to_a_member_process_is_said_once() {
+fn a_refusal_of_the_system_to_a_member_process_is_reported_once() {
     let limited = "ulimit -n $1; exec \"$0\" demo --members 3 --messages 3 --kill none";
     let said = (6..=16).map(|files: u32| {
         let mut shell = Command::new("sh");
@@ -276,7 +276,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
     ] {
         let output = unisono(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
-        assert!(!output.stderr.is_empty(), "{arguments:?} says nothing");
+        assert!(!output.stderr.is_empty(), "{arguments:?} prints no error");
     }
 }
 
@@ -285,7 +285,10 @@ fn views_are_explained_where_they_are_shown() {
     for command in ["listen", "members", "status"] {
         let output = unisono([command, "--help"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains("[ann|2.1f3a90bc]") && text.contains("in which epoch"), "{command}: {text}");
+        assert!(
+            text.contains("[ann|2.1f3a90bc]") && text.contains("the sequencer and the epoch"),
+            "{command}: {text}"
+        );
     }
 }
 
@@ -309,7 +312,7 @@ fn durations_have_units_or_the_unit_of_their_option() {
 }
 
 #[test]
-fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
+fn a_number_out_of_range_is_reported_with_the_option_and_what_it_takes() {
     for (arguments, option, taken) in [
         (["listen", "x", "--resilience", "-1"], "--resilience", "from 0 to 255"),
         (["chat", "x", "--resilience", "many"], "--resilience", "from 0 to 255"),
@@ -339,8 +342,8 @@ fn a_number_out_of_range_is_told_with_the_option_and_what_it_takes() {
 }
 
 #[test]
-fn seeds_without_an_address_are_told_of_before_anybody_is_asked() {
-    // Nobody is to found a second group because DNS does not answer.
+fn seeds_without_an_address_are_reported_before_the_search() {
+    // A process must not found a second group because DNS does not answer.
     for command in [&["listen", "x"][..], &["send", "x", "text"], &["members", "x"]] {
         let output = unisono([command, &["--seeds", "nowhere.invalid", "--seeds-timeout", "10ms"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -369,7 +372,7 @@ fn a_join_waits_for_an_address_of_its_seeds_and_says_so() {
 }
 
 #[test]
-fn seeds_that_cannot_be_asked_are_told_of_and_no_group_is_founded() {
+fn seeds_that_cannot_be_asked_are_reported_and_no_group_is_founded() {
     let (four, six, far) = ("127.0.0.1:9", "[::1]:9", "255.255.255.255:9");
     let both = format!("{four},{six}");
     for (seeds, bind, status, advice) in [
@@ -393,7 +396,7 @@ fn seeds_that_cannot_be_asked_are_told_of_and_no_group_is_founded() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_is_told_of() {
+fn a_trace_that_cannot_be_written_is_reported() {
     let output = unisono(["sim", "replay", "1", "--trace", "/dev/full"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -401,7 +404,7 @@ fn a_trace_that_cannot_be_written_is_told_of() {
 }
 
 #[test]
-fn nobody_has_to_read_what_is_told_beside_the_results() {
+fn a_closed_or_full_standard_error_changes_no_exit_status() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (reader, unread) = std::io::pipe().unwrap();
     drop(reader);
@@ -412,23 +415,23 @@ fn nobody_has_to_read_what_is_told_beside_the_results() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_told_of() {
+fn output_that_cannot_be_written_is_reported() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     for arguments in [&["explain", "00"][..], &["--help"], &["send", "--help"], &["--version"]] {
         let output = command().args(arguments).stdout(full()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
-        // Who stops reading has seen enough.
+        // A reader that closes the pipe wants no more output: no error.
         let (reader, unread) = std::io::pipe().unwrap();
         drop(reader);
         assert!(command().args(arguments).stdout(unread).status().unwrap().success(), "{arguments:?}");
     }
 }
 
-// Settings, seeds and keys may come from somebody else's file, and are quoted in what is said of them.
+// Another user may have written settings, seeds and keys, which error messages quote.
 #[test]
-fn what_is_quoted_steers_no_terminal() {
+fn quoted_text_steers_no_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("unisono.toml");
     for text in [
@@ -440,7 +443,7 @@ fn what_is_quoted_steers_no_terminal() {
         b"key = \"\\u001b[31m\"",
     ] {
         std::fs::write(&config, text).unwrap();
-        let output = unisono(["status", "nobody", "--config", config.to_str().unwrap()]);
+        let output = unisono(["status", "absent", "--config", config.to_str().unwrap()]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && !said.is_empty());
         assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
@@ -448,7 +451,7 @@ fn what_is_quoted_steers_no_terminal() {
 }
 
 #[test]
-fn the_environment_counts_and_a_flag_beats_it() {
+fn a_flag_overrides_the_environment() {
     let run = |flags: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_unisono"))
             .args(["listen", "x"])
@@ -463,20 +466,20 @@ fn the_environment_counts_and_a_flag_beats_it() {
 }
 
 #[test]
-fn a_switch_in_the_environment_is_said_in_any_way() {
-    for (said, on) in [("1", true), ("yes", true), ("true", true), ("0", false), ("no", false)] {
+fn a_switch_in_the_environment_takes_all_boolean_words() {
+    for (value, on) in [("1", true), ("yes", true), ("true", true), ("0", false), ("no", false)] {
         let output = Command::new(env!("CARGO_BIN_EXE_unisono"))
             .args(["explain", "00"])
-            .env("UNISONO_JSON", said)
+            .env("UNISONO_JSON", value)
             .env("UNISONO_SEEDS", "")
             .output()
             .unwrap();
-        assert_eq!(output.stdout.starts_with(b"{"), on, "{said}: {output:?}");
+        assert_eq!(output.stdout.starts_with(b"{"), on, "{value}: {output:?}");
     }
 }
 
 #[test]
-fn a_key_is_for_its_owner_and_never_overwritten() {
+fn a_key_is_readable_by_its_owner_only_and_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let first = unisono_in(folder.path(), ["keygen", "group.key", "--json"]);
     assert_eq!(json(&first)["file"], "group.key");
@@ -515,18 +518,18 @@ fn datagrams_are_explained_and_bad_ones_too() {
     let output = unisono(["explain", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no UDP datagram"));
-    // Nothing is read further than it must be.
+    // An endless file is not read to its end.
     assert_eq!(unisono(["explain", "/dev/zero"]).status.code(), Some(1));
 }
 
-/// The first datagram of somebody who asks for a group, as hexadecimal digits.
+/// Returns the first datagram of a process that looks for a group, as hexadecimal digits.
 fn question(folder: &std::path::Path, more: &[&str]) -> String {
     let seed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     seed.set_read_timeout(Some(common::PATIENCE)).unwrap();
     let address = seed.local_addr().unwrap().to_string();
     let output = unisono_in(
         folder,
-        ["status", "nobody", "--bind", "127.0.0.1", "--seeds", &address].iter().chain(more),
+        ["status", "absent", "--bind", "127.0.0.1", "--seeds", &address].iter().chain(more),
     );
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let mut datagram = [0; 2000];
@@ -535,7 +538,7 @@ fn question(folder: &std::path::Path, more: &[&str]) -> String {
 }
 
 #[test]
-fn sealed_datagrams_are_explained_to_those_who_have_the_key() {
+fn sealed_datagrams_are_explained_with_the_key_only() {
     let folder = tempfile::tempdir().unwrap();
     for key in ["right.key", "wrong.key"] {
         unisono_in(folder.path(), ["keygen", key]);
@@ -555,7 +558,7 @@ fn sealed_datagrams_are_explained_to_those_who_have_the_key() {
 }
 
 #[test]
-fn the_doctor_hears_other_versions_of_the_wire_format() {
+fn the_doctor_finds_other_versions_of_the_wire_format() {
     let mine = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut datagram = [0; 60];
@@ -567,7 +570,7 @@ fn the_doctor_hears_other_versions_of_the_wire_format() {
         .stderr(Stdio::null());
     let mut doctor = doctor.spawn().unwrap();
     while doctor.try_wait().unwrap().is_none() {
-        // Nobody may be there yet, or any more.
+        // The doctor may not listen yet, or no longer.
         let _ = mine.send_to(&datagram, free);
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
@@ -580,9 +583,9 @@ fn the_doctor_hears_other_versions_of_the_wire_format() {
 }
 
 #[test]
-fn the_doctor_says_good_or_what_to_do() {
+fn the_doctor_reports_success_or_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("open.key"), "whatever").unwrap();
+    std::fs::write(folder.path().join("open.key"), "no key").unwrap();
     let mine = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = mine.local_addr().unwrap().to_string();
     let run = ["doctor", "--json", "--key", "open.key", "--bind", &taken];
@@ -601,8 +604,8 @@ fn the_doctor_says_good_or_what_to_do() {
     assert!(open.contains("anyone on the network") && !open.contains("stays on this machine"), "{open}");
     let seeds = unisono(["doctor", "--seeds", "127.0.0.1:9"]);
     let seeds = String::from_utf8_lossy(&seeds.stdout).into_owned();
-    assert!(seeds.contains("resolves to 127.0.0.1:9; nobody was asked"), "{seeds}");
-    // With the flags with which a member would be refused there is something to mend.
+    assert!(seeds.contains("resolves to 127.0.0.1:9; not asked"), "{seeds}");
+    // With flags that a member would refuse, a check fails.
     for flags in [["--seeds", "192.0.2.7:7195"], ["--bind", "192.0.2.7"], ["--key", "no.key"]] {
         let output = unisono_in(folder.path(), [&["doctor"], &flags[..]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -616,10 +619,10 @@ fn the_doctor_says_good_or_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// A worker of this process, driven by hand.
+/// A worker of this process, controlled by hand.
 struct Worker {
     process: Child,
-    reports: BufReader<std::process::ChildStdout>,
+    answers: BufReader<std::process::ChildStdout>,
 }
 
 impl Worker {
@@ -631,15 +634,16 @@ impl Worker {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let reports = BufReader::new(process.stdout.take().unwrap());
-        Worker { process, reports }
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Worker { process, answers }
     }
 
-    fn ask(&mut self, order: &str) -> serde_json::Value {
-        writeln!(self.process.stdin.as_mut().unwrap(), "{order}").unwrap();
+    fn ask(&mut self, instruction: &str) -> serde_json::Value {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{instruction}").unwrap();
         let mut line = String::new();
-        self.reports.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{order} was answered '{line}': {error}"))
+        self.answers.read_line(&mut line).unwrap();
+        serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("{instruction} was answered '{line}': {error}"))
     }
 
     fn end(mut self) -> Option<i32> {
@@ -653,12 +657,12 @@ impl Worker {
         }
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        panic!("a worker outlived its orders");
+        panic!("a worker outlived its standard input");
     }
 }
 
 #[test]
-fn a_worker_ends_with_its_orders_and_serves_only_its_parent() {
+fn a_worker_ends_with_its_input_and_serves_only_its_parent() {
     assert_eq!(Worker::start(std::process::id()).end(), Some(0));
     assert_eq!(Worker::start(1).end(), Some(1));
 }
@@ -666,9 +670,9 @@ fn a_worker_ends_with_its_orders_and_serves_only_its_parent() {
 #[test]
 fn the_bare_path_is_measured_by_datagrams_and_by_multicast() {
     let address = |worker: &mut Worker| {
-        let role =
+        let assignment =
             r#"{"Floor":{"location":{"processor":null,"namespace":null,"address":"127.0.0.1"},"bytes":100}}"#;
-        worker.ask(role)["At"].as_str().unwrap().to_string()
+        worker.ask(assignment)["At"].as_str().unwrap().to_string()
     };
     for multicast in [false, true] {
         let [mut relay, mut sender, mut other] = [(); 3].map(|()| Worker::start(std::process::id()));

@@ -1,12 +1,12 @@
-//! Benchmarks from the command line: real processes on real sockets are measured, counted and judged.
+//! Tests of benchmarks from the command line, with real processes and sockets.
 //!
-//! One test at a time: members that get no processor are suspected, rightly.
+//! One test runs at a time: with several, members would get no processor, and would be suspected.
 
 mod common;
 
 use common::{alone, json, persistently, tried, unisono};
 
-/// What a benchmark says, once all of these were counted: on a machine that stands still nothing may be.
+/// Runs a benchmark until all of these fields are positive: while the machine stands still they may be 0.
 fn measured(run: &[&str], fields: &[&str]) -> serde_json::Value {
     let counted = |rows: &[serde_json::Value]| {
         let positive = |row: &serde_json::Value, field| row[field].as_f64().is_some_and(|value| value > 0.0);
@@ -58,14 +58,14 @@ fn every_copy_of_a_datagram_is_counted() {
             assert_eq!(output.status.code(), Some(0), "{output:?}");
             json(&output)
         };
-        // To the sequencer, and from there to the two others; now and then a heartbeat, more of them where the machine
-        // stands still.
+        // One datagram to the sequencer, and from there to the two others; now and then a heartbeat, and more of them while
+        // the machine stands still.
         let usual = |summary: &serde_json::Value| {
             (copies..copies + 0.2).contains(&summary["datagrams_per_message"].as_f64().unwrap())
         };
         let summary = persistently(measure, usual);
         assert!(usual(&summary), "{summary}");
-        assert_eq!(summary["transport"], transport, "the floor goes the same way: {summary}");
+        assert_eq!(summary["transport"], transport, "the floor uses the same transport: {summary}");
     }
 }
 
@@ -85,7 +85,7 @@ fn throughput_is_measured_beside_its_floor() {
     ];
     let summary = &measured(&run, &fields)[0];
     assert_eq!(summary["order_identical"], true, "{summary}");
-    // In pieces, from all members, the sequencer among them.
+    // Messages in pieces, from all members including the sequencer.
     measured(&["throughput", "--members", "2", "--bytes", "8000", "--seconds", "1"], &["mb_per_s"]);
     assert_eq!(unisono(["bench", "throughput", "--members", "2", "--senders", "3"]).status.code(), Some(2));
 }
@@ -116,7 +116,7 @@ fn calls_are_measured_beside_their_floor() {
 }
 
 #[test]
-fn groups_in_parallel_are_counted_together_and_each_for_itself() {
+fn parallel_groups_are_measured_together() {
     let _alone = alone();
     let run = ["parallel", "--groups", "3", "--members", "2", "--seconds", "1"];
     let rows = measured(&run, &["ordered_per_s", "ratio_one_group", "send_p50_us", "processors_busy"]);
@@ -140,7 +140,7 @@ fn a_report_is_a_page_with_plots_and_every_measurement() {
     assert_eq!((&summary["measurements"], &summary["failures"]), (&6.into(), &serde_json::json!([])));
     let page = std::fs::read_to_string(summary["report"].as_str().unwrap()).unwrap();
     assert_eq!(page.matches("<svg").count(), 2);
-    assert!(page.contains("bench parallel --groups 2"), "the command is told");
+    assert!(page.contains("bench parallel --groups 2"), "the page shows the command");
     let lines = std::fs::read_to_string(path.join("parallel.jsonl")).unwrap();
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
     assert_eq!(lines.lines().count(), 6);
@@ -151,7 +151,7 @@ fn a_report_is_a_page_with_plots_and_every_measurement() {
 }
 
 #[test]
-fn failover_is_timed_and_judged() {
+fn failover_is_timed_and_checked() {
     let _alone = alone();
     for how in ["kill", "pause", "cut"] {
         let run = ["bench", "failover", "--members", "3", "--trials", "1", "--how", how, "--json"];

@@ -1,4 +1,4 @@
-//! Services and calls by the command.
+//! Tests of services and calls from the command line.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nobody is given up because the machine keeps it waiting.
+/// Flags with which a call does not give up because the machine keeps a process waiting.
 const PATIENT: [&str; 6] = ["--locate", "60000", "--patience", "60000", "--deadline", "120"];
 
-/// A service that runs this command, ready to be called.
+/// Starts a service that runs this command, and waits until it is ready.
 fn serve(port: &str, command: &str) -> Background {
     let mut server = Background::start(&["rpc", "serve", port, "--exec", command]);
     server.until("the service", |seen| !seen.is_empty());
@@ -23,20 +23,20 @@ fn stdout(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The exit status and what was said on standard error.
+/// Returns the exit status and the text on standard error.
 fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     let output = unisono(arguments);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
-fn a_command_answers_and_ends_in_good_order() {
+fn a_service_answers_and_ends_on_a_signal() {
     let port = group("upper");
     let mut server = serve(&port, "tr a-z A-Z");
     assert_eq!(stdout(&[&["rpc", "call", &port, "hello"][..], &PATIENT].concat()), "HELLO");
     let told = json(&unisono([&["rpc", "call", &port, "hello", "--json"][..], &PATIENT].concat()));
     assert_eq!((&told["outcome"], &told["text"]), (&"replied".into(), &"HELLO".into()));
-    // What was printed is how others may call it.
+    // Clients can call the printed port too.
     let public = server.seen[0]["port"].as_str().unwrap();
     assert_eq!(stdout(&[&["rpc", "call", public, "hello"][..], &PATIENT].concat()), "HELLO");
     server.signal(rustix::process::Signal::TERM);
@@ -61,7 +61,7 @@ fn a_large_request_from_standard_input_comes_back_whole() {
 }
 
 #[test]
-fn every_failure_has_its_name() {
+fn every_failure_of_a_call_is_named() {
     let port = group("failing");
     let _server = serve(&port, "cat >/dev/null; echo not today >&2; exit 1");
     let (status, said) = failure(&[&["rpc", "call", &port, "x"][..], &PATIENT].concat());
@@ -69,14 +69,14 @@ fn every_failure_has_its_name() {
     let told = unisono([&["rpc", "call", &port, "x", "--json"][..], &PATIENT].concat());
     assert_eq!((told.status.code(), &json(&told)["outcome"]), (Some(1), &"refused".into()));
     let begin = Instant::now();
-    let (status, said) = failure(&["rpc", "call", &group("nobody"), "x"]);
+    let (status, said) = failure(&["rpc", "call", &group("absent"), "x"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("not found") && said.contains("did not happen"), "{said}");
     assert!(begin.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
-fn a_port_of_ones_own_is_served_by_the_private_half_only() {
+fn only_the_private_port_can_be_served() {
     let pair = json(&unisono(["rpc", "newport", "--json"]));
     let (private, public) = (pair["private"].as_str().unwrap(), pair["public"].as_str().unwrap());
     let thief = serve(public, "echo stolen");
@@ -87,7 +87,7 @@ fn a_port_of_ones_own_is_served_by_the_private_half_only() {
     assert_eq!(stdout(&[&["rpc", "call", public, "x"][..], &PATIENT].concat()), "mine\n");
 }
 
-/// Calls until it is answered: nobody may be there yet, or a member is only just missed.
+/// Calls until a reply comes: the service may not have started yet, or a member may just have failed.
 fn patiently(port: &str, text: &str) -> String {
     let begin = Instant::now();
     loop {
@@ -101,7 +101,7 @@ fn patiently(port: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
+fn a_counter_of_three_counts_each_call_once_through_a_crash_and_a_return() {
     let port = group("counter");
     let member = |name: &str, more: &[&str]| {
         let counter = ["rpc", "counter", &port, "--name", name];
@@ -109,7 +109,7 @@ fn a_counter_of_three_counts_each_call_once_though_a_member_dies_and_returns() {
         member.until("the service", |seen| !seen.is_empty());
         member
     };
-    // Nobody is to found a second group beside the first.
+    // The others look for the first group long enough not to found a second one.
     let mut members = vec![member("a", &[]), member("b", &LOOKS_LONG), member("c", &LOOKS_LONG)];
     for number in 1..=20 {
         assert_eq!(patiently(&port, "add"), number.to_string());
@@ -156,17 +156,16 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
 }
 
 #[test]
-fn a_counter_that_cannot_say_that_it_serves_leaves() {
-    let port = group("speechless");
+fn a_counter_that_cannot_print_leaves() {
+    let port = group("unprinted");
     let mut counter = Background::start(&["rpc", "counter", &port]);
     counter.until("the service", |seen| !seen.is_empty());
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let speechless =
-        command().args(["rpc", "counter", &port]).args(LOOKS_LONG).stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&speechless.stderr).into_owned();
-    assert_eq!(speechless.status.code(), Some(1), "{said}");
+    let unprinted = command().args(["rpc", "counter", &port]).args(LOOKS_LONG).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&unprinted.stderr).into_owned();
+    assert_eq!(unprinted.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write to standard output"), "{said}");
-    // Members suspect nobody for long: whoever has not left is still there.
+    // Members suspect each other only after long: a member that has not left would still be in the view.
     let left = json(&asked(["members", &port, "--json"]));
     assert_eq!(left["members"].as_array().map(Vec::len), Some(1), "{left}");
 }

@@ -1,6 +1,6 @@
-//! Whole groups from the command line: real processes, real sockets, real deaths.
+//! Tests of whole groups from the command line, with real processes, sockets and crashes.
 //!
-//! One test at a time: members that get no processor are suspected, rightly.
+//! One test runs at a time: with several, members would get no processor, and would be suspected.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
-/// Three listeners, the first of whom orders.
+/// Starts three listeners, the first of which is the sequencer.
 fn listeners(name: &str) -> Vec<Background> {
     let more = [&["--resilience", "1"], &WATCHFUL[..]].concat();
     std::iter::once(Background::listen(name, &more))
@@ -22,24 +22,24 @@ fn listeners(name: &str) -> Vec<Background> {
         .collect()
 }
 
-/// What a command that asks every member says, once all have answered.
-fn heard_of_all(arguments: &[&str]) -> serde_json::Value {
-    let nobody_is_silent = |heard: &serde_json::Value| heard["silent"] == serde_json::json!([]);
-    let heard = persistently(|| json(&asked([arguments, &["--json"]].concat())), nobody_is_silent);
-    assert!(nobody_is_silent(&heard), "{heard}");
-    heard
+/// Runs a command that queries every member until all have answered. Returns its output.
+fn answered_by_all(arguments: &[&str]) -> serde_json::Value {
+    let all_answered = |report: &serde_json::Value| report["silent"] == serde_json::json!([]);
+    let report = persistently(|| json(&asked([arguments, &["--json"]].concat())), all_answered);
+    assert!(all_answered(&report), "{report}");
+    report
 }
 
 fn lines(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|n| format!("line {n}")).collect()
 }
 
-/// A command in the background, and what it prints on standard error.
+/// Starts a command in the background. Returns it and the lines that it prints on standard error.
 fn told(arguments: &[&str]) -> (Killed, Receiver<String>) {
     told_beside(arguments, Stdio::null(), Stdio::null())
 }
 
-/// The same; what it reads comes from there, and results go there.
+/// The same, with this standard input and standard output.
 fn told_beside(arguments: &[&str], lines: Stdio, results: Stdio) -> (Killed, Receiver<String>) {
     let mut process =
         command().args(arguments).stdin(lines).stdout(results).stderr(Stdio::piped()).spawn().unwrap();
@@ -49,14 +49,14 @@ fn told_beside(arguments: &[&str], lines: Stdio, results: Stdio) -> (Killed, Rec
     (Killed(process), told)
 }
 
-/// Whether a line with these words comes.
+/// True if a line with these words arrives in time.
 fn hears(told: &Receiver<String>, words: &str) -> bool {
     let deadline = Instant::now() + PATIENCE;
     let line = || told.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
     std::iter::from_fn(line).any(|line| line.contains(words))
 }
 
-/// Killed in the end, whatever comes.
+/// A process that is killed when this value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -96,13 +96,13 @@ fn member_processes_log_as_their_command_does_and_report_all_the_same() {
 }
 
 #[test]
-fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
+fn the_role_of_a_migrating_sequencer_moves_to_the_sender() {
     let _alone = alone();
     let run = ["demo", "--members", "3", "--order", "migrating", "--messages", "900", "--json"];
     let output = tried(&run);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["order"], "migrating");
-    // One sends, so that once it is the sequencer the others' datagrams are spared.
+    // One member sends. Once it is the sequencer, its messages need no datagram to another member to be numbered.
     let datagrams = |order: &str, messages: usize| {
         let output =
             unisono(["bench", "latency", "--messages", &messages.to_string(), "--order", order, "--json"]);
@@ -110,7 +110,7 @@ fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
         let summary = json(&output);
         (summary["hand_overs"].as_u64(), summary["datagrams_per_message"].as_f64().unwrap_or(0.0))
     };
-    // The role moves after a while, by when a fast machine has sent much already.
+    // The role moves after a while, when a fast machine has sent many messages already.
     let mut messages = 1000;
     let compare = || {
         messages *= 3;
@@ -123,7 +123,7 @@ fn the_role_of_a_migrating_sequencer_goes_to_who_sends() {
 }
 
 #[test]
-fn the_demonstration_tells_a_story_and_needs_nobody_to_die() {
+fn the_demonstration_explains_itself_and_works_without_a_kill() {
     let _alone = alone();
     let output =
         unisono(["demo", "--members", "2", "--resilience", "0", "--kill", "none", "--messages", "101"]);
@@ -132,7 +132,7 @@ fn the_demonstration_tells_a_story_and_needs_nobody_to_die() {
     for words in ["member-0 is the sequencer", "101 messages in the same order", "0 lost"] {
         assert!(text.contains(words), "no '{words}' in {text}");
     }
-    assert!(!text.contains('\u{1b}'), "colour where nobody looks: {text}");
+    assert!(!text.contains('\u{1b}'), "colour without a terminal: {text}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_demonstration_may_be_short() {
     let output = tried(&["demo", "--members", "3", "--messages", "3", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["acknowledged"], 2, "{output:?}");
-    // Fewer leave somebody with nothing to send.
+    // With fewer messages a member would have none to send after the kill.
     let output = unisono(["demo", "--members", "3", "--messages", "2"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -189,9 +189,9 @@ fn bytes_that_are_no_text_come_as_digits_and_count_ends_a_listener() {
     assert_eq!((&messages[1]["text"], messages[1].get("hex")), (&"plain".into(), None));
 }
 
-// The founder is told what it chose, and what there are members for.
+// `status` shows the founder's choice, and what the present number of members allows.
 #[test]
-fn the_resilience_that_was_chosen_is_told_beside_what_holds_at_present() {
+fn status_shows_the_chosen_and_the_present_resilience() {
     let _alone = alone();
     let name = group("chosen");
     let _ann = Background::listen(&name, &[&["--resilience", "2"], &WATCHFUL[..]].concat());
@@ -202,13 +202,13 @@ fn the_resilience_that_was_chosen_is_told_beside_what_holds_at_present() {
         String::from_utf8_lossy(&asked(["status", &name]).stdout).into_owned()
     };
     let one = told(0);
-    assert!(one.contains("resilience 2, 0 as long as there is 1 member\n"), "{one}");
+    assert!(one.contains("resilience 2, reduced to 0 while there is 1 member\n"), "{one}");
     let three = told(2);
     assert!(three.contains("resilience 2\n"), "{three}");
 }
 
 #[test]
-fn whoever_asks_for_another_resilience_is_told_which_holds() {
+fn a_joiner_that_asks_for_another_resilience_is_warned() {
     let _alone = alone();
     let name = group("holds");
     let _ann = Background::listen(&name, &["--resilience", "1"]);
@@ -217,7 +217,10 @@ fn whoever_asks_for_another_resilience_is_told_which_holds() {
         String::from_utf8_lossy(&sent.stderr).into_owned()
     };
     let other = told("3");
-    assert!(other.contains("founded with resilience 1, which holds, not 3"), "{other}");
+    assert!(
+        other.contains("founded with resilience 1, and keeps it: --resilience 3 has no effect"),
+        "{other}"
+    );
     let same = told("1");
     assert!(!same.contains("founded with"), "{same}");
 }
@@ -226,7 +229,7 @@ fn whoever_asks_for_another_resilience_is_told_which_holds() {
 fn a_group_can_be_looked_at_from_outside() {
     let _alone = alone();
     let name = group("look");
-    assert_eq!(unisono(["status", &name]).status.code(), Some(1), "there is nobody to answer");
+    assert_eq!(unisono(["status", &name]).status.code(), Some(1), "no member answers");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
     let _bob = Background::join(&name, &["--name", "bob"]);
     ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
@@ -249,13 +252,13 @@ fn a_group_can_be_looked_at_from_outside() {
         assert!(status[field].is_number(), "no {field} in {status}");
     }
     assert!(status["last_reset"].is_null(), "{status}");
-    assert!(heard_of_all(&["why", &name])["waiting"].is_array());
-    let stats = heard_of_all(&["stats", &name]);
+    assert!(answered_by_all(&["why", &name])["waiting"].is_array());
+    let stats = answered_by_all(&["stats", &name]);
     assert!(
         stats["members"].as_array().unwrap().iter().all(|member| member["datagrams_sent"].as_u64() > Some(0)),
         "{stats}"
     );
-    let links = heard_of_all(&["links", &name]);
+    let links = answered_by_all(&["links", &name]);
     assert_eq!(links["links"].as_array().unwrap().len(), 2, "{links}");
     for command in ["members", "status", "why", "stats", "links"] {
         let output = asked([command, &name]);
@@ -269,7 +272,7 @@ fn a_group_is_looked_at_where_the_system_grants_no_thread() {
     let name = group("threadless");
     let _first = Background::listen(&name, &[]);
     let _second = Background::join(&name, &[]);
-    // No machine has room for such a stack.
+    // No machine has memory for such a stack.
     let look = || {
         let mut look = command();
         look.env("RUST_MIN_STACK", (1u64 << 50).to_string()).args(["members", &name]).output().unwrap()
@@ -282,12 +285,12 @@ fn a_group_is_looked_at_where_the_system_grants_no_thread() {
 }
 
 #[test]
-fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
+fn a_group_that_waits_for_a_slow_member_is_primary_and_shows_the_wait() {
     let _alone = alone();
     let name = group("slow");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
     assert!(json(&asked(["status", &name, "--json"]))["stalled_ms"].is_null());
-    // Nobody reads what bob prints.
+    // Bob's output is not read.
     let bob = command()
         .args(["listen", &name, "--name", "bob"])
         .args(LOOKS_LONG)
@@ -307,16 +310,16 @@ fn a_group_that_waits_for_a_slow_member_is_primary_and_said_to_wait() {
         let output = asked(["status", &name, "--json"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let status = json(&output);
-        // At first it may be somebody else, whom the machine keeps waiting.
+        // At first senders may wait for another member, which the machine keeps waiting.
         if status["stalled_ms"].as_f64() >= Some(1000.0) && status["stalled_by"] == "bob" {
             break;
         }
-        assert!(Instant::now() < deadline, "nobody waits: {status}");
+        assert!(Instant::now() < deadline, "no sender waits: {status}");
     }
     let told = String::from_utf8(asked(["status", &name]).stdout).unwrap();
-    assert!(told.contains("senders wait for room because of bob, for "), "{told}");
+    assert!(told.contains("for room in the history, because of bob: see"), "{told}");
     assert!(told.contains(&format!("see `unisono why {name}`")), "{told}");
-    assert!(hears(&of_sender, &format!("takes nothing at present; `unisono why {name}` names")));
+    assert!(hears(&of_sender, &format!("takes no messages at present; `unisono why {name}` names")));
 }
 
 #[test]
@@ -336,28 +339,28 @@ fn a_member_runs_under_valgrind() {
 }
 
 #[test]
-fn whoever_finds_nobody_is_told_so() {
+fn a_founder_without_other_members_is_warned() {
     let _alone = alone();
     let name = group("lonely");
     let told = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    let alone = told(unisono(["send", &name, "does anybody hear me"]));
+    let alone = told(unisono(["send", &name, "does anyone receive this"]));
     let way = "by multicast on this machine, without a key";
-    assert!(alone.contains(&format!("nobody answered for {name} from 127.0.0.1 {way}")), "{alone}");
-    assert!(alone.contains("nobody else is there"), "{alone}");
-    // A key that was forgotten is a reason for that.
+    assert!(alone.contains(&format!("no member of {name} answered (asked from 127.0.0.1 {way})")), "{alone}");
+    assert!(alone.contains("no other member receives this"), "{alone}");
+    // A forgotten key may be the reason.
     let unseen = "members with a key, or on other machines, are not seen";
     assert!(alone.contains(unseen), "{alone}");
     let missing = told(unisono(["status", &name]));
     assert!(missing.contains(&format!("asked {way}")), "{missing}");
     let _listener = Background::listen(&name, &[]);
     let why = String::from_utf8_lossy(&asked(["why", &name]).stdout).into_owned();
-    assert!(why.contains("alone in the group") && why.contains(unseen), "{why}");
-    let heard = told(sent(&name, &["and now"]));
-    assert!(!heard.contains("nobody"), "{heard}");
+    assert!(why.contains("is the only member") && why.contains(unseen), "{why}");
+    let answered = told(sent(&name, &["and now"]));
+    assert!(!answered.contains("no other member"), "{answered}");
 }
 
 #[test]
-fn whoever_has_another_key_is_told_so() {
+fn a_process_with_another_key_is_warned() {
     let _alone = alone();
     let name = group("keys");
     let folder = tempfile::tempdir().unwrap();
@@ -395,8 +398,8 @@ fn whoever_has_another_key_is_told_so() {
         assert!(said.contains("under another key"), "{said}");
     }
     let sent = unisono([&["send", &name, "text", "--min-members", "1"][..], &with("other")].concat());
-    assert_eq!(sent.status.code(), Some(1), "whoever waits hears it, too: {sent:?}");
-    // Those who are in heard it as well.
+    assert_eq!(sent.status.code(), Some(1), "a process that waits for members is told, too: {sent:?}");
+    // The members warn of it too.
     let lines = BufReader::new(bob.stderr.take().unwrap()).lines().map_while(Result::ok);
     let (to, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -405,11 +408,11 @@ fn whoever_has_another_key_is_told_so() {
     let told = told.recv_timeout(PATIENCE);
     bob.kill().unwrap();
     bob.wait().unwrap();
-    assert!(told.is_ok(), "bob hears a stranger and says nothing");
+    assert!(told.is_ok(), "bob receives datagrams of a stranger and does not warn");
 }
 
 #[test]
-fn whoever_waits_for_members_is_told_how_many_are_there() {
+fn a_wait_for_members_prints_how_many_there_are() {
     let _alone = alone();
     let name = group("few");
     let (_sender, of_sender) = told(&["send", &name, "text", "--min-members", "2"]);
@@ -420,7 +423,7 @@ fn whoever_waits_for_members_is_told_how_many_are_there() {
 }
 
 #[test]
-fn whoever_is_left_without_a_quorum_is_told_so() {
+fn a_member_without_a_quorum_is_warned() {
     let _alone = alone();
     let name = group("still");
     let ann = Background::listen(&name, &["--name", "ann"]);
@@ -432,7 +435,7 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
     }
     drop(ann);
     assert!(hears(&told, &format!("{name} stands still")));
-    // Nobody can order a join, or a leave.
+    // Without a quorum no join or leave is ordered.
     let late = unisono(["listen", &name]);
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
     assert_eq!(late.status.code(), Some(1), "{said}");
@@ -444,7 +447,7 @@ fn whoever_is_left_without_a_quorum_is_told_so() {
 }
 
 #[test]
-fn a_sender_whose_leave_nobody_confirms_says_so_once() {
+fn a_sender_reports_an_unconfirmed_leave_once() {
     let _alone = alone();
     let name = group("unconfirmed");
     let mut ann = Background::listen(&name, &[]);
@@ -461,7 +464,7 @@ fn a_sender_whose_leave_nobody_confirms_says_so_once() {
 }
 
 #[test]
-fn whoever_is_read_no_more_leaves() {
+fn a_listener_leaves_when_its_output_is_closed() {
     let _alone = alone();
     let name = group("pipe");
     let mut listener =
@@ -471,7 +474,7 @@ fn whoever_is_read_no_more_leaves() {
     out.read_line(&mut first).unwrap();
     let mut other = Background::join(&name, &[]);
     out.read_line(&mut first).unwrap();
-    // The pipe is closed, and nothing happens that would be printed.
+    // The pipe is closed, and no event occurs whose output would fail.
     drop(out);
     other.until("the listener's leave", |seen| {
         seen.iter().any(|line| line["event"] == "left" || line["event"] == "reset")
@@ -481,7 +484,7 @@ fn whoever_is_read_no_more_leaves() {
 }
 
 #[test]
-fn a_script_that_reads_no_more_ends_who_watches_for_it() {
+fn a_watching_command_ends_when_its_output_is_closed() {
     let _alone = alone();
     let name = group("watched");
     let _ann = Background::listen(&name, &[]);
@@ -493,40 +496,40 @@ fn a_script_that_reads_no_more_ends_who_watches_for_it() {
 }
 
 #[test]
-fn whoever_prints_into_a_full_pipe_ends_when_asked_to() {
+fn a_listener_with_a_full_pipe_ends_on_a_signal() {
     let _alone = alone();
     let name = group("full");
     let (mut listener, told) = told_beside(&["listen", &name, "--json"], Stdio::null(), Stdio::piped());
     assert!(hears(&told, "founded it"));
-    // More than a pipe holds, and nobody reads it.
+    // More than the pipe holds, and it is not read.
     let texts: Vec<_> = (0..50).map(|_| "x".repeat(4_000)).collect();
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
     let sent = sent(&name, &texts);
     assert!(sent.status.success(), "{sent:?}");
     kill_process(Pid::from_child(&listener.0), Signal::TERM).unwrap();
-    assert!(hears(&told, "nobody reads standard output"));
+    assert!(hears(&told, "standard output is not read"));
     assert_eq!(listener.0.wait().unwrap().code(), Some(128 + Signal::TERM.as_raw()));
 }
 
 #[test]
-fn members_say_themselves_how_far_they_are() {
+fn members_report_their_own_marks() {
     let _alone = alone();
     let name = group("far");
     let mut listeners = [Background::listen(&name, &[]), Background::join(&name, &[])];
     assert_eq!(sent(&name, &["a", "b", "c"]).status.code(), Some(0));
-    let mut places = None;
+    let mut seqno = None;
     for listener in &mut listeners {
         listener.until("the sender's leave", |seen| seen.iter().any(|line| line["event"] == "left"));
-        places = listener.seen.last().unwrap()["seq"].as_u64();
+        seqno = listener.seen.last().unwrap()["seq"].as_u64();
     }
-    let report = heard_of_all(&["members", &name]);
+    let report = answered_by_all(&["members", &name]);
     for member in report["members"].as_array().unwrap() {
-        assert_eq!((member["delivered"].as_u64(), member["received"].as_u64()), (places, places), "{report}");
+        assert_eq!((member["delivered"].as_u64(), member["received"].as_u64()), (seqno, seqno), "{report}");
     }
 }
 
 #[test]
-fn whoever_is_asked_to_end_leaves() {
+fn a_listener_leaves_on_a_signal() {
     let _alone = alone();
     let name = group("leave");
     let mut ann = Background::listen(&name, &["--name", "ann"]);
@@ -541,7 +544,7 @@ fn whoever_is_asked_to_end_leaves() {
 }
 
 #[test]
-fn a_sender_that_is_asked_to_end_says_how_many_were_accepted() {
+fn a_sender_that_gets_a_signal_prints_how_many_were_accepted() {
     let _alone = alone();
     let name = group("asked");
     let mut listener = Background::listen(&name, &[]);
@@ -549,7 +552,7 @@ fn a_sender_that_is_asked_to_end_says_how_many_were_accepted() {
         let mut sender = Background::start(&[&["send", &name], &LOOKS_LONG[..]].concat());
         sender.feed(&lines(0, 3));
         listener.until_messages(heard);
-        // Its input goes on.
+        // Its input is still open.
         sender.signal(signal);
         sender.until("the count", |seen| seen.iter().any(|line| line["command"] == "send"));
         assert_eq!(sender.end(), Some(status));
@@ -559,7 +562,7 @@ fn a_sender_that_is_asked_to_end_says_how_many_were_accepted() {
 }
 
 #[test]
-fn whoever_is_to_outlive_its_terminal_does() {
+fn a_listener_that_ignores_hangup_outlives_its_terminal() {
     let _alone = alone();
     let name = group("outlive");
     let mut ann = Background::listen(&name, &[]);
@@ -568,7 +571,7 @@ fn whoever_is_to_outlive_its_terminal_does() {
     ann.until("bob", |seen| seen.iter().any(|line| line["event"] == "joined"));
     kill_process(Pid::from_child(&bob.0), Signal::HUP).unwrap();
     assert_eq!(sent(&name, &["still there?"]).status.code(), Some(0));
-    let report = heard_of_all(&["members", &name]);
+    let report = answered_by_all(&["members", &name]);
     assert_eq!(report["members"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
@@ -614,13 +617,13 @@ fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
 }
 
 #[test]
-fn whoever_slept_too_long_learns_that_the_group_went_on() {
+fn a_member_that_was_stopped_too_long_learns_of_its_exclusion() {
     let _alone = alone();
     let name = group("sleep");
     let mut listeners = listeners(&name);
     listeners[2].signal(Signal::STOP);
     listeners[0].until("the reset", |seen| seen.iter().any(|line| line["event"] == "reset"));
-    // The other one may be a little behind.
+    // The other member may be a little behind.
     let status = || json(&asked(["status", &name, "--json"]));
     let status = persistently(status, |status| status["last_reset"].is_object());
     let why = (&status["last_reset"]["excluded"], &status["last_reset"]["reason"]);
@@ -630,7 +633,7 @@ fn whoever_slept_too_long_learns_that_the_group_went_on() {
     assert_eq!(listeners[2].seen.last().unwrap()["event"], "excluded");
 }
 
-/// State and parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(String, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
@@ -644,7 +647,7 @@ fn children(of: u32) -> Vec<u32> {
     processes.filter(|pid| stat(*pid).is_some_and(|(_, parent)| parent == of)).collect()
 }
 
-/// Arguments of a listener that forms a group with others.
+/// Returns the arguments of a listener that forms a group with others.
 fn former<'a>(group: &'a str, names: &'a str, me: &'a str) -> Vec<&'a str> {
     [&["listen", group, "--form", names, "--name", me], &WATCHFUL[..]].concat()
 }

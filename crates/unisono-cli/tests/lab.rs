@@ -1,6 +1,6 @@
-//! Labs: hosts that come, reach each other as well as asked, and go whatever happens.
+//! Tests of labs: hosts are set up, reach each other at the planned quality, and are removed in every case.
 //!
-//! They need root and a few tools, and skip themselves without.
+//! They need root and a few tools. Without these they skip themselves.
 
 mod common;
 
@@ -12,13 +12,13 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// A lab of this test alone; taken away if it is still there in the end.
+/// A lab of one test, removed at its end.
 struct Lab {
     name: String,
 }
 
 impl Lab {
-    /// Nothing where labs are not possible, which is said past the harness.
+    /// Sets up a lab. None where labs are impossible; prints that past the test harness.
     fn up(more: &[&str]) -> Option<Lab> {
         let name = group("test");
         let output = unisono([&["lab", "up", "--name", &name, "--json"], more].concat());
@@ -33,7 +33,7 @@ impl Lab {
         Some(Lab { name })
     }
 
-    /// Arguments that run a command on a host.
+    /// Returns arguments that run a command on a host.
     fn on<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
         [&["lab", "exec", host, "--name", &self.name, "--"], command].concat()
     }
@@ -66,19 +66,19 @@ impl Drop for Lab {
     }
 }
 
-/// The kernel's namespaces that belong to a lab.
+/// Returns the kernel's namespaces that belong to a lab.
 fn namespaces(lab: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&format!("unisono-{lab}-"))).collect()
 }
 
-/// What a process on a host does: `flood ADDRESS`, or `count`, which prints how much arrived.
+/// The role of a process on a host: `flood ADDRESS`, or `count`, which prints how many bytes arrived.
 const ROLE: &str = "UNISONO_TEST_LAB_ROLE";
 const PORT: u16 = 5000;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const PAYLOAD: usize = 1400;
-/// What a frame takes on the wire beside the payload: UDP, IP, Ethernet with preamble and gap.
+/// Bytes of a frame on the wire besides the payload: UDP, IP, Ethernet with preamble and gap.
 const AROUND: usize = 8 + 20 + 14 + 4 + 8 + 12;
 const FLOODED: Duration = Duration::from_secs(4);
 const COUNTED_FROM: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ fn a_process_on_a_host() {
     println!("counted {} {}", bytes[0], bytes[1]);
 }
 
-/// Bytes a second on the wire that a host saw from host 1, and from others.
+/// Returns the bytes per second on the wire that a host received from host 1, and from others.
 fn counted(child: Child) -> [f64; 2] {
     let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     let numbers = text.lines().find_map(|line| Some(line.split_once("counted ")?.1.to_string()));
@@ -119,7 +119,7 @@ fn counted(child: Child) -> [f64; 2] {
 }
 
 #[test]
-fn hosts_come_talk_and_go() {
+fn hosts_are_set_up_exchange_messages_and_are_removed() {
     let Some(lab) = Lab::up(&["--hosts", "2"]) else { return };
     assert!(lab.is_there());
     let again = unisono(["lab", "up", "--name", &lab.name]);
@@ -149,7 +149,7 @@ fn hosts_come_talk_and_go() {
 #[test]
 fn a_segment_carries_its_rate_whichever_way_hosts_send() {
     let Some(lab) = Lab::up(&["--hosts", "4", "--rate", "10mbit"]) else { return };
-    // Host 1 to one other, host 2 to all: every byte counts once.
+    // Host 1 sends to one host, host 2 to all: every byte counts once.
     let pass = || {
         let counting = ["3", "4"].map(|host| lab.start(host, "count"));
         let flooding = [lab.start("1", "flood 10.195.0.3"), lab.start("2", &format!("flood {GROUP}"))];
@@ -159,7 +159,7 @@ fn a_segment_carries_its_rate_whichever_way_hosts_send() {
         }
         seen
     };
-    // What is wrong with what hosts 3 and 4 saw.
+    // Describes what is wrong with the counts of hosts 3 and 4.
     let wrong = |[third, fourth]: &[[f64; 2]; 2]| {
         let total = third[0] + third[1];
         if !(1_150e3..=1_280e3).contains(&total) {
@@ -170,14 +170,14 @@ fn a_segment_carries_its_rate_whichever_way_hosts_send() {
         }
         (!(0.8..1.25).contains(&(third[0] / third[1]))).then(|| format!("hosts take turns: {third:?}"))
     };
-    // Whoever counts may be kept from it for a while.
+    // A counting process may be kept waiting for a while.
     let seen = persistently(pass, |seen| wrong(seen).is_none());
     assert_eq!(wrong(&seen), None);
     assert_eq!(seen[1][0], 0.0);
 }
 
 #[test]
-fn a_cut_goes_one_way_and_loss_hits_some() {
+fn a_cut_drops_one_direction_and_loss_drops_some() {
     let Some(lab) = Lab::up(&["--hosts", "2", "--loss", "30%"]) else { return };
     let status = json(&unisono(["lab", "status", "--json"]));
     let own = status["labs"].as_array().unwrap().iter().find(|own| own["lab"] == lab.name.as_str());
@@ -200,7 +200,7 @@ fn a_cut_goes_one_way_and_loss_hits_some() {
 }
 
 #[test]
-fn bad_words_are_refused_before_anything_is_done() {
+fn bad_arguments_are_refused_before_anything_is_done() {
     for bad in [
         &["lab", "up", "--rate", "10"][..],
         &["lab", "up", "--loss", "1"],
@@ -212,7 +212,7 @@ fn bad_words_are_refused_before_anything_is_done() {
     }
 }
 
-/// The lab of a benchmark, once it is there.
+/// Waits for the lab of a benchmark and returns its name.
 fn lab_of(process: u32) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -227,7 +227,7 @@ fn lab_of(process: u32) -> String {
 }
 
 #[test]
-fn the_lab_of_a_benchmark_goes_with_it_whatever_ends_it() {
+fn the_lab_of_a_benchmark_is_removed_however_it_ends() {
     let Some(lab) = Lab::up(&["--hosts", "1"]) else { return };
     let endless = ["bench", "latency", "--members", "2", "--messages", "10000000", "--lab"];
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
@@ -236,7 +236,7 @@ fn the_lab_of_a_benchmark_goes_with_it_whatever_ends_it() {
         bench.signal(signal);
         let code = bench.end();
         if signal == Signal::KILL {
-            // Nobody could do anything: the next who sets up a lab does.
+            // The killed process could not remove it: the next process that sets up a lab does.
             assert_eq!(code, None);
             drop(Lab::up(&["--hosts", "1"]));
         } else {
@@ -244,7 +244,7 @@ fn the_lab_of_a_benchmark_goes_with_it_whatever_ends_it() {
         }
         assert_eq!(namespaces(&name), [""; 0], "{signal:?}");
     }
-    assert!(lab.is_there(), "what is not temporary stays");
+    assert!(lab.is_there(), "a lab that is not temporary stays");
 
     let bench = unisono(["bench", "latency", "--members", "2", "--messages", "100", "--lab", "--json"]);
     assert_eq!(bench.status.code(), Some(0), "{bench:?}");

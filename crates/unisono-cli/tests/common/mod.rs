@@ -1,6 +1,6 @@
-//! Running the command from a test, to its end or in the background.
+//! Runs the command from a test, to its end or in the background.
 
-// Each test program uses its own part of this.
+// Each test program uses a part of this module.
 #![allow(dead_code)]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,28 +15,28 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longer than anything in a test takes.
+/// Time limit of every wait in a test: 60 s.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// For those who are to join a group that is there: its members may be kept from answering for a while.
+/// Flags of a process that is to join an existing group, whose members may be kept from answering for a while.
 pub(crate) const LOOKS_LONG: [&str; 2] = ["--locate", "6000"];
-/// For groups in which somebody dies: longer than machines usually keep anybody waiting, and hardly interrupted, since a
-/// member that was kept waiting itself asks the silent anew.
+/// Flags for groups in which a member fails: 1 s is longer than machines usually keep a process waiting. A member that was
+/// kept waiting itself probes the silent members again, so its patience begins anew.
 pub(crate) const WATCHFUL: [&str; 2] = ["--patience", "1000"];
-/// How often something is tried that a machine which keeps processes waiting may spoil.
+/// Maximum number of attempts at something that fails if the machine keeps processes waiting.
 const TRIES: usize = 5;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Held by tests whose members get no processor otherwise, and would be suspected, rightly.
+/// Lets one test run at a time. With several, members would get no processor, and would be suspected.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The command. Its members suspect nobody whom the machine keeps waiting, unless told to be [`WATCHFUL`]; and it minds that its
-/// terminal is closed, though these tests may have been started by nohup: a handler is not handed on, and to ignore it is.
+/// Returns the command. Unless [`WATCHFUL`] is given, its members do not suspect a member that the machine keeps waiting. It
+/// reacts to SIGHUP even if nohup started these tests: a child inherits an ignored signal, but not a handled one.
 pub(crate) fn command() -> Command {
-    static MINDS: Once = Once::new();
-    MINDS.call_once(|| _ = signal_hook::flag::register(SIGHUP, Arc::default()).unwrap());
+    static HANDLES_HANGUP: Once = Once::new();
+    HANDLES_HANGUP.call_once(|| _ = signal_hook::flag::register(SIGHUP, Arc::default()).unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_unisono"));
     command.env("UNISONO_PATIENCE", "30s");
     command
@@ -52,17 +52,17 @@ pub(crate) fn unisono_in(folder: &Path, arguments: impl IntoIterator<Item = impl
     command().current_dir(folder).args(arguments).output().unwrap()
 }
 
-/// Asks a group that is there, again if no member answered in time.
+/// Runs a query to an existing group, again if no member answered in time.
 pub(crate) fn asked(arguments: impl IntoIterator<Item = impl AsRef<OsStr>> + Clone) -> Output {
     persistently(|| unisono(arguments.clone()), |output| output.status.code() != Some(1))
 }
 
-/// Sends texts to a group that is there.
+/// Sends texts to an existing group.
 pub(crate) fn sent(group: &str, texts: &[&str]) -> Output {
     unisono([&["send", group, "--json"], &LOOKS_LONG[..], texts].concat())
 }
 
-/// Tries until it comes out well, a few times; how it came out.
+/// Tries a few times until the outcome is as wanted. Returns the last outcome.
 pub(crate) fn persistently<T>(mut attempt: impl FnMut() -> T, well: impl Fn(&T) -> bool) -> T {
     let mut outcome = attempt();
     for _ in 1..TRIES {
@@ -74,24 +74,24 @@ pub(crate) fn persistently<T>(mut attempt: impl FnMut() -> T, well: impl Fn(&T) 
     outcome
 }
 
-/// The last line of what it printed, as an object.
+/// Returns the last line of the output as an object.
 pub(crate) fn json(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).unwrap_or_else(|error| panic!("no object at the end of {output:?}: {error}"))
 }
 
-/// A group that no other test has.
+/// Returns a name of a group that no other test uses.
 pub(crate) fn group(of: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{of}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A command in the background; killed if it is still there in the end.
+/// A command in the background, killed when this value is dropped.
 pub(crate) struct Background {
     pub(crate) process: Child,
     lines: Receiver<Value>,
-    /// What it printed so far.
+    /// The lines that it has printed so far.
     pub(crate) seen: Vec<Value>,
 }
 
@@ -118,14 +118,14 @@ impl Background {
         Background { process, lines, seen: Vec::new() }
     }
 
-    /// A listener that is in.
+    /// Starts a listener and waits until it is a member.
     pub(crate) fn listen(group: &str, more: &[&str]) -> Background {
         let mut listener = Background::start(&[&["listen", group], more].concat());
         listener.until("the view", |seen| !seen.is_empty());
         listener
     }
 
-    /// A listener that joins a group that is there.
+    /// Starts a listener that joins an existing group.
     pub(crate) fn join(group: &str, more: &[&str]) -> Background {
         Background::listen(group, &[&LOOKS_LONG, more].concat())
     }
@@ -137,10 +137,10 @@ impl Background {
         input.flush().unwrap();
     }
 
-    /// Takes what it prints until something is so.
-    pub(crate) fn until(&mut self, what: &str, so: impl Fn(&[Value]) -> bool) {
+    /// Reads its output until a condition holds. `what` describes it, for the panic.
+    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&[Value]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while !so(&self.seen) {
+        while !holds(&self.seen) {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.seen.push(line),
                 Err(error) => {
@@ -150,14 +150,14 @@ impl Background {
         }
     }
 
-    /// Takes what it prints until so many messages are there.
+    /// Reads its output until it has printed `count` messages.
     pub(crate) fn until_messages(&mut self, count: usize) {
         self.until(&format!("{count} messages"), |seen| {
             seen.iter().filter(|line| line["event"] == "message").count() >= count
         });
     }
 
-    /// Place and text of the messages it printed.
+    /// Returns seqno and text of the messages that it has printed.
     pub(crate) fn messages(&self) -> Vec<(u64, String)> {
         let messages = self.seen.iter().filter(|line| line["event"] == "message");
         messages
@@ -165,7 +165,7 @@ impl Background {
             .collect()
     }
 
-    /// The texts alone.
+    /// Returns the texts of these messages.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.messages().into_iter().map(|(_, text)| text).collect()
     }
@@ -175,7 +175,7 @@ impl Background {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// Takes what it still prints, and its exit status.
+    /// Closes its input, reads the rest of its output, and returns its exit status.
     pub(crate) fn end(&mut self) -> Option<i32> {
         drop(self.process.stdin.take());
         let deadline = Instant::now() + PATIENCE;
@@ -194,12 +194,12 @@ impl Drop for Background {
     }
 }
 
-/// Puts a group to the test; once more, with far more patience, if the others went on without a member, which the machine
+/// Runs a command that tests a group. Repeats it with far more patience if the group excluded a live member, which the machine
 /// may have kept waiting.
 pub(crate) fn tried(arguments: &[&str]) -> Output {
     let output = unisono([arguments, &WATCHFUL[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
-    match said.contains("the group went on without") && said.contains("which is alive") {
+    match said.contains("the group excluded") && said.contains("which is alive") {
         true => unisono([arguments, &["--patience", "5000"]].concat()),
         false => output,
     }
