@@ -116,14 +116,14 @@ pub(crate) struct Common {
     #[arg(long, env = "UNISONO_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How long a silent member may leave queries unanswered before it is suspected, such as 150ms or 2s, or a number of
-    /// milliseconds. Raise it on machines that keep processes waiting. It holds for servers of calls too, but at least 2s
-    /// [default: 100ms]
+    /// How long a silent member may leave queries unanswered before it is suspected, such as 150ms or 2s, or a number
+    /// of milliseconds. Raise it on machines that keep processes waiting. It holds for servers of calls too, but at
+    /// least 2s [default: 100ms]
     #[arg(long, value_name = "TIME", env = "UNISONO_PATIENCE", value_parser = units::milliseconds)]
     pub(crate) patience: Option<Duration>,
 
-    /// How long to look for a group before founding it, or for the servers of a port, such as 500ms or 2s, or a number of
-    /// milliseconds [default: 300ms; 2s for a port]
+    /// How long to look for a group before founding it, or for the servers of a port, such as 500ms or 2s, or a number
+    /// of milliseconds [default: 300ms; 2s for a port]
     #[arg(long, value_name = "TIME", env = "UNISONO_LOCATE", value_parser = units::milliseconds)]
     pub(crate) locate: Option<Duration>,
 
@@ -204,8 +204,8 @@ pub(crate) fn public_tree() -> clap::Command {
         .subcommands(public)
 }
 
-/// Lets options take values that begin with a minus sign, so that the option's own parser refuses them and says what the
-/// option takes.
+/// Lets options take values that begin with a minus sign, so that the option's own parser refuses them and says what
+/// the option takes.
 fn refuse_negative_values(command: clap::Command) -> clap::Command {
     command
         .mut_args(|argument| {

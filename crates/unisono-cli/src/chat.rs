@@ -28,7 +28,8 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
-    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it
+    /// [default: 1]
     #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 

@@ -15,7 +15,8 @@ use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, 
 
 /// Maximum number of attempts to join while the group is being reset or slow.
 const TRIES: u32 = 10;
-/// A join that takes less than this, 2 s, prints no progress. A join usually takes 0.1 s, or the time to look for the group.
+/// A join that takes less than this, 2 s, prints no progress. A join usually takes 0.1 s, or the time to look for the
+/// group.
 const SHORT_JOIN: Duration = Duration::from_secs(2);
 
 /// Returns the library's options for these settings.
@@ -67,10 +68,10 @@ pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
     GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
 }
 
-/// Joins the group. If no member answers, founds it as `founding` says. Without `founding` it fails then: the caller counted
-/// members a moment ago, and must not found another group in place of theirs. Warns if the group has no key, and if this
-/// process founded it alone, because the user may have expected members that it cannot reach. While this process is a
-/// member, also warns if the group stands still or uses another key.
+/// Joins the group. If no member answers, founds it as `founding` says. Without `founding` it fails then: the caller
+/// counted members a moment ago, and must not found another group in place of theirs. Warns if the group has no key,
+/// and if this process founded it alone, because the user may have expected members that it cannot reach. While this
+/// process is a member, also warns if the group stands still or uses another key.
 pub(crate) fn enter(
     group: &str,
     settings: &Settings,

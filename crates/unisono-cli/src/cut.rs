@@ -1,8 +1,8 @@
 //! Cuts a child process off from the network: it keeps running, but it can neither send nor receive datagrams.
 //!
-//! The kernel lets a parent duplicate its child's sockets. Each socket gets a filter that drops all arriving packets, and
-//! is shut down for sending, so that sends fail as on a network that is down. This needs no rights beyond those over the
-//! child, and affects no other process.
+//! The kernel lets a parent duplicate its child's sockets. Each socket gets a filter that drops all arriving packets,
+//! and is shut down for sending, so that sends fail as on a network that is down. This needs no rights beyond those
+//! over the child, and affects no other process.
 
 use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -50,7 +50,8 @@ mod tests {
     /// Limits the life of the process: 20,000 ticks take longer than any test waits.
     const TICKS_MAX: usize = 20_000;
 
-    /// The process that the test below cuts off. It keeps sending and prints whether that worked, and whether it received.
+    /// The process that the test below cuts off. It keeps sending and prints whether that worked, and whether it
+    /// received.
     #[test]
     fn process_that_is_cut_off() {
         let Some(parent) = std::env::var_os("UNISONO_TEST_PARENT") else { return };

@@ -16,15 +16,15 @@ use std::time::Instant;
 const RESILIENCE: u8 = 2;
 /// Minimum number of members if one is killed: of three, the two others are a majority.
 const MEMBERS_MIN: usize = 3;
-/// Each member keeps one message in 10, and at least one, until the group was reset. Its delivery shows that the survivors
-/// have recovered.
+/// Each member keeps one message in 10, and at least one, until the group was reset. Its delivery shows that the
+/// survivors have recovered.
 const KEPT_PART: u64 = 10;
 
 /// Watch a group survive the crash of one of its members
 ///
 /// Starts member processes on this machine, lets all of them send, kills one half-way with SIGKILL, waits for the
-/// recovery and compares what every survivor delivered. The exit status is 0 only if all delivered in the same order and
-/// no acknowledged message is lost.
+/// recovery and compares what every survivor delivered. The exit status is 0 only if all delivered in the same order
+/// and no acknowledged message is lost.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono demo\n  unisono demo --members 3 --resilience 1 --messages 50000"

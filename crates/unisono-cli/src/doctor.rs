@@ -26,8 +26,8 @@ const DATAGRAM_BYTES: usize = 1472;
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Find out what is wrong with this machine: key, address, port, seeds, multicast, wire versions, buffers, datagram size,
-/// clock
+/// Find out what is wrong with this machine: key, address, port, seeds, multicast, wire versions, buffers, datagram
+/// size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -81,8 +81,8 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     }
 }
 
-/// Returns the address that a member with these settings would have, and the error of seeds of another IP version. Ignores
-/// seeds without an address: the check of the seeds reports these.
+/// Returns the address that a member with these settings would have, and the error of seeds of another IP version.
+/// Ignores seeds without an address: the check of the seeds reports these.
 fn address(settings: &Settings) -> Result<(Result<IpAddr, OpenError>, Option<OpenError>), Problem> {
     let mut options = connection::options(&Settings { key: None, ..settings.clone() }, None)?;
     options.insecure |= settings.key.is_some();
@@ -299,7 +299,8 @@ fn datagrams(address: IpAddr) -> Finding {
     }
 }
 
-/// Measures how late the system wakes a sleeping thread. A machine that wakes members late makes them suspect each other.
+/// Measures how late the system wakes a sleeping thread. A machine that wakes members late makes them suspect each
+/// other.
 fn clock() -> Finding {
     let mut latest = Duration::ZERO;
     for _ in 0..20 {

@@ -19,8 +19,8 @@ Examples:
   unisono explain 756e6973…
 
   Capture all datagrams of a member at port 7195, and all multicasts (port 7196), for
-  at most ten seconds. Sealed datagrams can be opened only if the capture contains the
-  join of their sender, so the capture starts first:
+  at most ten seconds. Sealed datagrams can be opened only if the capture contains a
+  join, so the capture starts before the join of a sender:
 
   timeout 10 tcpdump -i any -c 1000 -w group.pcap udp portrange 7195-7196 &
   unisono send news hello --bind 192.0.2.7:7195 --key group.key; wait

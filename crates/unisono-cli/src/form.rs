@@ -1,8 +1,8 @@
 //! `--form`: the members of a list found their group together, or none of them does.
 //!
-//! A process first looks for the group, and joins it if it exists. Otherwise the process takes part in one formation. If
-//! that fails, it looks for the group once more. It never takes part in a second formation: a participant that begins
-//! again counts as restarted, and too many restarts could create a second group (docs/protocol/membership.md).
+//! A process first looks for the group, and joins it if it exists. Otherwise the process takes part in one formation.
+//! If that fails, it looks for the group once more. It never takes part in a second formation: a participant that
+//! begins again counts as restarted, and too many restarts could create a second group (docs/protocol/membership.md).
 
 use crate::connection::{patiently, typed};
 use crate::output::{quoted, visible};
@@ -29,12 +29,13 @@ const LOCATE_MIN: Duration = Duration::from_millis(5);
 /// The options with which a command forms a group with others.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FormOptions {
-    /// Found the group together with these members, this one included, or not at all. Start each of them with the same list
-    /// and its own --name. A member that starts when the group exists joins it
+    /// Found the group together with these members, this one included, or not at all. Start each of them with the same
+    /// list and its own --name. A member that starts when the group exists joins it
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     form: Vec<String>,
 
-    /// With --form: minimum number of members that found the group, more than half of the list [default: just over half]
+    /// With --form: minimum number of members that found the group, more than half of the list [default: just over
+    /// half]
     #[arg(long, value_name = "N", requires = "form", value_parser = crate::arguments::number)]
     at_least: Option<u64>,
 

@@ -50,7 +50,7 @@ fn advise(error: KeyError) -> Problem {
             Problem::usage(format!("{folder} cannot be written ({cause}): name a file in a folder of yours"))
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Problem::failed(format!(
-            "the disk is full, and {file} is incomplete: remove it, free some space and try again"
+            "no space is left for {file}, which is incomplete: remove it, free some space and try again"
         )),
         _ => error.into(),
     }

@@ -1,5 +1,5 @@
-//! Reads lines ahead of the group that they are sent to. The number of lines and bytes that wait is bounded, however fast
-//! the input and however slow the group is.
+//! Reads lines ahead of the group that they are sent to. The number of lines and bytes that wait is bounded, however
+//! fast the input and however slow the group is.
 
 use crate::threads;
 use std::io::{BufRead, Read};
@@ -80,8 +80,8 @@ impl Lines {
         self.next_within(Duration::MAX).unwrap_or(Input::End(Ok(())))
     }
 
-    /// Waits for a line for at most `patience`, and gives it and the others that wait to `give`, within the bounds of this
-    /// module. Returns the end of the lines once it is reached.
+    /// Waits for a line for at most `patience`, and gives it and the others that wait to `give`, within the bounds of
+    /// this module. Returns the end of the lines once it is reached.
     pub(crate) fn take(
         &self,
         patience: Duration,
@@ -154,7 +154,8 @@ impl Ahead {
     fn take(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before > BYTES_AHEAD && before - bytes <= BYTES_AHEAD {
-            // A reader that has found too many bytes holds the lock until it waits, so it does not miss the notification.
+            // A reader that has found too many bytes holds the lock until it waits, so it does not miss the
+            // notification.
             drop(self.reader_waits());
             self.fewer.notify_one();
         }

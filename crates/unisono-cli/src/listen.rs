@@ -55,7 +55,8 @@ pub(crate) struct Listen {
     #[arg(long, value_name = "N", value_parser = arguments::number)]
     count: Option<u64>,
 
-    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it
+    /// [default: 1]
     #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
@@ -124,8 +125,8 @@ pub(crate) fn print_events(
     Ok(())
 }
 
-/// Leaves the group as soon as the reader of standard output closes it. A failing write would show that only at the next
-/// event.
+/// Leaves the group as soon as the reader of standard output closes it. A failing write would show that only at the
+/// next event.
 pub(crate) fn leave_when_unread(group: &Group) -> anyhow::Result<()> {
     let group = group.clone();
     threads::start("reader", move || {

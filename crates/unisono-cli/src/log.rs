@@ -1,7 +1,7 @@
 //! The log: writes events of the library and of the command to standard error, as text or one JSON object per line.
 //!
-//! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it. The log is for operators who collect logs. What a user
-//! needs to know is printed without it (see [`output::tell`](crate::output::tell)).
+//! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it. The log is for operators who collect logs. What a
+//! user needs to know is printed without it (see [`output::tell`](crate::output::tell)).
 
 use crate::output::{BARS, shows_colour, visible, visible_json};
 use clap::{Args, ValueEnum};

@@ -56,8 +56,8 @@ fn write(command: &clap::Command, folder: &Path, pages: &mut Vec<String>) -> any
     command.get_subcommands().try_for_each(|command| write(command, folder, pages))
 }
 
-/// Keeps the line breaks of examples and tables. clap_mangen puts these into a section EXTRA, whose lines man would join;
-/// this function renames the section to NOTES and prints it unfilled.
+/// Keeps the line breaks of examples and tables. clap_mangen puts these into a section EXTRA, whose lines man would
+/// join; this function renames the section to NOTES and prints it unfilled.
 fn keep_lines_of_notes(page: &str) -> String {
     let (mut kept, mut in_notes) = (String::new(), false);
     for line in page.lines() {

@@ -158,7 +158,8 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape).collect())
 }
 
-/// Returns the JSON with terminal control characters escaped. Its meaning stays: these characters occur in strings only.
+/// Returns the JSON with terminal control characters escaped. Its meaning stays: these characters occur in strings
+/// only.
 pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
     if !json.contains(steers) {
         return Cow::Borrowed(json);

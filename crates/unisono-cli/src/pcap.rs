@@ -1,8 +1,8 @@
 //! Reads UDP payloads from a packet capture: pcap as `tcpdump -w` writes it, and pcapng as Wireshark writes it.
 //!
-//! pcap-parser reads the files, etherparse the headers of a captured frame. Frames without a whole UDP datagram, such as
-//! fragments, are skipped. A truncated capture yields the datagrams before its end. A capture is read block by block, so its
-//! length does not matter.
+//! pcap-parser reads the files, etherparse the headers of a captured frame. Frames without a whole UDP datagram, such
+//! as fragments, are skipped. A truncated capture yields the datagrams before its end. A capture is read block by
+//! block, so its length does not matter.
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock};
@@ -449,7 +449,8 @@ mod tests {
             capture.interface(101, MICROSECONDS);
             capture.interface(105, MICROSECONDS);
             capture.packet(0, 512, &frame);
-            // A block of an unknown kind, and packets of interfaces that are not described or have an unknown link type.
+            // A block of an unknown kind, and packets of interfaces that are not described or have an unknown link
+            // type.
             capture.block(0x7fff_0001, b"unknown");
             capture.packet(3, 0, &frame);
             capture.packet(2, 0, &frame);

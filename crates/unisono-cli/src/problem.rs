@@ -1,5 +1,5 @@
-//! The errors of commands and their exit statuses: 1 for a command that failed, 2 for bad usage or configuration, 3 for no
-//! quorum or exclusion, 128 + N for signal N. The message says what to do.
+//! The errors of commands and their exit statuses: 1 for a command that failed, 2 for bad usage or configuration, 3 for
+//! no quorum or exclusion, 128 + N for signal N. The message says what to do.
 
 use crate::output::{tell, visible};
 use std::fmt::Display;
@@ -54,8 +54,8 @@ impl Problem {
         self.error
     }
 
-    /// Prints the message and returns the exit status. A closed pipe on standard output is no failure: its reader wants no
-    /// more output.
+    /// Prints the message and returns the exit status. A closed pipe on standard output is no failure: its reader wants
+    /// no more output.
     pub(crate) fn report(self) -> ExitCode {
         if self.error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;

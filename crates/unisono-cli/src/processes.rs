@@ -134,8 +134,8 @@ impl<I: Serialize, A: DeserializeOwned + Send + 'static> Crew<I, A> {
         self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Waits for the next answer of any worker. Fails at the deadline, and if a worker that is not in `dead` ends or writes
-    /// a line that is no answer. `what` names what is waited for.
+    /// Waits for the next answer of any worker. Fails at the deadline, and if a worker that is not in `dead` ends or
+    /// writes a line that is no answer. `what` names what is waited for.
     pub(crate) fn answer(
         &mut self,
         deadline: Instant,

@@ -21,8 +21,8 @@ pub(crate) fn count(what: &'static str) -> ProgressBar {
     BARS.add(ProgressBar::no_length().with_style(style).with_message(what))
 }
 
-/// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value. Prints nothing if
-/// the system refuses a thread for that.
+/// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value. Prints nothing
+/// if the system refuses a thread for that.
 pub(crate) fn tell_if_long(patience: Duration, words: String) -> Sender<()> {
     let (under_way, over) = mpsc::channel();
     let _ = threads::start("progress", move || {

@@ -1,8 +1,8 @@
 //! A sender's queue: keeps many messages under way at once and their order through resets.
 //!
-//! A reset fails some of the messages under way: no member will deliver a failed message, nor any later message that was
-//! under way with it. So after a failure the resender waits for the outcome of every message under way, and then sends the
-//! failed ones again, in their order, before any later message.
+//! A reset fails some of the messages under way: no member will deliver a failed message, nor any later message that
+//! was under way with it. So after a failure the resender waits for the outcome of every message under way, and then
+//! sends the failed ones again, in their order, before any later message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -161,7 +161,8 @@ impl Resender {
         }
     }
 
-    /// Handles the failure of the oldest message under way: puts it and the later failed ones back at the head of the queue.
+    /// Handles the failure of the oldest message under way: puts it and the later failed ones back at the head of the
+    /// queue.
     fn fail(&mut self, first: Bytes) -> Result<(), Stuck> {
         let mut failed = vec![first];
         while let Some((payload, ticket)) = self.under_way.pop_front() {

@@ -45,8 +45,8 @@ impl Roster {
     }
 }
 
-/// Returns `[sequencer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` if `omitted` members are not among `members`. A group
-/// whose last member has left has no sequencer: `none`.
+/// Returns `[sequencer|epoch] (n) [a, b, c]`, or `[a, b and 7 more]` if `omitted` members are not among `members`. A
+/// group whose last member has left has no sequencer: `none`.
 pub(crate) fn view(epoch: &EpochId, sequencer: Uid, members: &[Member], omitted: usize) -> String {
     if members.is_empty() {
         return format!("[none|{epoch}] (0) []");
@@ -68,7 +68,8 @@ fn label(members: &[Member], uid: Uid) -> String {
 /// Number of digits of the uid that are printed to distinguish members of the same name.
 const DIGITS: usize = 4;
 
-/// Returns a member's name for people: `ann·3f2a`, with the first digits of its uid, if another member has the same name.
+/// Returns a member's name for people: `ann·3f2a`, with the first digits of its uid, if another member has the same
+/// name.
 pub(crate) fn distinct(members: &[Member], uid: Uid) -> String {
     let label = label(members, uid);
     let name = members.iter().find(|member| member.uid == uid).map(|member| &member.name);

@@ -19,8 +19,8 @@ fn trouble(seed: &str) -> Option<io::Error> {
     }
 }
 
-/// Warns about the seeds that have no address and will not be asked. Prints nothing if no seed has one: that is an error,
-/// which is reported elsewhere.
+/// Warns about the seeds that have no address and will not be asked. Prints nothing if no seed has one: that is an
+/// error, which is reported elsewhere.
 pub(crate) fn warn_of_unresolved(seeds: &[String]) {
     let without: Vec<(&String, io::Error)> =
         seeds.iter().filter_map(|seed| Some((seed, trouble(seed)?))).collect();

@@ -40,7 +40,8 @@ pub(crate) struct Send {
     /// Messages to send [default: the lines of standard input as they come]
     text: Vec<String>,
 
-    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it [default: 1]
+    /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it
+    /// [default: 1]
     #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 

@@ -1,5 +1,5 @@
-//! Combines flags, environment and settings file. A flag overrides the environment (clap does that), and the environment
-//! overrides the file named by `--config`. An unknown setting in the file is an error.
+//! Combines flags, environment and settings file. A flag overrides the environment (clap does that), and the
+//! environment overrides the file named by `--config`. An unknown setting in the file is an error.
 
 use crate::arguments::{Common, Transport};
 use crate::log::{self, Log};

@@ -26,8 +26,8 @@ pub(crate) fn interrupt() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
 }
 
-/// Leaves the group on the first signal, then calls `then`. A thread that receives the group's events sees them end. Ends
-/// the process if it prints and standard output is not read.
+/// Leaves the group on the first signal, then calls `then`. A thread that receives the group's events sees them end.
+/// Ends the process if it prints and standard output is not read.
 pub(crate) fn leave_on_interrupt(group: &Group, then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let group = group.clone();
     on_interrupt(move |signal| {

@@ -1,4 +1,5 @@
-//! Parses durations and sizes such as `150ms`, `2s` and `4MiB`. A number without a unit has the default unit of its option.
+//! Parses durations and sizes such as `150ms`, `2s` and `4MiB`. A number without a unit has the default unit of its
+//! option.
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Warns of conditions for which the library has no event: the group stands still, the group takes no messages from this
-//! member, or another process uses another key for it. Also reports when the group goes on.
+//! Warns of conditions for which the library has no event: the group stands still, the group takes no messages from
+//! this member, or another process uses another key for it. Also reports when the group goes on.
 
 use crate::connection;
 use crate::output::{tell, visible};
@@ -11,8 +11,8 @@ use unisono::{Group, Info, Phase, Seqno};
 
 /// Interval at which the group is checked: 1 s.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of consecutive checks that must see a reset, or a message that waits, before it is reported. A reset that takes
-/// this long finds no quorum, or is slow.
+/// Number of consecutive checks that must see a reset, or a message that waits, before it is reported. A reset that
+/// takes this long finds no quorum, or is slow.
 const LOOKS: u32 = 2;
 
 /// Watches the group in a thread, as long as this process is a member.
@@ -39,7 +39,8 @@ struct Watcher {
     seen_still: u32,
     /// Highest accepted seqno at the last check.
     accepted: Seqno,
-    /// Number of consecutive checks at which this member had messages under way and none was accepted since the last check.
+    /// Number of consecutive checks at which this member had messages under way and none was accepted since the last
+    /// check.
     seen_waiting: u32,
     /// Address of the process with another key that was reported.
     told_of: Option<SocketAddr>,

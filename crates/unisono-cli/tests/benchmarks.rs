@@ -58,8 +58,8 @@ fn every_copy_of_a_datagram_is_counted() {
             assert_eq!(output.status.code(), Some(0), "{output:?}");
             json(&output)
         };
-        // One datagram to the sequencer, and from there to the two others; now and then a heartbeat, and more of them while
-        // the machine stands still.
+        // One datagram to the sequencer, and from there to the two others; now and then a heartbeat, and more of them
+        // while the machine stands still.
         let usual = |summary: &serde_json::Value| {
             (copies..copies + 0.2).contains(&summary["datagrams_per_message"].as_f64().unwrap())
         };

@@ -22,8 +22,8 @@ const PLENTY: u64 = 1 << 32;
 
 /// Time the recovery from the loss of the sequencer
 ///
-/// Each trial is a new group in which every member sends a message per millisecond. The sequencer is lost, and the time is
-/// measured until the slowest survivor delivers the next message. The survivors' orders are compared.
+/// Each trial is a new group in which every member sends a message per millisecond. The sequencer is lost, and the time
+/// is measured until the slowest survivor delivers the next message. The survivors' orders are compared.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
 pub(crate) struct Failover {

@@ -1,8 +1,8 @@
 //! The floor of throughput: one process sends to all over bare UDP, without a protocol.
 //!
-//! A source packs messages into datagrams and datagrams into batches, as members do, and sends them to one receiver process
-//! for each member other than the sequencer. The source waits only until the slowest receiver has read earlier datagrams.
-//! Without that it would measure how fast the system can drop datagrams.
+//! A source packs messages into datagrams and datagrams into batches, as members do, and sends them to one receiver
+//! process for each member other than the sequencer. The source waits only until the slowest receiver has read earlier
+//! datagrams. Without that it would measure how fast the system can drop datagrams.
 
 use crate::lab::quality::Rate;
 use crate::location::Location;
@@ -232,7 +232,8 @@ impl Source {
         Source { socket, pace, receiver: Receiver::new(), sent: 0, reports: Vec::new() }
     }
 
-    /// Sends for both times together. Returns the datagrams per second that the slowest receiver read in the timed part.
+    /// Sends for both times together. Returns the datagrams per second that the slowest receiver read in the timed
+    /// part.
     fn run(
         &mut self,
         to: &[SocketAddr],

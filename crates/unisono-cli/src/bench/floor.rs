@@ -1,9 +1,9 @@
 //! The floor of latency: the paths of a group's message over bare UDP, without a protocol.
 //!
-//! One process stands for each member of the group: a relay for the sequencer, a sender, and receivers. They work as members
-//! do: they block in receive calls and have the same placement on processors, and the relay sends to the others by multicast
-//! or by a datagram each, as the group's sequencer does. While the group is measured, the floor is blocked in receive calls
-//! and uses no processor time, and vice versa.
+//! One process stands for each member of the group: a relay for the sequencer, a sender, and receivers. They work as
+//! members do: they block in receive calls and have the same placement on processors, and the relay sends to the others
+//! by multicast or by a datagram each, as the group's sequencer does. While the group is measured, the floor is blocked
+//! in receive calls and uses no processor time, and vice versa.
 
 use crate::location::Location;
 use crate::problem::Problem;
@@ -104,8 +104,8 @@ impl Floor {
         };
         floor.crew.instruct(RELAY, &Instruction::Relay { to })?;
         floor.answer("the floor's relay")?;
-        // The kernel wakes the receivers of a multicast in an order that depends on when they joined it. So the sender joins
-        // first here, as it does among the members.
+        // The kernel wakes the receivers of a multicast in an order that depends on when they joined it. So the sender
+        // joins first here, as it does among the members.
         floor.measure(Path::Relay, 0, 0)?;
         for receiver in SENDER + 1..floor.crew.len() {
             floor.crew.instruct(receiver, &Instruction::Receive { multicast })?;
@@ -280,7 +280,8 @@ fn answer(socket: &UdpSocket, buffer: &mut [u8], header: &[u8]) -> std::io::Resu
     }
 }
 
-/// Returns the socket that receives what the relay forwards: the process's own, or one that has joined the multicast group.
+/// Returns the socket that receives what the relay forwards: the process's own, or one that has joined the multicast
+/// group.
 fn receiving_socket(
     own: &UdpSocket,
     multicast: Option<SocketAddrV4>,

@@ -71,8 +71,8 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Prepares the network for this number of processes on each side. `silent` hosts do not report closed ports of dead
-    /// processes.
+    /// Prepares the network for this number of processes on each side. `silent` hosts do not report closed ports of
+    /// dead processes.
     pub(crate) fn prepare(
         choice: &Choice,
         processes: usize,

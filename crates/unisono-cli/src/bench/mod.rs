@@ -1,7 +1,7 @@
 //! `unisono bench`: measures a group, and compares it with bare UDP on the same machine.
 //!
-//! The group and the floor (bare UDP without a protocol) run in the same invocation, in alternating short blocks, with the
-//! same placement on processors. A ratio is taken once per round, and its median is reported.
+//! The group and the floor (bare UDP without a protocol) run in the same invocation, in alternating short blocks, with
+//! the same placement on processors. A ratio is taken once per round, and its median is reported.
 
 mod failover;
 pub(crate) mod fanout;

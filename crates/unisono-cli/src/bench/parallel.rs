@@ -24,9 +24,9 @@ const PROCESSES_MAX: u64 = 250;
 
 /// Measure the total throughput of a growing number of disjoint groups
 ///
-/// By default all members but the sequencer send, each with one message under way, as in the papers. Then one group does
-/// not use the whole machine, and further groups add throughput until the processors are busy. Prints a row for 1, 2, 4, …
-/// groups.
+/// By default all members but the sequencer send, each with one message under way, as in the papers. Then one group
+/// does not use the whole machine, and further groups add throughput until the processors are busy. Prints a row for 1,
+/// 2, 4, … groups.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench parallel --groups 8 --members 2")]
 pub(crate) struct Parallel {

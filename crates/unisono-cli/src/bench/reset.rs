@@ -5,7 +5,8 @@ use crate::problem::Problem;
 use thiserror::Error;
 use unisono::{Group, Phase};
 
-/// The error of such a measurement. On a busy machine a member gets no processor for too long, and the others exclude it.
+/// The error of such a measurement. On a busy machine a member gets no processor for too long, and the others exclude
+/// it.
 #[derive(Clone, Copy, Debug, Error)]
 #[error(
     "the group was reset during the measurement, because this machine kept a member waiting: try --patience 1s"

@@ -1,9 +1,10 @@
 //! Sets up, finds and removes the network namespaces of labs.
 //!
-//! The only record of a lab is the kernel's list of named namespaces; the alias of the bridge holds the plan of its network.
-//! A lab that belongs to one run of a command is temporary. That run removes it when it ends, also on a signal (by a guard,
-//! and by a thread that waits for signals). If the run is killed, the next process that sets up a lab removes it. The owner
-//! of a lab holds a lock on the namespace of the bridge; the kernel releases the lock when the owner dies.
+//! The only record of a lab is the kernel's list of named namespaces; the alias of the bridge holds the plan of its
+//! network. A lab that belongs to one run of a command is temporary. That run removes it when it ends, also on a signal
+//! (by a guard, and by a thread that waits for signals). If the run is killed, the next process that sets up a lab
+//! removes it. The owner of a lab holds a lock on the namespace of the bridge; the kernel releases the lock when the
+//! owner dies.
 
 use super::quality::{Loss, Rate};
 use super::tools;
@@ -47,8 +48,8 @@ const QUEUE_MS: u64 = 100;
 /// Minimum length of that queue, in frames.
 const QUEUE_FRAMES_MIN: u64 = 16;
 
-/// The labs that this process must remove before it ends. The lock is held while a lab is set up or removed; a signal that
-/// ends the process takes the lock for good.
+/// The labs that this process must remove before it ends. The lock is held while a lab is set up or removed; a signal
+/// that ends the process takes the lock for good.
 static STANDING: Mutex<Vec<Lab>> = Mutex::new(Vec::new());
 
 /// The plan of a lab.
@@ -259,8 +260,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Sets up the lab, or nothing if that fails. Returns the lock under which no other thread of this process sets up or
-    /// removes labs, and the lock of the lab's owner.
+    /// Sets up the lab, or nothing if that fails. Returns the lock under which no other thread of this process sets up
+    /// or removes labs, and the lock of the lab's owner.
     pub(super) fn set_up(&self) -> Result<(MutexGuard<'static, Vec<Lab>>, File), Problem> {
         permitted(&self.plan.tools())?;
         remove_on_signals()?;
@@ -341,7 +342,8 @@ impl Lab {
         links
     }
 
-    /// Returns the commands for a host's interfaces. On a segment each frame counts, so segmentation offload is switched off.
+    /// Returns the commands for a host's interfaces. On a segment each frame counts, so segmentation offload is
+    /// switched off.
     fn links_of(&self, host: &Host) -> String {
         let frames = if self.plan.rate.is_some() { "gso_max_segs 1" } else { "" };
         format!(
@@ -353,8 +355,8 @@ impl Lab {
         )
     }
 
-    /// Returns the commands for the segment. Each frame that enters the bridge, for one host or for several, first passes a
-    /// common bottleneck, in which the hosts take turns as on a wire.
+    /// Returns the commands for the segment. Each frame that enters the bridge, for one host or for several, first
+    /// passes a common bottleneck, in which the hosts take turns as on a wire.
     fn segment(&self, rate: Rate) -> String {
         let bits = rate.bits();
         let share = (bits / u64::from(self.plan.hosts.max(1))).max(8);

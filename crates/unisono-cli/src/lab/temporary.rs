@@ -17,8 +17,8 @@ pub(crate) struct Temporary {
 impl Temporary {
     /// Sets up a temporary lab.
     pub(crate) fn set_up(plan: &Plan) -> Result<Temporary, Problem> {
-        // The process number identifies the owner for people. The random number avoids a clash of two processes that have the
-        // same number in different process namespaces.
+        // The process number identifies the owner for people. The random number avoids a clash of two processes that
+        // have the same number in different process namespaces.
         let name = format!("{TEMPORARY}{}-{:04x}", std::process::id(), lot(1 << 16)?);
         let lab = Lab::new(name, plan);
         let (standing, lock) = lab.set_up()?;

@@ -20,8 +20,8 @@ const SHORT_CALL: Duration = Duration::from_secs(1);
 
 /// Call a service and print the reply
 ///
-/// The exit status is 1 if the call failed. The message says why, and whether the call may have been executed: not found,
-/// failed, busy (it was not), refused (by the service), unknown (perhaps, at most once).
+/// The exit status is 1 if the call failed. The message says why, and whether the call may have been executed: not
+/// found, failed, busy (it was not), refused (by the service), unknown (perhaps, at most once).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono rpc call upper hello\n  unisono rpc call upper < letter.txt")]
 pub(crate) struct Call {

@@ -85,8 +85,8 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     }
 }
 
-/// Enters the group. A process with `--form` that was a member before only joins: a second formation could create a second
-/// group.
+/// Enters the group. A process with `--form` that was a member before only joins: a second formation could create a
+/// second group.
 fn enter(
     name: &str,
     founding: &Founding,

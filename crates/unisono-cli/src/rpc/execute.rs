@@ -1,5 +1,5 @@
-//! Runs a shell command that answers a request: the request goes to its standard input, the reply comes from its standard
-//! output.
+//! Runs a shell command that answers a request: the request goes to its standard input, the reply comes from its
+//! standard output.
 //!
 //! The command leads a process group, so that a timeout ends all processes that it started.
 
@@ -100,8 +100,8 @@ enum Outcome {
     TooLong,
 }
 
-/// Writes the request and reads the output until the command has ended. All pipes are served at once, because a full pipe
-/// would block the command.
+/// Writes the request and reads the output until the command has ended. All pipes are served at once, because a full
+/// pipe would block the command.
 fn exchange(child: &mut Child, request: &[u8], until: Instant) -> io::Result<Outcome> {
     let mut process = Some(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?);
     let (mut stdin, mut stdout, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -141,8 +141,8 @@ fn fd<T: AsFd>(pipe: &Option<T>) -> Option<BorrowedFd<'_>> {
     pipe.as_ref().map(AsFd::as_fd)
 }
 
-/// Writes as much as the pipe takes now. Closes the pipe when everything is written, or when the command has closed its end:
-/// it need not read the whole request.
+/// Writes as much as the pipe takes now. Closes the pipe when everything is written, or when the command has closed its
+/// end: it need not read the whole request.
 fn write_some(pipe: &mut Option<impl Write>, unsent: &mut &[u8]) {
     let Some(open) = pipe else { return };
     match open.write(unsent) {

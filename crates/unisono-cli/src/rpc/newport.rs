@@ -8,8 +8,8 @@ use unisono::rpc::PrivatePort;
 
 /// Print a new private port for servers, and its public port for clients
 ///
-/// Keep the private port where only the server can read it. A port hashed from a name gives no protection: every process
-/// that knows the name can serve it.
+/// Keep the private port where only the server can read it. A port hashed from a name gives no protection: every
+/// process that knows the name can serve it.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono rpc newport\n\n\
                         Then type `unisono rpc serve PRIVATE --exec CMD` on one side and `unisono rpc call PUBLIC` on the other.")]

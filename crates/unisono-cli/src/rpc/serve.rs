@@ -21,8 +21,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serve a port by a shell command, which runs once for each request
 ///
-/// The command reads the request from standard input and writes the reply to standard output. If it ends with a status other
-/// than 0, the request is refused, for the reason that it writes to standard error.
+/// The command reads the request from standard input and writes the reply to standard output. If it ends with a status
+/// other than 0, the request is refused, for the reason that it writes to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono rpc serve upper --exec 'tr a-z A-Z'\n  unisono rpc serve disk --exec 'df -h'\n\n\

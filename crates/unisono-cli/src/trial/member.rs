@@ -207,8 +207,8 @@ impl Sender {
 /// Records what the member delivers.
 struct Witness {
     roster: Roster,
-    /// True once a message was delivered. All members joined before the first message was sent, so from here on all of them
-    /// record the same events.
+    /// True once a message was delivered. All members joined before the first message was sent, so from here on all of
+    /// them record the same events.
     begun: bool,
     /// True if no message was delivered since the last reset.
     reset_just_now: bool,

@@ -1,5 +1,5 @@
-//! Tests a group of member processes: all send, a fault is inflicted on one, and the others' deliveries are compared. The
-//! demonstration shows one such trial, the failover benchmark measures many.
+//! Tests a group of member processes: all send, a fault is inflicted on one, and the others' deliveries are compared.
+//! The demonstration shows one such trial, the failover benchmark measures many.
 
 pub(crate) mod member;
 mod verdict;
@@ -201,8 +201,8 @@ impl Trial {
         self.survivors().count()
     }
 
-    /// Returns the number of messages sent by all members, and the number of those sent again. The failed member may not
-    /// have reported its last messages, so its delivered messages count.
+    /// Returns the number of messages sent by all members, and the number of those sent again. The failed member may
+    /// not have reported its last messages, so its delivered messages count.
     pub(crate) fn sent(&self) -> (u64, u64) {
         let mut highest = vec![0_u64; self.members.len()];
         for Entry(_, content) in self.survivors().flat_map(|(_, member)| &member.entries) {

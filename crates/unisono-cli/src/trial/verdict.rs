@@ -1,5 +1,5 @@
-//! Checks whether all members delivered the same in the same order, and whether messages are missing or doubled, from what
-//! the members recorded.
+//! Checks whether all members delivered the same in the same order, and whether messages are missing or doubled, from
+//! what the members recorded.
 
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,8 @@ impl Verdict {
         verdict
     }
 
-    /// True if the orders are identical, no message was delivered twice, and none is lost that the group promised to keep.
+    /// True if the orders are identical, no message was delivered twice, and none is lost that the group promised to
+    /// keep.
     pub(crate) fn good(&self) -> bool {
         let kept = self.lost_acknowledged == 0 || !self.resilient;
         self.order_identical && kept && self.duplicates == 0

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Flags of a process that is to join an existing group, whose members may be kept from answering for a while.
 pub(crate) const LOOKS_LONG: [&str; 2] = ["--locate", "6000"];
-/// Flags for groups in which a member fails: 1 s is longer than machines usually keep a process waiting. A member that was
-/// kept waiting itself probes the silent members again, so its patience begins anew.
+/// Flags for groups in which a member fails: 1 s is longer than machines usually keep a process waiting. A member that
+/// was kept waiting itself probes the silent members again, so its patience begins anew.
 pub(crate) const WATCHFUL: [&str; 2] = ["--patience", "1000"];
 /// Maximum number of attempts at something that fails if the machine keeps processes waiting.
 const TRIES: usize = 5;
@@ -32,8 +32,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the command. Unless [`WATCHFUL`] is given, its members do not suspect a member that the machine keeps waiting. It
-/// reacts to SIGHUP even if nohup started these tests: a child inherits an ignored signal, but not a handled one.
+/// Returns the command. Unless [`WATCHFUL`] is given, its members do not suspect a member that the machine keeps
+/// waiting. It reacts to SIGHUP even if nohup started these tests: a child inherits an ignored signal, but not a
+/// handled one.
 pub(crate) fn command() -> Command {
     static HANDLES_HANGUP: Once = Once::new();
     HANDLES_HANGUP.call_once(|| _ = signal_hook::flag::register(SIGHUP, Arc::default()).unwrap());
@@ -194,8 +195,8 @@ impl Drop for Background {
     }
 }
 
-/// Runs a command that tests a group. Repeats it with far more patience if the group excluded a live member, which the machine
-/// may have kept waiting.
+/// Runs a command that tests a group. Repeats it with far more patience if the group excluded a live member, which the
+/// machine may have kept waiting.
 pub(crate) fn tried(arguments: &[&str]) -> Output {
     let output = unisono([arguments, &WATCHFUL[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);

@@ -22,8 +22,8 @@ pub(in crate::bench) struct Wanted {
     pub(in crate::bench) bytes: usize,
 }
 
-/// A group whose latency is measured. Member 0 founds it and is the sequencer, unless the role follows the load. Member 1
-/// sends.
+/// A group whose latency is measured. Member 0 founds it and is the sequencer, unless the role follows the load. Member
+/// 1 sends.
 pub(in crate::bench) struct Measured {
     crew: Crew<Instruction, Answer>,
 }

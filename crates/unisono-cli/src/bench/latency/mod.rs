@@ -1,4 +1,5 @@
-//! `unisono bench latency`: measures the time of a message to its sender's own delivery, and compares it with the bare path.
+//! `unisono bench latency`: measures the time of a message to its sender's own delivery, and compares it with the bare
+//! path.
 
 mod measured;
 pub(crate) mod member;
@@ -27,8 +28,9 @@ use std::path::PathBuf;
 
 /// Measure the time from sending a message to its delivery at the sender, one message outstanding
 ///
-/// One member that is not the sequencer (with --order migrating: not at the beginning) sends, and all receive. The group and
-/// the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the rounds.
+/// One member that is not the sequencer (with --order migrating: not at the beginning) sends, and all receive. The
+/// group and the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the
+/// rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
 pub(crate) struct Latency {

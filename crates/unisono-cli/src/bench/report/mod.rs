@@ -1,7 +1,7 @@
 //! `--report DIR`: takes many measurements and writes a page about them.
 //!
-//! Each benchmark chooses what it varies and which plots it draws. This module does what they have in common: it measures
-//! one variation after the other, writes the results as lines of JSON, and writes the page.
+//! Each benchmark chooses what it varies and which plots it draws. This module does what they have in common: it
+//! measures one variation after the other, writes the results as lines of JSON, and writes the page.
 
 mod chart;
 mod machine;

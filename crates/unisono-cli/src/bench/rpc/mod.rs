@@ -30,9 +30,9 @@ const UNTIMED_LOAD: Duration = Duration::from_millis(100);
 
 /// Measure the time of a call, one outstanding, and the number of calls per second under load
 ///
-/// A server replies with the request. Single calls, the same over bare UDP, and null messages of a group of two members are
-/// measured in alternating short blocks; the ratios are medians over the rounds. Then all clients call at once, each with
-/// several calls in flight.
+/// A server replies with the request. Single calls, the same over bare UDP, and null messages of a group of two members
+/// are measured in alternating short blocks; the ratios are medians over the rounds. Then all clients call at once,
+/// each with several calls in flight.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench rpc --bytes 0 --in-flight 64")]
 pub(crate) struct Rpc {
@@ -101,7 +101,8 @@ struct Single {
 }
 
 fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single, Problem> {
-    // Each side has a process at each of two locations: servers and sequencers at the first, clients and senders at the other.
+    // Each side has a process at each of two locations: servers and sequencers at the first, clients and senders at the
+    // other.
     let locations = ground.locations(command.placement, 2);
     let mut calling = Calling::start(&locations, 1, bytes, &ground.settings)?;
     let mut null = match bytes {

@@ -13,7 +13,8 @@ use unisono::{Bytes, Event, Group, GroupConfig, Uid};
 
 /// Message with which a sender ends its block.
 const OVER: &[u8] = b"unisono bench: over";
-/// A sender fills its window when at least a quarter of it is free: submitted singly, each message would cost a datagram.
+/// A sender fills its window when at least a quarter of it is free: submitted singly, each message would cost a
+/// datagram.
 const REFILL_PART: u32 = 4;
 /// Minimum size of a piece of a large message, in bytes. A piece counts as a message in a group's window.
 const PIECE_BYTES_MIN: usize = 1200;
@@ -101,8 +102,9 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
 }
 
 impl Assignment {
-    /// Returns the number of messages of this member that may be under way, and the window of the group, which has room for
-    /// all their pieces. A member that waited for room in the window would not receive meanwhile, and would block the others.
+    /// Returns the number of messages of this member that may be under way, and the window of the group, which has room
+    /// for all their pieces. A member that waited for room in the window would not receive meanwhile, and would block
+    /// the others.
     fn windows(&self) -> (u32, u32) {
         let pieces = self.bytes / PIECE_BYTES_MIN + 1;
         let messages = (self.window as usize).min((GROUP_WINDOW_MAX - 1) / pieces).max(1);

@@ -1,5 +1,5 @@
-//! `unisono bench throughput`: measures how many messages per second a group orders, and compares that with one process that
-//! sends to all.
+//! `unisono bench throughput`: measures how many messages per second a group orders, and compares that with one process
+//! that sends to all.
 
 pub(crate) mod loaded;
 pub(crate) mod member;
@@ -36,9 +36,9 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 
 /// Measure how many messages per second a group orders
 ///
-/// Some members send as fast as their windows allow, and all receive. The group and the bare fan-out (one process that sends
-/// the same bytes to the same number of others, without a protocol) are measured in turns; the ratio is the median over the
-/// rounds.
+/// Some members send as fast as their windows allow, and all receive. The group and the bare fan-out (one process that
+/// sends the same bytes to the same number of others, without a protocol) are measured in turns; the ratio is the
+/// median over the rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench throughput --members 3 --senders 3 --bytes 64")]
 pub(crate) struct Throughput {
