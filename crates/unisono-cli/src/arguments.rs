@@ -101,7 +101,7 @@ pub(crate) struct Common {
     pub(crate) seeds: Vec<String>,
 
     /// How long to wait while none of the seeds has an address, such as 30s or 500ms [default: 30s]
-    #[arg(long, value_name = "DURATION", env = "UNISONO_SEEDS_TIMEOUT", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", env = "UNISONO_SEEDS_TIMEOUT", value_parser = units::milliseconds)]
     pub(crate) seeds_timeout: Option<Duration>,
 
     /// Address, or address and port, to receive on. It selects the network interface
@@ -223,17 +223,6 @@ pub(crate) fn resilience(text: &str) -> Result<u8, String> {
 /// Parses a whole number.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a whole number, 0 or more".into())
-}
-
-/// Parses a whole number of seconds or milliseconds with its unit, or of milliseconds without one.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1),
-        (None, Some(number)) => (number, 1000),
-        (None, None) => (text, 1),
-    };
-    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
-    ms.map(Duration::from_millis).ok_or_else(|| "a duration such as 30s or 500ms".into())
 }
 
 /// Returns a parser of whole numbers in this range.

@@ -46,7 +46,7 @@ struct File {
     key: Option<PathBuf>,
     seeds: Option<Vec<String>>,
     #[serde(rename = "seeds-timeout")]
-    seeds_timeout: Option<u64>,
+    seeds_timeout: Option<Milliseconds>,
     bind: Option<String>,
     transport: Option<Transport>,
     insecure: Option<bool>,
@@ -77,7 +77,7 @@ impl Settings {
         Ok(Settings {
             key: flags.key.clone().or(file.key),
             seeds: if seeds.is_empty() { named(&file.seeds.unwrap_or_default()) } else { seeds },
-            seeds_timeout: flags.seeds_timeout.or(file.seeds_timeout.map(Duration::from_millis)),
+            seeds_timeout: flags.seeds_timeout.or(file.seeds_timeout.map(|time| time.0)),
             bind,
             transport: flags.transport.or(file.transport).unwrap_or_default(),
             insecure: flags.insecure || file.insecure.unwrap_or(false),
