@@ -193,6 +193,8 @@ mod silent {
 mod tests {
     use crate::{Event, Group, GroupConfig, Name, Options, Settings};
     use std::fmt::{Debug, Write};
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicU8, Ordering};
     use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
     use std::time::{Duration, Instant};
     use tracing::field::{Field, Visit};
@@ -205,6 +207,8 @@ mod tests {
     /// Everything that was logged in this process: the group, the member that told it, and the rest as one line.
     static LINES: Mutex<Vec<[String; 3]>> = Mutex::new(Vec::new());
     static MORE: Condvar = Condvar::new();
+    /// Number of tests that opened groups.
+    static TESTS: AtomicU8 = AtomicU8::new(0);
 
     struct Collector;
 
@@ -288,11 +292,15 @@ mod tests {
         // Another test may have been the first.
         let _ = tracing::subscriber::set_global_default(Collector);
         let name = format!("log-{what}-{}", std::process::id());
+        let own = Ipv4Addr::new(127, 0, 9, 1 + TESTS.fetch_add(1, Ordering::Relaxed));
         let options = |me| {
             // Only the dead are suspected, on a busy machine too.
             let patience = Duration::from_secs(1);
             let settings = Settings { patience, locate: PATIENCE / 10, ..Settings::default() };
-            Options { name: Name::new(me).unwrap(), settings, ..Options::default() }
+            // An engine is shared by all groups of one address, those of other tests too, which a cut must not reach.
+            let (bind, multicast_interface) = (Some((own, 0).into()), Some(Ipv4Addr::LOCALHOST));
+            let name = Name::new(me).unwrap();
+            Options { name, bind, multicast_interface, settings, ..Options::default() }
         };
         let a = Group::create(&name, GroupConfig::default(), &options("a")).unwrap();
         let join = |me| Group::join(&name, "", &options(me)).unwrap();
