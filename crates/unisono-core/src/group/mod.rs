@@ -78,7 +78,7 @@ pub struct Group {
     /// Time when this member entered the epoch.
     pub(crate) epoch_entered_at: Time,
     pub(crate) last_reset: Option<LastReset>,
-    /// Last address that sent a datagram of a group of this name that does not open.
+    /// Source of the last datagram of a group of this name that does not open.
     pub(crate) foreign: Option<SocketAddr>,
     pub(crate) other_versions: OtherVersions,
     /// Epochs, each with the seqno at which it began, from that of the next entry to be delivered.
@@ -115,7 +115,7 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
-    /// Episodes for the driver's log.
+    /// Episodes that the driver has not taken yet.
     pub(crate) episodes: Episodes,
     /// True if this member's own leave is accepted.
     pub(crate) left: bool,
