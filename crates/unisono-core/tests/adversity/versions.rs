@@ -166,7 +166,7 @@ fn a_group_that_answers_is_joined_despite_datagrams_of_another_version() {
     }
     world.run(Duration::from_secs(2));
     assert!(world.is_in(joiner) && world.processes[joiner].core.info().members.len() == 2);
-    assert_eq!(world.processes[joiner].core.info().other_version, None, "not forgotten after the group was found");
+    assert_eq!(world.processes[joiner].core.info().other_version, None, "not forgotten");
     assert!(world.is_in(member));
 }
 
