@@ -1,8 +1,8 @@
-//! Episodes: what an operator wants to find in a log, told once when it begins or ends.
+//! Episodes: occurrences that an operator wants to find in a log, each reported once, when it begins or ends.
 //!
-//! The core writes no log. It queues an [`Episode`] where one happens, and its driver takes them with
-//! [`Group::poll_episode`] after each input, whether or not the application receives events. Episodes change no datagram
-//! and no event: a driver that never asks loses the oldest and nothing else.
+//! The core writes no log. It queues an [`Episode`], and the driver takes it with [`Group::poll_episode`] after each
+//! input, whether or not the application receives events. Episodes affect no datagram and no event: a driver that never
+//! takes them loses the oldest, and nothing else.
 
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
@@ -15,94 +15,95 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Episodes kept for a driver that does not ask: more than one input brings about, except for a crowd of joins.
+/// Maximum number of episodes that wait for the driver: more than one input causes, unless it accepts many joins.
 const EPISODES_MAX: usize = 64;
-/// Datagrams that cannot be read are told again only after this much time without one: an hour of them is one episode.
+/// Datagrams that cannot be read are reported again only after 60 s without one: an hour of them is one episode.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Something worth a line in a log.
+/// An occurrence that is worth a line in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Episode {
-    /// This member is in. It founded the group if `seqno` is 0 and it is alone, formed it with others if `seqno` is 0
-    /// and it is not, and joined it otherwise.
+    /// This member entered the group. It founded the group if `seqno` is 0 and `members` is 1; it formed the group with
+    /// others if `seqno` is 0 and `members` is more; otherwise it joined.
     Entered {
-        /// The seqno of its join.
+        /// Seqno of its join.
         seqno: Seqno,
-        /// Members, itself included.
+        /// Number of members, this one included.
         members: usize,
     },
     /// Another member's join is accepted.
     Joined {
-        /// The seqno of the join.
+        /// Seqno of the join.
         seqno: Seqno,
-        /// The member.
+        /// The member that joined.
         member: Member,
-        /// Members from here on.
+        /// Number of members after the join.
         members: usize,
     },
-    /// A member's leave is accepted, perhaps this one's.
+    /// The leave of a member is accepted; the member may be this one.
     Left {
-        /// The seqno of the leave.
+        /// Seqno of the leave.
         seqno: Seqno,
-        /// The member.
+        /// The member that left.
         member: Member,
-        /// Members from here on.
+        /// Number of members after the leave.
         members: usize,
     },
-    /// Another member assigns sequence numbers from here on: by a hand-over, or because the sequencer left.
+    /// Another member is the sequencer from now on: by a hand-over, or because the sequencer left.
     HandedOver {
-        /// The seqno of the hand-over or the leave.
+        /// Seqno of the hand-over or the leave.
         seqno: Seqno,
         /// The new sequencer.
         to: Member,
     },
-    /// This member suspects another one, whatever the group's policy is.
+    /// This member suspects another one. Reported under the automatic policy too, unlike
+    /// [`Event::Suspected`](crate::Event::Suspected).
     Suspected {
-        /// The suspect.
+        /// The suspected member.
         member: Member,
-        /// Why.
+        /// Reason for the suspicion.
         reason: Suspicion,
     },
-    /// This member takes part in a reset. Further ballots of the same reset are no episodes of their own.
+    /// A reset began at this member. Later ballots of the same reset are not reported.
     ResetBegun {
-        /// The coordinator of the first ballot; nothing if this member only heard of the decision.
+        /// Coordinator of the first ballot; `None` if this member received only the decision.
         coordinator: Option<Uid>,
     },
-    /// The reset is over, and this member goes on.
+    /// The reset is over, and this member is in the new view.
     ResetEnded {
-        /// The seqno of the reset.
+        /// Seqno of the reset.
         seqno: Seqno,
-        /// Members from here on.
+        /// Number of members of the new view.
         members: usize,
-        /// Those that do not go on.
+        /// Members of the old view that are not in the new one.
         excluded: Vec<Member>,
-        /// More members are missing than the resilience covers: messages may be lost.
+        /// True if the reset excluded more members than the resilience covers: messages may be lost.
         degraded: bool,
         /// Time since this member's [`Episode::ResetBegun`].
         took: Duration,
     },
-    /// The group went on without this member.
+    /// The group excluded this member.
     Excluded {
-        /// The epoch that began without it, if it is known.
+        /// Epoch that began without this member, if it knows it.
         epoch: Option<EpochId>,
     },
-    /// There is another group of the same name. Told once for each such group.
+    /// Another group of the same name exists. Reported once for each such group.
     Conflict {
-        /// The address of one of its members.
+        /// Address of a member of the other group.
         address: SocketAddr,
-        /// This group is the one to give way, if one is to.
+        /// True if this group is the one to give way, if one of the two is to.
         gives_way: bool,
     },
-    /// A datagram for a group of this name is protected by another key. Told again only after a minute without one.
+    /// A datagram for a group of this name is protected by another key. Reported again only after a minute without one.
     Foreign {
-        /// The address it came from.
+        /// Source address of the datagram.
         address: SocketAddr,
     },
-    /// A datagram for a group of this name has another version of the wire format. Told again only after a minute without
-    /// one.
+    /// A datagram for a group of this name has another version of the wire format. Reported again only after a minute
+    /// without one.
     OtherVersion {
-        /// The address it came from.
+        /// Source address of the datagram.
         address: SocketAddr,
         /// Its version.
         version: u8,
@@ -113,9 +114,9 @@ pub enum Episode {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Episodes {
     queue: VecDeque<Episode>,
-    /// When a datagram under another key came last.
+    /// Time of the last datagram under another key.
     foreign_at: Option<Time>,
-    /// When a datagram of another version came last.
+    /// Time of the last datagram of another version.
     other_version_at: Option<Time>,
 }
 
@@ -140,28 +141,28 @@ impl Episodes {
     }
 }
 
-/// Whether something that happens now, and happened last at `last`, begins another episode.
+/// True if an occurrence at `now` begins a new episode. `last` is the time of the last such occurrence; becomes `now`.
 fn is_news(last: &mut Option<Time>, now: Time) -> bool {
     last.replace(now).is_none_or(|last| now.since(last) >= QUIET)
 }
 
 impl Group {
-    /// The next episode for a log; nothing if none happened since the last one was taken.
+    /// Returns the oldest episode that the driver has not taken; `None` if it has taken all.
     #[inline]
     pub fn poll_episode(&mut self) -> Option<Episode> {
         self.episodes.queue.pop_front()
     }
 
-    /// Entries beyond `before` are accepted: tells the changes among them.
+    /// Queues an episode for each change that was accepted beyond `before`.
     #[inline]
     pub(crate) fn note_changes_accepted(&mut self, before: Seqno) {
         if self.history.last_change() > before || self.history.term().0 > before {
-            self.tell_changes(before);
+            self.queue_changes(before);
         }
     }
 
     #[cold]
-    fn tell_changes(&mut self, before: Seqno) {
+    fn queue_changes(&mut self, before: Seqno) {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return;
         }
@@ -197,18 +198,18 @@ mod tests {
     const ADDRESS: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
     #[test]
-    fn datagrams_under_another_key_are_told_again_after_a_minute_without_one() {
+    fn datagrams_under_another_key_are_reported_again_after_a_minute_without_one() {
         let mut episodes = Episodes::default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for second in [0, 30, 89, 149, 150, 300] {
             episodes.note_foreign(Time::ZERO + Duration::from_secs(second), ADDRESS);
-            told.extend(episodes.queue.drain(..).map(|_| second));
+            reported.extend(episodes.queue.drain(..).map(|_| second));
         }
-        assert_eq!(told, [0, 149, 300]);
+        assert_eq!(reported, [0, 149, 300]);
     }
 
     #[test]
-    fn a_driver_that_never_asks_loses_the_oldest() {
+    fn a_driver_that_never_polls_loses_the_oldest() {
         let mut episodes = Episodes::default();
         for members in 0..=EPISODES_MAX {
             episodes.push(Episode::Entered { seqno: 0, members });

@@ -224,13 +224,13 @@ pub enum JoinFailure {
     /// The group exists and is halted: its reset takes longer than a joiner waits, or it has lost its quorum. Trying
     /// again is safe; founding another group would split it.
     Halted,
-    /// No member answered, and a process speaks of a group of this name in another version of the wire format: if that is
-    /// the group, this process cannot join it, and founding another would split it. Nothing proves such a datagram, whoever
-    /// has the key: where a group of this version answers, it is joined all the same.
+    /// No member answered, and a process sends datagrams for a group of this name in another version of the wire
+    /// format. If that is the group, this process cannot join it, and founding another would split it. Anyone can forge
+    /// such a datagram; if a group of this version answers, the process joins that one all the same.
     OtherVersion {
-        /// The address of that process.
+        /// Address of that process.
         by: SocketAddr,
-        /// The version it uses.
+        /// Version that it uses.
         version: u8,
     },
     /// The group has as many members as it allows.

@@ -1,9 +1,9 @@
-//! The history: numbered entries, kept until every member holds them.
+//! The history: this member's log of numbered entries, each kept until every member holds it.
 //!
-//! It is this member's log, from `base` (all members have held everything through there) to the highest seqno that it
-//! knows of. `received` is the seqno through which the log has no gap, data included: the papers' members acknowledge
-//! it, and a vote names it as the length of the log. Views, terms and the senders' last numbers follow from the log as
-//! `received` moves, and change at no other time.
+//! The log begins after `base`: every member has held all entries through `base`. It ends with the highest seqno that
+//! this member knows of, and may have gaps. `received` is the seqno through which it has no gap, data included. Members
+//! acknowledge this seqno (as in the papers), and a vote states it as the length of the log. Views, terms and the
+//! senders' last numbers follow from the entries through `received`, and change only when `received` moves.
 
 use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Members in rank order, shared by all that use the view of the same seqno.
+/// The members of a view in rank order. Shared, because several structures refer to the same view.
 pub(crate) type Members = Arc<Vec<Member>>;
 
 /// One numbered entry.
@@ -22,7 +22,7 @@ pub(crate) type Members = Arc<Vec<Member>>;
 pub(crate) enum Entry {
     Message(Message),
     Change(Box<Change>),
-    /// The reset event that begins an epoch; its view is the one at its seqno.
+    /// The reset event that begins an epoch. [`History::view_at`] its seqno returns the new view.
     Reset(Box<Reset>),
 }
 
@@ -44,11 +44,11 @@ impl Entry {
 pub(crate) struct Message {
     pub(crate) sender: Uid,
     pub(crate) number: MessageNumber,
-    /// Number of crashes that it is to survive, if more than the group's resilience.
+    /// Number of crashes that the message is to survive, if more than the group's resilience.
     pub(crate) resilience: u8,
     /// True if it came by BB: its data went to all members before it had a seqno.
     pub(crate) broadcast: bool,
-    /// Position of its data; `None` while only its seqno is known.
+    /// Position of its data in [`History::blocks`]; `None` while only its seqno is known.
     pub(crate) data: Option<Part>,
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct Reset {
     pub(crate) degraded: bool,
 }
 
-/// What is known of a sender at some seqno.
+/// The last message of a sender, as of some seqno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderMark {
-    /// Number of its last numbered message.
+    /// Number of that message.
     pub(crate) number: MessageNumber,
-    /// True if that message is to be continued.
+    /// True if the sender's next piece continues that message.
     pub(crate) open: bool,
 }
 
@@ -102,15 +102,17 @@ pub(crate) struct History {
     bytes: u64,
     /// Number of entries that have a seqno and no data.
     dataless: usize,
-    /// Views, each with the seqno from which on it is in force; the first is that of `base`.
+    /// Views, each with the first seqno at which it is in force; the first is the view at `base`.
     views: Vec<(Seqno, Members)>,
-    /// Seqnos of naming events, each with the sequencer that it names; the first is that of `base`.
+    /// Terms: seqnos of the events that name a sequencer, each with that sequencer; the first is the term at `base`.
     terms: Vec<(Seqno, Uid)>,
     /// Seqnos of joins, leaves and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
     /// Seqno of the last join or leave ever, or of the epoch's beginning.
     last_change: Seqno,
+    /// Marks of all senders at `base`.
     at_base: Table<SenderMark>,
+    /// Marks of all senders at `received`.
     at_received: Table<SenderMark>,
 }
 
@@ -137,12 +139,12 @@ impl History {
         }
     }
 
-    /// Returns what a joiner needs to begin its log after `seqno`, which lies in this one. A message may be unfinished
-    /// there, but none is at the joiner's JOIN, from which on it delivers.
+    /// Returns what a joiner needs to begin its log after `seqno`, which must lie in this log. A message may be
+    /// unfinished at `seqno`. None is at the joiner's JOIN, and the joiner delivers nothing before its JOIN.
     pub(crate) fn log_base(&self, seqno: Seqno) -> LogBase {
         let mut marks = self.at_base.clone();
-        for place in self.base + 1..=seqno {
-            self.mark_entry(&mut marks, place);
+        for at in self.base + 1..=seqno {
+            self.mark_entry(&mut marks, at);
         }
         LogBase {
             seqno,
@@ -152,8 +154,8 @@ impl History {
         }
     }
 
-    /// Applies the entry at `seqno` to the marks: its sender gets a new one, and processes that are no longer members
-    /// lose theirs.
+    /// Applies the entry at `seqno` to the marks: a message sets its sender's mark; a leave or a reset removes the
+    /// marks of processes that are no longer members.
     fn mark_entry(&self, marks: &mut Table<SenderMark>, seqno: Seqno) {
         match self.get(seqno) {
             Some(Entry::Message(message)) => {
@@ -173,12 +175,12 @@ impl History {
         self.base
     }
 
-    /// Returns the highest seqno of which anything is known.
+    /// Returns the highest seqno of which this member knows an entry; `base` if there is none.
     pub(crate) fn end(&self) -> Seqno {
         self.base + self.slots.len() as u64
     }
 
-    /// Returns the seqno through which everything is held, data included.
+    /// Returns the seqno through which every entry is held, data included.
     pub(crate) fn received(&self) -> Seqno {
         self.received
     }
@@ -219,7 +221,7 @@ impl History {
         self.blocks.slice(message.data?)
     }
 
-    /// Returns the view in force after the entry at `seqno`; that of the base for lower seqnos.
+    /// Returns the view in force after the entry at `seqno`; below `base`, the view at `base`.
     pub(crate) fn view_at(&self, seqno: Seqno) -> &Members {
         let found = self.views.iter().rev().find(|(from, _)| *from <= seqno);
         &found.unwrap_or(&self.views[0]).1
@@ -236,12 +238,12 @@ impl History {
         changes.take_while(|&from| from > seqno).last()
     }
 
-    /// Returns the seqno of the log's last naming event, and the sequencer that it names.
+    /// Returns the seqno of the last event of the log that names a sequencer, and that sequencer.
     pub(crate) fn term(&self) -> (Seqno, Uid) {
         self.terms[self.terms.len() - 1]
     }
 
-    /// Returns the seqno of the naming event in force after the entry at `seqno`, and the sequencer that it names.
+    /// Returns the last such event at `seqno` or before, and the sequencer that it names.
     pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
         self.terms.iter().rev().find(|(from, _)| *from <= seqno).copied().unwrap_or(self.terms[0])
     }
@@ -256,13 +258,12 @@ impl History {
         self.changes.last().copied().filter(|&change| change > seqno)
     }
 
-    /// True if the view changed after `seqno`, at `through` or before.
+    /// True if the view changed at one of the seqnos `seqno + 1..=through`.
     pub(crate) fn view_changed_within(&self, seqno: Seqno, through: Seqno) -> bool {
         self.views.iter().any(|(from, _)| *from > seqno && *from <= through)
     }
 
-    /// Returns the changes of the view after `seqno`, at `through` or before: for each the view before it, and its
-    /// seqno.
+    /// Returns the changes of the view at the seqnos `seqno + 1..=through`: for each the view before it, and its seqno.
     pub(crate) fn view_changes(
         &self,
         seqno: Seqno,
@@ -277,12 +278,13 @@ impl History {
         self.at_received.get(sender).copied().unwrap_or_default()
     }
 
-    /// True if the log ends inside a message of some sender.
+    /// True if a message of some sender is unfinished at `received`.
     pub(crate) fn inside_a_message(&self) -> bool {
         self.at_received.iter().any(|(_, mark)| mark.open)
     }
 
-    /// Files an entry under its seqno, with the data of a message if that is here. Nothing is kept beyond `limit`.
+    /// Files an entry under its seqno; `data` is the data of a message, if it has arrived. Entries beyond `limit` are
+    /// not kept.
     pub(crate) fn file(
         &mut self,
         seqno: Seqno,
@@ -302,7 +304,7 @@ impl History {
         Filed::New
     }
 
-    /// Files messages of one sender that arrived together, with consecutive numbers; `first` is at `seqno`.
+    /// Files messages of one sender that arrived together, with consecutive numbers and seqnos; `first` is at `seqno`.
     pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
         let last = seqno + run.len() as u64 - 1;
         let mut filed = 0;
@@ -316,8 +318,8 @@ impl History {
         self.blocks.keep_run(last, run, filed);
     }
 
-    /// Returns the slot of `seqno` if there is news for it: the seqno was not known, or its message lacks the data,
-    /// which is here and of this `sender`.
+    /// Returns the slot of `seqno` if the arrived entry adds something: the seqno was not known, or its message lacks
+    /// the data that arrived. `sender` is the sender of that data, if data arrived.
     #[inline]
     fn find_slot(&mut self, seqno: Seqno, sender: Option<Uid>, limit: Seqno) -> Result<usize, Filed> {
         if seqno <= self.received {
@@ -350,12 +352,12 @@ impl History {
         *slot = Some(entry);
     }
 
-    /// True if a message has its seqno and no data.
+    /// True if some message has a seqno and no data.
     pub(crate) fn lacks_data(&self) -> bool {
         self.dataless > 0
     }
 
-    /// Gives its data to a message that has a seqno and no data. Returns true if there was such a message.
+    /// Adds the data of a message that has a seqno and no data. Returns true if there was such a message.
     pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, data: &Slice<'_>) -> bool {
         if !self.lacks_data() {
             return false;
@@ -376,7 +378,7 @@ impl History {
         false
     }
 
-    /// Moves `received` over everything that is held now.
+    /// Moves `received` forward over all entries that are held now.
     pub(crate) fn advance(&mut self) {
         while let Some(entry) = self.held(self.received + 1) {
             match entry {
@@ -447,7 +449,7 @@ impl History {
         self.received
     }
 
-    /// Frees everything through `through`, which every member holds.
+    /// Frees all entries through `through`, which every member holds.
     #[inline(never)]
     pub(crate) fn purge(&mut self, through: Seqno) {
         let through = through.min(self.received);
@@ -492,7 +494,7 @@ impl History {
         }
     }
 
-    /// Drops everything beyond `keep`, also beyond a gap.
+    /// Drops all entries beyond `keep`, those beyond a gap included.
     pub(crate) fn cut(&mut self, keep: Seqno) {
         while self.end() > keep.max(self.base) {
             if let Some(Some(Entry::Message(message))) = self.slots.pop_back() {
@@ -518,7 +520,7 @@ impl History {
         self.at_received = marks;
     }
 
-    /// Ends the log with a reset event: a new epoch begins with these members, the first of which is sequencer.
+    /// Appends a reset event: a new epoch begins with these members, and the first of them is the sequencer.
     pub(crate) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
         let sequencer = members.first().map_or(Uid(0), |member| member.uid);
         close_messages(&mut self.at_received, Some(&members));
@@ -530,8 +532,8 @@ impl History {
         seqno
     }
 
-    /// Returns the seqnos that are lacking through the log's end or `target`, if that is higher: at most `limit`
-    /// ascending ranges.
+    /// Returns the seqnos that this member lacks, through the log's end or through `target` if that is higher: at most
+    /// `limit` ranges, ascending.
     pub(crate) fn gaps(&self, target: Seqno, limit: usize) -> Vec<(Seqno, Seqno)> {
         let mut gaps: Vec<(Seqno, Seqno)> = Vec::new();
         let last = self.end().max(target);
@@ -550,7 +552,7 @@ impl History {
     }
 }
 
-/// Applies a reset event: unfinished messages are discarded, and only members keep a mark.
+/// Applies a reset event to the marks: unfinished messages are discarded, and only `members` keep a mark.
 fn close_messages(marks: &mut Table<SenderMark>, members: Option<&[Member]>) {
     marks.retain(|uid, mark| {
         mark.open = false;

@@ -1,10 +1,10 @@
 //! unisono's protocols as pure state machines, without sockets, clocks, threads or randomness of their own.
 //!
-//! Programs that want a group use the crate `unisono`, which drives this one over UDP. This one is for programs that
-//! drive the protocols in another way: over another network, inside an event loop of their own, on a simulated clock.
+//! A program that wants a group uses the crate `unisono`, which drives this crate over UDP. Use this crate directly to
+//! drive the protocols in another way: over another network, inside an event loop, or on a simulated clock.
 //!
-//! A [`Group`] is one member's side of one group. It starts no threads and calls nothing back: the caller passes the
-//! time and what arrived, and then polls for what to do.
+//! A [`Group`] is one member's side of one group. It starts no threads and calls nothing back: the caller passes in the
+//! time and the datagrams that arrived, and then polls for the output.
 //!
 //! ```text
 //!    handle_datagram(now, from, bytes) ┐          ┌ poll_transmit → datagrams, each with a destination
@@ -14,12 +14,13 @@
 //! ```
 //!
 //! 1. After each input call [`poll_transmit`](Group::poll_transmit) and [`poll_sent`](Group::poll_sent) until they
-//!    return nothing, and take from [`poll_event`](Group::poll_event) the events that the application wants. Call again
-//!    when something arrives, or at [`poll_timeout`](Group::poll_timeout).
+//!    return nothing. Call [`poll_event`](Group::poll_event) as long as the application takes events. Then wait until
+//!    the time that [`poll_timeout`](Group::poll_timeout) returns, or until the next datagram or command.
 //! 2. Time is a number of nanoseconds from any origin, and never goes back. Randomness comes from a seeded [`Random`].
 //!    The same seed and the same inputs give the same outputs.
-//! 3. Events that are not taken slow down the senders. A datagram may contain anything: a bad one is counted and
-//!    dropped.
+//! 3. Events that the application does not take slow down the senders.
+//! 4. A datagram may contain anything. A bad one is counted and dropped.
+//! 5. A driver that writes a log takes its lines from [`poll_episode`](Group::poll_episode).
 //!
 //! A member that is alone numbers its own messages:
 //!
@@ -50,8 +51,9 @@
 //! `cargo run -p unisono-core --example by_hand`.
 //!
 //! - [`rpc`]: calls, driven in the same way.
-//! - [`wire`]: the bytes. A caller that seals datagrams passes a [`wire::Protection`] instead of the checksum.
-//! - [`look`]: what a member reports about its group when a process outside asks.
+//! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
+//!   the checksum.
+//! - [`look`]: the report that a member sends about its group to a process outside.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,16 @@
 //! Processes that use another version of the wire format.
 //!
-//! Normally there are none. A datagram of another version cannot be read, so nothing proves that it is genuine: anyone can
-//! forge it, with a group key or without. It is counted and told to the log; it keeps a joiner from founding a second
-//! group of the name, but never from joining a group that answers; and a member answers it with a bare header of its own
-//! version, so that a joiner of the other version learns that the group is there. A bare header is never answered, so two
-//! members cannot answer each other for ever, and it is not longer than what it answers.
+//! Normally there are none. A member cannot read a datagram of another version, so nothing proves that the datagram is
+//! genuine: anyone can forge it, whether or not the group has a key. It has three effects:
 //!
-//! A bit that turns on the way makes another version, too. So one such datagram is only counted: a process is taken for
-//! one of another version when two follow each other.
+//! - It is counted, and reported as an [`Episode`](crate::Episode).
+//! - It keeps a joiner from founding a second group of the name. It never keeps a joiner from a group that answers.
+//! - A member answers it with a bare header of its own version, so that a joiner of the other version learns that the
+//!   group exists. The answer is no longer than the datagram. A bare header is never answered, so two members cannot
+//!   answer each other for ever.
+//!
+//! A bit error can change the version byte too. So a single such datagram is only counted and reported; its sender is
+//! believed to use another version if the next one, within a second, has the same source and version.
 
 use crate::group::{Group, Phase};
 use crate::identity::EpochTag;
@@ -17,24 +20,24 @@ use crate::wire::{HEADER_BYTES, group_tag};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Two datagrams of one version from one address, no further apart than this, come from a process of that version.
+/// Maximum interval between two datagrams of one version from one address that show a process of that version.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
-/// Minimum interval between two answers, of 52 bytes each.
+/// Minimum interval between two answers of 52 bytes each: forged datagrams draw at most 50 answers a second.
 const ANSWER_EVERY: Duration = Duration::from_millis(20);
 
-/// What this member knows of processes that use another version.
+/// Processes that use another version, as far as this member knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OtherVersions {
-    /// Who sent the last such datagram, and which version it has.
+    /// Source address and version of the last such datagram.
     last: Option<(SocketAddr, u8)>,
     last_at: Time,
-    /// The last process that is taken for one of another version.
+    /// Address and version of the last process that is believed to use another version.
     believed: Option<(SocketAddr, u8)>,
     answered: Pace,
 }
 
 impl OtherVersions {
-    /// Notes a datagram; returns whether it follows another one of its kind.
+    /// Notes a datagram. Returns true if it follows one of the same source and version within `FOLLOWS_WITHIN`.
     fn note(&mut self, now: Time, from: SocketAddr, version: u8) -> bool {
         let pause = now.since(core::mem::replace(&mut self.last_at, now));
         let same = self.last.replace((from, version)) == Some((from, version));
@@ -45,24 +48,24 @@ impl OtherVersions {
         follows
     }
 
-    /// The address that sent the last datagram of another version, and that version.
+    /// Returns the source address and the version of the last datagram of another version.
     pub(crate) fn last(&self) -> Option<(SocketAddr, u8)> {
         self.last
     }
 
-    /// A process that uses another version, and that version.
+    /// Returns the address and the version of a process that is believed to use another version.
     pub(crate) fn believed(&self) -> Option<(SocketAddr, u8)> {
         self.believed
     }
 
-    /// The group was found: what could not be read does not matter.
+    /// Forgets these processes, because this joiner has found the group.
     pub(crate) fn forget(&mut self) {
         (self.last, self.believed) = (None, None);
     }
 }
 
 impl Group {
-    /// A datagram has come that has another version, if it is for a group of this port.
+    /// Handles a datagram of another version, if it is for a group of this port.
     #[cold]
     pub(crate) fn handle_other_version(
         &mut self,

@@ -171,9 +171,9 @@ fn other_key(address: SocketAddr) -> String {
 
 fn other_version(address: SocketAddr, version: u8) -> String {
     format!(
-        "no member answered in version {VERSION} of the wire format, which this process uses, but {address} speaks of a group of \
-         this name in version {version}: use the same release of unisono in all processes (`unisono --version`), or another \
-         name for this group"
+        "no member answered in version {VERSION} of the wire format, which this process uses, but {address} \
+         sends datagrams of a group of this name in version {version}: use the same release of unisono in all processes \
+         (`unisono --version`), or another name for this group"
     )
 }
 
@@ -263,7 +263,7 @@ pub enum Ended {
         /// The epoch that began without this member, if it knows it.
         epoch: Option<EpochId>,
     },
-    /// This is a forked child: its parent's member receives.
+    /// The process is a forked child, and the handle is its parent's: only the parent receives.
     #[error("this handle belongs to the process that forked: open another one here")]
     Forked,
 }
@@ -285,7 +285,7 @@ pub enum LeaveFailure {
         "no member confirmed the leave; this member is out, and the others, if there are any, will exclude it"
     )]
     Unconfirmed,
-    /// This is a forked child: its parent's member stays.
+    /// The process is a forked child, and the handle is its parent's: the parent's member stays.
     #[error("this handle belongs to the process that forked: its member stays")]
     Forked,
 }
@@ -304,8 +304,8 @@ pub enum LookError {
         /// Address of that process.
         address: SocketAddr,
     },
-    /// No member answered in time, and a process uses a group of this name with another version of the wire format. No group
-    /// was founded. Upgrade one of the two sides, or use another name.
+    /// No member answered in time, and a process uses a group of this name with another version of the wire format.
+    /// Use the same release of unisono on both sides, or another name.
     #[error("{}", other_version(*address, *version))]
     OtherVersion {
         /// Address of that process.
@@ -344,7 +344,7 @@ pub enum KeyError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
-        /// The group of this process, if the file belongs to another user.
+        /// Group of this process, if the file belongs to another user.
         group: Option<u32>,
     },
     /// The file is not a key file, or it is damaged. Name another one, or make one with
@@ -368,7 +368,7 @@ pub enum KeyError {
     Random(io::Error),
 }
 
-/// What to type about a key file that others can read.
+/// Returns what to type to make a key file unreadable for others.
 fn cure(path: &Path, group: Option<u32>) -> String {
     let path = path.display();
     match group {

@@ -150,9 +150,9 @@
 //!
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
-//! A process that forks keeps its members, and its child gets errors from their handles ([`SendError::Forked`] and the
-//! like): it sends nothing, receives nothing, and its end is no leave. A child that takes part opens handles of its own; a
-//! program that puts itself into the background does so before it opens any.
+//! If a process forks, its members stay with it. In the child their handles return errors ([`SendError::Forked`] and
+//! the like); the child sends nothing and receives nothing, and its exit is no leave. A child that is to take part
+//! opens handles of its own. A program that puts itself into the background does so before it opens a handle.
 //!
 //! # Calls
 //!
@@ -168,9 +168,9 @@
 //!
 //! # Logs
 //!
-//! The library writes `tracing` events of the target `unisono`, one for each episode and never one for each datagram.
-//! Each has the fields `group` and `me` (the name of the member that logs). The cargo feature `tracing`, on by default,
-//! can be switched off.
+//! The library emits `tracing` events under the target `unisono`: one for each occurrence in the table below, never one
+//! for each datagram. Each has the fields `group` and `me` (the name of the member that emits it), unless the table
+//! says otherwise. The cargo feature `tracing` is on by default; without it the library emits no events.
 //!
 //! | level | message | further fields |
 //! |---|---|---|
@@ -187,8 +187,8 @@
 //! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
 //! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
 //!
-//! The thread that serves the group at that moment emits the event, after it released the library's lock, whether or not
-//! the application receives. That thread waits for the subscriber, so a subscriber must not
+//! Events are emitted at once, whether or not the application receives, by the thread that serves the group at that
+//! moment, after it has released the library's lock. That thread waits for the subscriber, so a subscriber must not
 //! wait for a group of the same process.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! What the library writes to the user's log: `tracing` events, one for each episode, under the target `unisono`.
+//! The library's log: emits one `tracing` event for each episode, under the target `unisono`.
 //!
-//! Each function below is one episode, with the level and the fields that the crate's page lists. Without the feature
-//! `tracing` they do nothing. The core queues its episodes, the engine collects them under its lock, and the thread that
-//! releases the lock emits them.
+//! The core queues its episodes, the engine collects them under its lock, and the thread that releases the lock emits
+//! them afterwards. Each function in `emitted` emits one kind of event, with the level and the fields that the crate's
+//! page lists. Without the feature `tracing`, `silent` takes its place and discards all episodes.
 
 use unisono_core::{Group, Name};
 
@@ -11,12 +11,12 @@ pub(crate) use emitted::*;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use silent::*;
 
-/// What the events of one member have in common.
+/// The fields that all events of one member share.
 #[derive(Debug, Default)]
 pub(crate) struct Label {
-    /// The group's name.
+    /// Name of the group.
     pub(crate) group: Box<str>,
-    /// The name of the member that tells.
+    /// Name of the member.
     pub(crate) me: Name,
 }
 
@@ -29,12 +29,12 @@ mod emitted {
     use tracing::{info, warn};
     use unisono_core::{Episode, EpochId, Member, Seqno, Suspicion, Uid};
 
-    /// Episodes that are emitted once the engine's lock is released.
+    /// Episodes to emit once the engine's lock is released.
     #[derive(Default)]
     pub(crate) struct Log(Vec<(Arc<Label>, Episode)>);
 
     impl Log {
-        /// Takes what happened in a group.
+        /// Takes all episodes of a group, to be emitted under this label.
         pub(crate) fn take(&mut self, label: &Arc<Label>, group: &mut Group) {
             while let Some(episode) = group.poll_episode() {
                 self.0.push((label.clone(), episode));
@@ -54,7 +54,7 @@ mod emitted {
         u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// None of the seeds has an address yet.
+    /// Warns that the process waits because none of the seeds has an address yet.
     pub(crate) fn waits_for_seeds(group: &str, seeds: &str, timeout: Duration) {
         let timeout_ms = milliseconds(timeout);
         warn!(target: "unisono", group, seeds, timeout_ms, "waiting for an address of the seeds");
@@ -170,7 +170,7 @@ mod silent {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// Nothing.
+    /// Discards all episodes.
     #[derive(Default)]
     pub(crate) struct Log;
 
@@ -201,10 +201,10 @@ mod tests {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Metadata, Subscriber};
 
-    /// Longer than anything takes that works.
+    /// Longer than any working case takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Everything that was logged in this process: the group, the member that told it, and the rest as one line.
+    /// All events of this process, each as the group, the member, and the rest as one line.
     static LINES: Mutex<Vec<[String; 3]>> = Mutex::new(Vec::new());
     static MORE: Condvar = Condvar::new();
     /// Number of tests that opened groups.
@@ -232,7 +232,7 @@ mod tests {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
             match field.name() {
                 "message" => self.message = format!("{value:?}"),
-                // These differ from run to run.
+                // The values of these fields differ from run to run.
                 "uid" | "coordinator" | "took_ms" | "epoch" => {
                     write!(self.fields, " {}", field.name()).unwrap()
                 }
@@ -268,13 +268,13 @@ mod tests {
         LINES.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a member has logged so far.
+    /// Returns the lines that a member has logged so far.
     fn logged(lines: &[[String; 3]], group: &str, me: &str) -> Vec<String> {
         let is_its = |line: &&[String; 3]| line[0] == group && line[1] == me;
         lines.iter().filter(is_its).map(|line| line[2].clone()).collect()
     }
 
-    /// What a member has logged once it logs a line that begins like this.
+    /// Waits until a member logs a line that begins with `last`. Returns its lines so far.
     fn logged_until(group: &str, me: &str, last: &str) -> Vec<String> {
         let begin = Instant::now();
         let mut all = lines();
@@ -289,12 +289,12 @@ mod tests {
     }
 
     fn open(what: &str) -> (String, [Group; 3]) {
-        // Another test may have been the first.
+        // This fails if another test has set the collector already.
         let _ = tracing::subscriber::set_global_default(Collector);
         let name = format!("log-{what}-{}", std::process::id());
         let own = Ipv4Addr::new(127, 0, 9, 1 + TESTS.fetch_add(1, Ordering::Relaxed));
         let options = |me| {
-            // Only the dead are suspected, on a busy machine too.
+            // Long enough that only dead members are suspected, on a busy machine too.
             let patience = Duration::from_secs(1);
             let settings = Settings { patience, locate: PATIENCE / 10, ..Settings::default() };
             // An engine is shared by all groups of one address, those of other tests too, which a cut must not reach.
@@ -305,7 +305,7 @@ mod tests {
         let a = Group::create(&name, GroupConfig::default(), &options("a")).unwrap();
         let join = |me| Group::join(&name, "", &options(me)).unwrap();
         let groups = [a, join("b"), join("c")];
-        // The joins are in every log before something else happens.
+        // Every member logs the joins before a test begins.
         for (me, last) in
             [("a", "INFO member joined: member=c"), ("b", "INFO member joined: member=c"), ("c", "INFO")]
         {
@@ -314,7 +314,7 @@ mod tests {
         (name, groups)
     }
 
-    /// Nobody here receives anything: the log does not wait for that.
+    /// No application receives here: the log does not wait for that.
     #[test]
     fn the_death_of_the_sequencer_is_logged_line_by_line() {
         let (name, [a, b, c]) = open("death");
@@ -336,7 +336,7 @@ mod tests {
             ("c", ["INFO group entered: how=joined seqno=2 members=3", ""]),
         ] {
             let mut its = logged_until(&name, me, "INFO reset ended");
-            // Whichever of them finds out first draws the other into the reset.
+            // The one that suspects `a` first may draw the other into the reset before that one suspects it.
             let before = its.len();
             its.retain(|line| line != "WARN member suspected: member=a uid reason=silent");
             suspected += before - its.len();
@@ -384,7 +384,7 @@ mod tests {
                 "WARN excluded from the group: epoch",
             ]
         );
-        // What the application is told agrees, whenever it asks.
+        // The events that the application receives later agree with the log.
         loop {
             if let Event::Reset { seqno, excluded, .. } = a.receive().unwrap() {
                 assert_eq!((seqno, &*excluded[0].name.to_string()), (3, "c"));
@@ -414,7 +414,7 @@ mod tests {
         };
         assert!(Group::join(&name, "", &other).is_err());
         logged_until(&name, "b", "WARN datagram under another key: address=127.0.0.1:");
-        // Once, however many such datagrams came.
+        // Several such datagrams make one line.
         assert!(b.counters().foreign > 1);
         let its = logged(&lines(), &name, "b");
         assert_eq!(its.iter().filter(|line| line.contains("another key")).count(), 1, "{its:?}");

@@ -21,7 +21,8 @@ const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts at a join that a reset interrupted or that took too long, each with a new uid.
 const LIVES_MAX: usize = 8;
 
-/// How long an entry waits for addresses of the seeds: only a process that cannot do without asking waits.
+/// Returns how long an entry waits until a seed has an address: zero for a founder and for the participants of a
+/// formation, which can begin without one.
 pub(crate) fn seeds_timeout(entry: &EntryMode, options: &Options) -> Duration {
     match entry {
         EntryMode::Found(_) | EntryMode::Form(..) => Duration::ZERO,

@@ -34,10 +34,10 @@ pub struct Options {
     /// Members to ask for the group, each `HOST:PORT` or a DNS name, at [`DEFAULT_PORT`] unless another port is
     /// given. All addresses of a name are asked. By default there are none, and the group is looked for by multicast.
     pub seeds: Vec<String>,
-    /// How long the names of the seeds are resolved again while none of the seeds has an address, 30 s by default: the first
-    /// of several processes that start together may have no DNS record yet. A warning in the log says that the process
-    /// waits. After this time a join fails with [`OpenError::Seeds`](crate::OpenError::Seeds); if it is zero, at once.
-    /// Joins and services wait; `create` and clients of calls do not.
+    /// How long the names among the seeds are looked up again while none of the seeds has an address. 30 s by default:
+    /// the first of several processes that start together may have no DNS record yet. Meanwhile a warning is in the
+    /// log. After this time a join fails with [`OpenError::Seeds`](crate::OpenError::Seeds); with zero, at once. Joins
+    /// and services wait; `create` and clients of calls do not.
     pub seeds_timeout: Duration,
     /// True if datagrams may leave this machine without a key. Then anyone on the network can read and forge them.
     pub insecure: bool,

@@ -24,7 +24,7 @@ use unisono_udp::{Receiver, Socket, Watch};
 
 /// Interval after which an unanswered query is sent again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Keys of the two sockets: the one to which the answers come, and the one that receives the group's multicasts.
+/// Keys of the two sockets: one receives the answers, the other the group's multicasts.
 const ANSWERS: u64 = 0;
 const HEARD: u64 = 1;
 

@@ -27,7 +27,7 @@ pub(crate) fn multicast_address(tag: GroupTag) -> SocketAddrV4 {
     multicast_address_at((tag.0 % MULTICAST_ADDRESSES) as u8)
 }
 
-/// Where all groups listen.
+/// Returns the multicast addresses of all groups.
 pub(crate) fn multicast_addresses() -> impl Iterator<Item = SocketAddrV4> {
     (0..MULTICAST_ADDRESSES as u8).map(multicast_address_at)
 }

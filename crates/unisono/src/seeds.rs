@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Minimum interval between two look-ups of the names.
+/// Minimum interval between two look-ups of the names: 1 s.
 const NAME_FRESH: Duration = Duration::from_secs(1);
 
 /// Fixed addresses and names to ask for a group. While the group is being looked for, the names are looked up again,
@@ -49,7 +49,7 @@ impl Seeds {
         }
     }
 
-    /// True if both ask the same seeds.
+    /// True if `other` has the same seeds.
     pub(crate) fn is_like(&self, other: &Seeds) -> bool {
         (&self.fixed, &self.names) == (&other.fixed, &other.names)
     }
@@ -77,8 +77,8 @@ impl Seeds {
         }
     }
 
-    /// Calls [`Seeds::resolve`] until it returns addresses, for at most `timeout`. `name` is the group or service, for the
-    /// log.
+    /// Calls [`Seeds::resolve`] until it returns addresses, for at most `timeout`. `name` is the group or service, for
+    /// the log.
     pub(crate) fn resolve_within(&self, timeout: Duration, name: &str) -> Result<Vec<SocketAddr>, OpenError> {
         let waits = || log::waits_for_seeds(name, &self.names.join(", "), timeout);
         retry(timeout, NAME_FRESH, || self.resolve(), waits)
@@ -119,8 +119,8 @@ impl Seeds {
     }
 }
 
-/// Resolves until there are addresses, `timeout` has passed, or another error occurs. Pauses after each failed attempt, and
-/// calls `waits` before the first pause.
+/// Resolves until there are addresses, `timeout` has passed, or another error occurs. Pauses after each failed attempt,
+/// and calls `waits` before the first pause.
 fn retry(
     timeout: Duration,
     pause: Duration,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_there_is_not_is_no_matter_of_names() {
+    fn a_seed_with_an_impossible_port_is_refused_before_any_look_up() {
         for seed in
             ["127.0.0.1:99999", "127.0.0.1:0", "localhost:99999", "a:", "a:b", "[::1]:65536", "[::1]:x"]
         {
@@ -243,7 +243,7 @@ mod tests {
     fn names_without_an_address_are_looked_up_again_until_they_have_one() {
         let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let none = || Err(OpenError::Seeds { seeds: "a".into(), source: io::Error::other("none yet") });
-        // How often they are looked up, and whether that is told, if `after` attempts are in vain.
+        // If `after` look-ups fail: the addresses, the number of look-ups, and the number of warnings.
         let looked_up = |timeout, after| {
             let (mut attempts, mut told) = (0, 0);
             let resolve = || {
@@ -258,14 +258,14 @@ mod tests {
         assert_eq!(looked_up(long, 3), (Some(vec![address]), 4, 1));
         assert_eq!(looked_up(Duration::ZERO, 1), (None, 1, 0));
         assert_eq!(looked_up(Duration::from_millis(20), usize::MAX).0, None);
-        // What will be no better later is told at once.
+        // Any other error is returned at once: waiting does not cure it.
         let refused =
             retry(long, long, || Err(OpenError::SeedFamily { seed: address }), || panic!("it waits"));
         assert!(matches!(refused, Err(OpenError::SeedFamily { .. })));
     }
 
     #[test]
-    fn only_those_that_have_to_ask_wait_for_addresses() {
+    fn only_processes_that_have_to_ask_wait_for_addresses() {
         let seeds = vec!["nowhere.invalid".into()];
         let options = |seeds_timeout| Options { seeds: seeds.clone(), seeds_timeout, ..Options::default() };
         let name = format!("seeds-{}", std::process::id());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_an_address_are_said_to_have_none_unless_others_have() {
+    fn names_without_an_address_are_an_error_unless_another_seed_has_one() {
         let nowhere = seeds(None, &["nowhere.invalid"]).unwrap();
         assert!(matches!(nowhere.resolve(), Err(OpenError::Seeds { .. })));
         let partly = seeds(None, &["nowhere.invalid", "127.0.0.1:9"]).unwrap();

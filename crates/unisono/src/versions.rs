@@ -1,4 +1,5 @@
-//! Processes that use another version of the wire format, as seen by a process that is in no group.
+//! Detects processes that use another version of the wire format, for a process that is in no group. (Members do it in
+//! the core.)
 
 use crate::reach::multicast_addresses;
 use std::io;
@@ -8,7 +9,8 @@ use unisono_core::GroupTag;
 use unisono_core::wire::{Header, HeaderError, group_tag};
 use unisono_udp::{Receiver, Socket, Watch};
 
-/// The version of a datagram of ours that has another one than this process; of this group only, if one is named.
+/// Returns the version of a datagram of unisono if that is not the version of this process. If `group` is given, only a
+/// datagram for that group counts.
 pub(crate) fn other_version_of(datagram: &[u8], group: Option<GroupTag>) -> Option<u8> {
     let tag = group_tag(datagram)?;
     match Header::parse(datagram) {
@@ -17,9 +19,11 @@ pub(crate) fn other_version_of(datagram: &[u8], group: Option<GroupTag>) -> Opti
     }
 }
 
-/// Listens for datagrams of other versions of the wire format: to the multicasts of all groups on an interface, named by its
-/// address, and to what comes to the address `bind`, if nothing else is bound there. Sends nothing, and returns the first
-/// address and version heard within `time`. Anyone can forge such a datagram.
+/// Listens for datagrams of other versions of the wire format, for at most `time`. Returns the source address and the
+/// version of the first one. Sends nothing. Anyone can forge such a datagram.
+///
+/// With `interface`, which is named by its address, it receives the multicasts of all groups there. With `bind`, it
+/// receives the datagrams to that address, if no other socket is bound to it.
 ///
 /// # Errors
 /// The system refused to listen.
@@ -42,7 +46,7 @@ pub fn hear_other_version(
     while heard.is_none() && begin.elapsed() < time {
         watch.set_alarm(time.saturating_sub(begin.elapsed()));
         for socket in watch.wait().keys().iter().filter_map(|key| sockets.get(*key as usize)) {
-            // An error is one datagram's.
+            // An error concerns one datagram only.
             let _ = receiver.receive(socket, |from, datagram| {
                 let version = other_version_of(&datagram, None);
                 heard = heard.or(version.map(|version| (from, version)));
@@ -64,12 +68,13 @@ mod tests {
     use unisono_core::wire::{HEADER_BYTES, Writer};
     use unisono_core::{EpochTag, Uid};
 
-    /// Longer than anything takes that works.
+    /// Longer than any working case takes.
     const PATIENCE: Duration = Duration::from_secs(60);
+    /// Index of the version in a datagram.
     const VERSION_AT: usize = 2;
     const OTHER: u8 = 9;
 
-    /// Something for the group of this name in another version.
+    /// Returns a datagram for the group of this name in version `OTHER`.
     fn datagram(name: &str) -> Vec<u8> {
         let header = Header {
             protection: ProtectionKind::Sealed,
@@ -85,7 +90,7 @@ mod tests {
         datagram
     }
 
-    /// Multicasts on loopback, as a member of another version would, until it is dropped.
+    /// Multicasts on loopback until it is dropped, as a member of another version does.
     struct Speaker {
         over: Arc<AtomicBool>,
         thread: Option<thread::JoinHandle<()>>,
@@ -117,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_another_version_is_told_of_and_not_founded_again() {
+    fn a_group_of_another_version_is_reported_and_not_founded_again() {
         let name = format!("version-{}", std::process::id());
         let speaker = Speaker::new(&name);
         let entered = Group::join_or_create(&name, GroupConfig::default(), "", &Options::default());
@@ -144,17 +149,17 @@ mod tests {
         assert_eq!(joiner.members().len(), 2);
         let begin = Instant::now();
         while member.counters().other_version == 0 {
-            assert!(begin.elapsed() < PATIENCE, "it hears nothing");
+            assert!(begin.elapsed() < PATIENCE, "no such datagram arrives");
             member.receive_timeout(Duration::from_millis(5)).unwrap();
         }
         assert_eq!(member.counters().malformed, 0);
     }
 
     #[test]
-    fn what_comes_to_the_own_address_is_heard_too() {
+    fn datagrams_to_the_own_address_are_received_too() {
         let free = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let bind = free.address();
-        assert_eq!(hear_other_version(None, Some(bind), Duration::ZERO).unwrap(), None, "it is in use");
+        assert_eq!(hear_other_version(None, Some(bind), Duration::ZERO).unwrap(), None, "in use");
         drop(free);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! A forked child that uses its parent's handles, and ends: it gets errors, and nobody else notices.
+//! A forked child that uses its parent's handles and exits gets errors, and no member notices.
 
 mod common;
 
@@ -16,18 +16,19 @@ use unisono::{
 
 const REFUSED: SendFailure = SendFailure::Refused(SendError::Forked);
 
-/// Runs these checks in a child, which ends without any destructor; returns the number of the first that fails, or 0.
+/// Runs these checks in a child that exits without running destructors. Returns the number of the first check that
+/// fails, counted from 1, or 0.
 fn in_child(checks: &[&dyn Fn() -> bool]) -> i32 {
     copied().unwrap_or_else(|| {
         let failed = checks.iter().position(|check| !check());
-        // SAFETY: ends this process at once.
+        // SAFETY: `_exit` has no preconditions; it ends this process at once.
         unsafe { nix::libc::_exit(failed.map_or(0, |place| place as i32 + 1)) }
     })
 }
 
-/// Copies this process. In the parent it returns the child's exit status, once it has ended; in the child it returns nothing.
+/// Forks. In the parent it waits for the child and returns its exit status; in the child it returns `None`.
 fn copied() -> Option<i32> {
-    // SAFETY: the child uses no lock that another thread of the parent may have, but for those that this test is about.
+    // SAFETY: the child takes no lock that another thread of the parent may hold, except those that this test is about.
     let ForkResult::Parent { child } = unsafe { fork() }.unwrap() else { return None };
     let begin = Instant::now();
     loop {
@@ -35,7 +36,7 @@ fn copied() -> Option<i32> {
             WaitStatus::Exited(_, status) => return Some(status),
             WaitStatus::StillAlive if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(1)),
             other => {
-                // SAFETY: it is a child of this test that has not been waited for.
+                // SAFETY: the pid is of a child of this test that was not reaped yet.
                 unsafe { nix::libc::kill(child.as_raw(), nix::libc::SIGKILL) };
                 panic!("the child does not end: {other:?}");
             }
@@ -43,7 +44,7 @@ fn copied() -> Option<i32> {
     }
 }
 
-// One test, so that no other test's threads have a lock when the process is copied.
+// One test only, so that no other test's threads hold a lock at the fork.
 #[test]
 fn a_forked_child_gets_errors_and_changes_nothing() {
     let name = fresh_name("fork");
@@ -51,7 +52,7 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
     let second = Group::join(&name, "", &options()).unwrap();
     let third = block_on(AsyncGroup::join(&name, "", &options())).unwrap();
     third.ignore_events();
-    // An event lies ready at each when the process is copied.
+    // At the fork an event is ready at each member.
     let ticket = first.submit("before").unwrap();
     second.send("before, too").unwrap();
     let private = PrivatePort::from_name(&name);
@@ -77,20 +78,20 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         &|| client.call(Port::from_name(&name), "child") == Err(CallFailure::NotSent(NotSent::Forked)),
         &|| server.get_request().is_err(),
         &|| matches!(Client::beside(&first), Err(OpenError::Forked)),
-        // A group of its own is none of the parent's.
+        // A group that the child founds itself works.
         &|| {
             let own = Group::create(&fresh_name("child"), GroupConfig::default(), &options()).unwrap();
             own.send("mine").is_ok()
         },
     ]);
-    assert_eq!(failed, 0, "which of the checks failed");
-    // Its end is no leave either.
+    assert_eq!(failed, 0, "number of the failed check");
+    // The child's exit is no leave, even if it drops the handles.
     let Some(status) = copied() else {
         drop((first, second, third, server, client));
         std::process::exit(7);
     };
     assert_eq!(status, 7);
-    // Another thread of the parent may have the lock as the process is copied, and is not there to release it.
+    // At the fork another thread of the parent may hold the lock; the child does not have that thread to release it.
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -106,7 +107,7 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    // Nobody has noticed: all are members, and no packet number came twice.
+    // No member has noticed: all are members, and no packet number was used twice.
     second.send("after").unwrap();
     for group in [&first, &second] {
         let mut messages = Vec::new();

@@ -297,7 +297,7 @@ fn a_full_history_takes_nothing_more_and_loses_nothing() {
 }
 
 #[test]
-fn without_multicast_a_joiner_is_told_to_name_seeds_and_does_well_with_them() {
+fn without_multicast_the_error_asks_for_seeds_and_a_join_with_seeds_works() {
     let name = fresh_name("no-multicast");
     let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
     // No interface of this machine has this address.

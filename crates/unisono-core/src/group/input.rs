@@ -87,9 +87,9 @@ impl Group {
         self.settle(now);
     }
 
-    /// Counts a datagram that does not open: damaged, under another key, or of another founding. What is sealed within
-    /// an epoch opens only for processes that know the founding. A process that still looks for the group counts it as
-    /// under another key, because members with its own key would answer.
+    /// Counts a datagram that does not open: damaged, under another key, or of another founding. A datagram sealed
+    /// within an epoch opens only for processes that know the founding. A process that still looks for the group counts
+    /// such a datagram as under another key, because members with its own key would answer.
     #[cold]
     fn note_unopened(&mut self, now: Time, from: SocketAddr, header: &Header) {
         let same_kind = header.protection == self.protection.kind();

@@ -1,11 +1,13 @@
-//! One member's side of one group: puts the parts together.
+//! One member's side of one group: connects the modules that contain the algorithms.
 //!
-//! No algorithm is in this file. `order` assigns seqnos, `history` and `unordered` keep messages, `stability` knows
-//! which members hold what, `repair` requests what was lost, `flow` sends own messages, and `membership` does
-//! everything about members (views, suspicion, joining, leaving, resets). `input` takes datagrams apart and hands
-//! frames to these modules, `storing` files entries that have a seqno, `output` packs what the modules send, and
-//! `audience` is how a datagram reaches all. `commands` is what the application may do, `delivery` what it receives,
-//! `account` what is reported about the group, and `watch` what checkers read.
+//! [`Group`] is the state of all modules together. `order` assigns seqnos, `history` and `unordered` keep messages,
+//! `stability` knows which members hold which entries, `repair` requests lost entries, `flow` sends own messages, and
+//! `membership` handles views, suspicion, joins, leaves and resets.
+//!
+//! The files of this directory connect them. `input` decodes datagrams and gives their frames to the modules, `storing`
+//! files entries that have a seqno, `output` packs frames into datagrams, and `audience` decides how a datagram reaches
+//! all members. `commands` has the application's operations, `delivery` its events, `account` the reports about the
+//! group, and `watch` the state that checkers read.
 
 mod account;
 mod audience;
@@ -53,12 +55,16 @@ pub(crate) use output::Serve;
 
 /// One member's protocol state for one group: a pure state machine.
 ///
-/// The methods are of four kinds. `handle_…` takes input: a datagram, or a timeout. Commands come from the application:
-/// [`send`](Group::send), [`leave`](Group::leave), [`reset`](Group::reset), [`hand_over`](Group::hand_over). `poll_…`
-/// returns output: after every input and command, and after taking events, call [`poll_transmit`](Group::poll_transmit)
-/// and [`poll_sent`](Group::poll_sent) until they return nothing, and take from [`poll_event`](Group::poll_event) the
-/// events that the application wants (the others slow down the senders). Then wait for input, or until
-/// [`poll_timeout`](Group::poll_timeout). The other methods read, and change nothing.
+/// The methods are of four kinds:
+///
+/// - `handle_…` takes input: a datagram, or a timeout.
+/// - Commands come from the application: [`send`](Group::send), [`leave`](Group::leave), [`reset`](Group::reset),
+///   [`hand_over`](Group::hand_over).
+/// - `poll_…` returns output. After every input and command, and after taking events, call
+///   [`poll_transmit`](Group::poll_transmit) and [`poll_sent`](Group::poll_sent) until they return nothing. Call
+///   [`poll_event`](Group::poll_event) as long as the application takes events; events that it does not take slow down
+///   the senders. Then wait for input, or until [`poll_timeout`](Group::poll_timeout).
+/// - The other methods read, and change nothing.
 ///
 /// Time must never go back from one call to the next.
 pub struct Group {
@@ -78,19 +84,19 @@ pub struct Group {
     /// Time when this member entered the epoch.
     pub(crate) epoch_entered_at: Time,
     pub(crate) last_reset: Option<LastReset>,
-    /// Last address that sent a datagram of a group of this name that does not open.
+    /// Source of the last datagram of a group of this name that does not open.
     pub(crate) foreign: Option<SocketAddr>,
     pub(crate) other_versions: OtherVersions,
-    /// Epochs, each with the seqno at which it began, from that of the next entry to be delivered.
+    /// Epochs, each with the seqno at which it began; the first is that of the next entry to deliver.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
     pub(crate) history: History,
     pub(crate) unordered: UnorderedBuffer,
     pub(crate) outbox: Outbox,
     pub(crate) peers: Peers,
-    /// Everything through here is accepted.
+    /// Every entry through this seqno is accepted.
     pub(crate) accepted: Seqno,
-    /// Everything through here was handed to the application.
+    /// Every entry through this seqno was delivered to the application.
     pub(crate) delivered: Seqno,
     assembly: Assembly,
 
@@ -115,23 +121,23 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) serves: VecDeque<Serve>,
     pub(crate) notices: VecDeque<Event>,
-    /// Episodes for the driver's log.
+    /// Episodes that the driver has not taken yet.
     pub(crate) episodes: Episodes,
     /// True if this member's own leave is accepted.
     pub(crate) left: bool,
-    /// The last event, for the time when everything accepted is delivered.
+    /// The last event of this member; returned once every accepted entry is delivered.
     pub(crate) closing: Option<Event>,
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
     pub(crate) packet_number: u64,
     parcel_id: u32,
-    /// Parcels from outside of any epoch, and their sender.
+    /// Parcels of an unfinished frame from outside of any epoch, and their sender.
     outside_parcels: (Uid, crate::wire::Assembler),
     audience: Audience,
     pub(crate) audience_is_stale: bool,
     /// True if the application took events since the last input.
     took_events: bool,
     wake: Option<(Time, Reason)>,
-    /// True if marks may have moved since they were last read.
+    /// True if [`Group::marks`] may have changed since checkers read them.
     pub(crate) moved: bool,
 
     pub(crate) counters: Counters,
@@ -140,8 +146,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns a member that is about to found or join the group of `port`. `me.uid` must be fresh: 64 random bits that
-    /// never named any member before. `hello` is delivered to the others with the join.
+    /// Returns a member that begins to found, join or form the group of `port`. `me.uid` must be fresh: 64 random bits
+    /// that never named any member before. The join delivers `hello` to the other members.
     ///
     /// # Errors
     /// A parameter is out of its range; nothing was done.
@@ -243,7 +249,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Ends every input: does what follows from the new state.
+    /// Ends every input: acknowledges, accepts, numbers, frees and requests what the new state allows, and finds the
+    /// next timeout.
     pub(crate) fn settle(&mut self, now: Time) {
         (self.took_events, self.moved) = (false, true);
         let careless = || {
@@ -297,14 +304,14 @@ impl Group {
         next
     }
 
-    // --- queries between the modules ---
+    // --- queries of the modules ---
 
     /// True if this member is in the view at the end of its log.
     pub(crate) fn is_member(&self) -> bool {
         self.is_in_view(self.me.uid)
     }
 
-    /// True if `uid` is in that view.
+    /// True if `uid` is in the view at the end of this member's log.
     pub(crate) fn is_in_view(&self, uid: Uid) -> bool {
         self.history.view().iter().any(|member| member.uid == uid)
     }
@@ -315,7 +322,7 @@ impl Group {
         self.peers.iter().nth(index).map(|peer| peer.member.uid)
     }
 
-    /// Returns the group's resilience, at most members − 1 in a view of `members`.
+    /// Returns the resilience in a view of `members`: that of the group, at most members − 1.
     pub(crate) fn resilience_in(&self, members: usize) -> u8 {
         resilience_among(self.config.resilience, members)
     }

@@ -18,7 +18,7 @@ use core::net::SocketAddr;
 pub(crate) struct Mail {
     to: Destination,
     under: EpochTag,
-    /// Nothing for a bare header.
+    /// `None` for a bare header, a datagram without frames.
     frame: Option<Frame>,
 }
 
@@ -52,7 +52,7 @@ impl Group {
         self.push_mail(Mail { to: Destination::Address(to), under, frame: Some(frame) });
     }
 
-    /// Queues a datagram without frames for an address.
+    /// Queues a bare header, a datagram without frames, for an address.
     pub(crate) fn post_bare(&mut self, to: SocketAddr, under: EpochTag) {
         self.push_mail(Mail { to: Destination::Address(to), under, frame: None });
     }

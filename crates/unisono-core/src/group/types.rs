@@ -103,8 +103,8 @@ pub struct Info {
     /// Last address that sent a datagram of a group of this name under another key
     /// ([`Counters::foreign`](crate::look::Counters::foreign)).
     pub foreign: Option<SocketAddr>,
-    /// The address that sent the last datagram for a group of this name in another version of the wire format
-    /// ([`Counters::other_version`](crate::look::Counters::other_version)), and that version.
+    /// Source and version of the last datagram for a group of this name in another version of the wire format
+    /// ([`Counters::other_version`](crate::look::Counters::other_version)).
     pub other_version: Option<(SocketAddr, u8)>,
 }
 

@@ -185,7 +185,7 @@ impl Group {
         if let (Phase::Locating, None, Some((by, version))) =
             (self.phase, &joining.found, self.other_versions.believed())
         {
-            // There may be a group: it is not founded a second time, nor said to be missing.
+            // The group may exist in that version: found no second one, and do not report that there is none.
             self.join_failed(JoinFailure::OtherVersion { by, version });
             return;
         }
@@ -294,7 +294,7 @@ impl Group {
         let Some(asked) = asked.filter(|_| welcome.config.check().is_ok()) else { return };
         self.instance = welcome.instance;
         self.config = welcome.config;
-        // A datagram that could not be opened before may have been from this group.
+        // Datagrams that this joiner could not open or read may have been from this group.
         self.foreign = None;
         self.other_versions.forget();
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);

@@ -1,7 +1,8 @@
-//! Numbering: messages from the unordered buffer, and changes, are appended to the log under the next seqno.
+//! Numbering: the sequencer assigns seqnos by appending messages and changes to its log.
 //!
-//! Senders take turns, each in its own order, as long as there is room. Joins, leaves and role events follow one at a
-//! time, each after the last one is accepted.
+//! Messages come from the unordered buffer, and the sequencer's own from its outbox. Senders take turns, and each
+//! sender's messages keep their order, as long as the history has capacity. Joins, leaves and role events are numbered
+//! one at a time, each after the last one is accepted.
 
 use super::capacity::Margin;
 use crate::blocks::Slice;
@@ -19,7 +20,8 @@ use core::time::Duration;
 const TURN: usize = 32;
 
 impl Group {
-    /// Frees what may be freed, then numbers what may be numbered.
+    /// Frees entries that every member holds. Then, if this member is the sequencer and has promised no ballot, numbers
+    /// messages and changes.
     pub(crate) fn purge_and_number(&mut self, now: Time) {
         self.purge();
         if self.order.acting.is_some()
@@ -46,7 +48,7 @@ impl Group {
         }
     }
 
-    /// Numbers messages: senders take turns, each in its own order, as long as there is room.
+    /// Numbers messages by turns, as long as the history has capacity.
     fn number_messages(&mut self, now: Time) {
         if self.messages_wait_for_a_seqno() {
             self.number_by_turns(now);
@@ -100,7 +102,7 @@ impl Group {
         } else {
             self.unordered.next(sender, mark.number)?
         };
-        // A join waits for the end of every message of several pieces, so none may begin meanwhile.
+        // A join waits until no message of several pieces is unfinished, so none may begin meanwhile.
         if more && !mark.open && self.join_is_possible() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
@@ -108,7 +110,8 @@ impl Group {
         Some(number)
     }
 
-    /// Numbers the message that [`Group::next_of`] returned. An own message stays in the outbox until it is accepted.
+    /// Numbers the message that [`Group::next_of`] returned; returns false if it is not held. An own message stays in
+    /// the outbox until it is accepted.
     fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber) -> bool {
         let own = sender == self.me.uid;
         let found = match own {
@@ -128,7 +131,7 @@ impl Group {
         true
     }
 
-    /// Notes that a message of `bytes` got this seqno.
+    /// Notes that a message of `bytes` bytes got this seqno.
     pub(super) fn note_numbered(&mut self, now: Time, seqno: Seqno, patient: bool, bytes: usize) {
         self.order.under_way.note_numbered(now, seqno, bytes, self.settings.under_way_bytes_max());
         if !patient {
@@ -144,7 +147,7 @@ impl Group {
             }
             return;
         }
-        // Changes take no room from messages: a few slots are kept for them.
+        // Changes take no capacity from messages: the history may exceed its limit by one slot for each member.
         let members = self.history.view().len() as u64;
         let kept = self.history.received() - self.history.base();
         if kept > u64::from(self.config.history_messages) + members {
@@ -166,7 +169,7 @@ impl Group {
     }
 }
 
-/// Returns a message of which everything is known but the position of its data.
+/// Returns the entry of a message; the history adds the position of its data.
 pub(super) fn numbered(sender: Uid, number: MessageNumber, manner: Manner) -> Message {
     let Manner { resilience, broadcast, .. } = manner;
     Message { sender, number, resilience, broadcast, data: None }

@@ -1,4 +1,4 @@
-//! Processes that use another version of the wire format.
+//! Joiners and members receive datagrams of processes that use another version of the wire format.
 
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use unisono_core::wire::{Checksum, HEADER_BYTES, VERSION};
 use unisono_core::*;
 
 const STEP: Duration = Duration::from_millis(1);
-/// The byte of a datagram that has its version.
+/// Index of the byte of a datagram that contains its version.
 const VERSION_AT: usize = 2;
 
-/// A process: its version of the wire format, its core, and what it said.
+/// A process: its version of the wire format, its core, its events, and the datagrams that it sent.
 struct Process {
     version: u8,
     core: Group,
@@ -18,8 +18,8 @@ struct Process {
     sent: Vec<Vec<u8>>,
 }
 
-/// Processes that all hear each other. A core believes that its own version is the present one: what comes from a process of
-/// the same version has that version when it arrives.
+/// Processes that all receive each other's datagrams. Every core reads and writes version `VERSION`. A datagram between
+/// two processes of the same version arrives unchanged; between others its version byte becomes that of the sender.
 struct World {
     now: Time,
     processes: Vec<Process>,
@@ -110,7 +110,7 @@ impl World {
     }
 }
 
-// Two versions in one cluster: each joiner of the newer one would found a second group.
+// Two versions in one cluster: each joiner of the other version would found a second group.
 #[test]
 fn no_second_group_is_founded_beside_one_of_another_version() {
     for entry in [EntryMode::Join, EntryMode::JoinOrFound(GroupConfig::default())] {
@@ -125,12 +125,12 @@ fn no_second_group_is_founded_beside_one_of_another_version() {
         let counters = core.counters();
         assert!(counters.other_version > 1 && counters.malformed == 0, "{counters:?}");
         assert_eq!(core.info().other_version, Some((address(joiner), 8)));
-        // The log is told once.
-        let told =
+        // It is reported as one episode.
+        let episodes =
             std::iter::from_fn(|| core.poll_episode()).filter(|it| !matches!(it, Episode::Entered { .. }));
         let expected = Episode::OtherVersion { address: address(joiner), version: 8 };
-        assert_eq!(told.collect::<Vec<_>>(), [expected]);
-        // No answer was longer than a question, and on the wire it is a datagram of this version.
+        assert_eq!(episodes.collect::<Vec<_>>(), [expected]);
+        // The member's answers are bare headers of its own version, so none is longer than the datagram it answers.
         let bare = |sent: &&Vec<u8>| sent.len() == HEADER_BYTES;
         let answers: Vec<_> = world.processes[member].sent.iter().filter(bare).collect();
         assert!(!answers.is_empty() && answers.iter().all(|answer| answer[VERSION_AT] == VERSION));
@@ -142,7 +142,7 @@ fn no_second_group_is_founded_beside_one_of_another_version() {
 fn an_answer_to_another_version_is_not_answered() {
     let mut world = World::new();
     let members = [7, 8].map(|version| world.add(version, EntryMode::Found(GroupConfig::default())));
-    // They look for other groups meanwhile.
+    // Both members look for other groups meanwhile, so each receives datagrams of the other.
     world.run(Duration::from_secs(10));
     for place in members {
         assert!(world.is_in(place));
@@ -152,9 +152,9 @@ fn an_answer_to_another_version_is_not_answered() {
     }
 }
 
-// Anyone can forge a datagram of another version, and whoever does could keep all joiners from their group.
+// Anyone can forge a datagram of another version. This must not keep joiners from their group.
 #[test]
-fn a_group_that_answers_is_joined_whatever_is_said_in_another_version() {
+fn a_group_that_answers_is_joined_despite_datagrams_of_another_version() {
     let mut world = World::new();
     let member = world.add(7, EntryMode::Found(GroupConfig::default()));
     let joiner = world.add(7, EntryMode::JoinOrFound(GroupConfig::default()));
@@ -166,11 +166,11 @@ fn a_group_that_answers_is_joined_whatever_is_said_in_another_version() {
     }
     world.run(Duration::from_secs(2));
     assert!(world.is_in(joiner) && world.processes[joiner].core.info().members.len() == 2);
-    assert_eq!(world.processes[joiner].core.info().other_version, None, "it is of no more interest");
+    assert_eq!(world.processes[joiner].core.info().other_version, None, "not forgotten");
     assert!(world.is_in(member));
 }
 
-// A bit that turns on the way is no other version: nothing is answered, and the group is founded.
+// A bit error can change the version byte of one datagram: no answer is sent, and the group is founded.
 #[test]
 fn one_datagram_alone_is_only_counted() {
     let mut world = World::new();
@@ -184,7 +184,7 @@ fn one_datagram_alone_is_only_counted() {
     world.run(STEP);
     assert_eq!(world.processes[founder].core.counters().other_version, 2);
     assert!(world.processes[founder].sent.iter().all(|sent| sent.len() > HEADER_BYTES));
-    // Neither is anything that is for another group.
+    // A datagram for another group is not even counted.
     let mut other = damaged.clone();
     other[4] ^= 1;
     world.deliver(founder, 6, &other);

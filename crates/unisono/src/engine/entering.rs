@@ -26,7 +26,7 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
-    /// Names for the log.
+    /// Names of the group and of the member, for the log.
     pub(crate) label: Label,
     /// Multicast is the only way to it.
     pub(crate) needs_multicast: bool,
@@ -152,7 +152,7 @@ impl Engine {
 /// Locks and returns the list of engines. No engine is added meanwhile.
 pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    // A forked child makes its own.
+    // A forked child forgets its parent's engines and makes its own.
     engines.retain(|engine| engine.upgrade().is_some_and(|engine| !engine.home.is_elsewhere()));
     engines
 }

@@ -1,9 +1,10 @@
-//! What a forked child may do with its parent's handles: nothing.
+//! Disables a parent's handles in a forked child.
 //!
-//! A child has a copy of the parent's state and the parent's sockets. If it sent anything, two processes would seal with the
-//! same packet numbers, which breaks the cipher; if it read a socket, the parent would miss what came; and its end would be
-//! the parent's leave. So an engine remembers the process that made it. In any other process it sends and reads nothing,
-//! sets no timer, and whatever is attempted with it comes to an error.
+//! A forked child has a copy of the parent's state, and shares the parent's sockets. If it sent, two processes would
+//! seal datagrams with the same packet numbers, which breaks the cipher. If it read a socket, the parent would miss
+//! what it read. If it dropped a handle, the parent's member would leave. So an engine remembers the process that made
+//! it. In any other process it sends nothing, reads no socket and sets no timer, and operations that would need this
+//! return errors.
 
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::rpc::{CallFailure, NotDrained, NotSent, Withdrawn};
@@ -12,8 +13,8 @@ use std::time::Duration;
 use unisono_core::rpc::{AnswerError, ForwardError};
 use unisono_core::{HandOverError, ResetError, SendError, Time};
 
-/// Minimum interval between two questions for the process id, each a system call. To copy a process takes longer, so the
-/// first thing that a child does with a handle is to ask.
+/// Minimum interval between two `getpid` system calls: 20 µs. A fork takes longer, so the child's first use of a handle
+/// always makes one.
 const ASK_EVERY: Duration = Duration::from_micros(20);
 
 /// The process that an engine belongs to.
@@ -25,17 +26,17 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The engine belongs to this process.
+    /// Returns the present process as the owner of an engine.
     pub(super) fn new() -> Home {
         Home { process: std::process::id(), asked_at: Time::ZERO, left: false }
     }
 
-    /// Asks whether this is another process, a forked child.
+    /// True if the present process is another one: a forked child. Makes a system call.
     pub(super) fn is_elsewhere(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// Whether this is a forked child. Asks the system, unless it did a moment ago.
+    /// True if the present process is a forked child. Makes a system call, unless the last one was within `ASK_EVERY`.
     pub(super) fn is_left(&mut self, now: Time) -> bool {
         if now.since(self.asked_at) >= ASK_EVERY {
             self.asked_at = now;
@@ -45,7 +46,7 @@ impl Home {
     }
 }
 
-/// What an attempt comes to in a forked child.
+/// The result of an operation in a forked child: an error, or nothing.
 pub(crate) trait OfFork {
     fn of_fork() -> Self;
 }
@@ -85,7 +86,7 @@ of_fork! {
     LeaveFailure: LeaveFailure::Forked,
     OpenError: OpenError::Forked,
     NotSent: NotSent::Forked,
-    // What the parent began goes on there: the child learns nothing of it.
+    // What the parent began goes on in the parent; the child does not learn the outcome.
     BatchOutcome: BatchOutcome { failure: Some(SendFailure::Unknown), ..BatchOutcome::default() },
     CallFailure: CallFailure::Unknown,
     Withdrawn: Withdrawn,

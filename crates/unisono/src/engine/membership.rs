@@ -36,7 +36,7 @@ pub(crate) enum Interest {
 pub(crate) struct Membership {
     pub(crate) group: Group,
     pub(crate) reach: Reach,
-    /// Whose lines in the log these are.
+    /// Names of the group and of this member, for the log.
     pub(crate) label: Arc<Label>,
     /// Events taken from the core to see whether there are any; at most two.
     peeked: VecDeque<Event>,

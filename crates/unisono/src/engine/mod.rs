@@ -102,10 +102,11 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.lock_at_home().unwrap_or_else(|| panic!("a forked child uses a handle of its parent's"))
+        self.lock_at_home().unwrap_or_else(|| panic!("this handle belongs to the process that forked"))
     }
 
-    /// Locks; `None` in a forked child if a thread of the parent held the lock at the fork: that thread does not exist here.
+    /// Locks. Returns `None` in a forked child if a thread of the parent held the lock at the fork: the child does not
+    /// have that thread, so the lock is never released.
     fn lock_at_home(&self) -> Option<MutexGuard<'_, State>> {
         let locked = match self.state.try_lock() {
             Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => return None,
@@ -123,7 +124,7 @@ impl Engine {
         (state, self.now())
     }
 
-    /// Nothing, too, in a forked child: it could do no good.
+    /// Locks. Returns `None` if a thread panicked in the engine, and where [`Engine::lock_at_home`] does.
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => None,
@@ -132,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// Releases the lock, wakes the threads and tasks that have to wake up, and writes to the log: a slow log delays this
-    /// thread and no other.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits episodes: a slow log delays only
+    /// this thread.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
@@ -284,7 +285,7 @@ fn clock_ns() -> u64 {
 
 #[cfg(all(test, feature = "tracing"))]
 impl Engine {
-    /// Cuts the members of this engine off from all others, or ends that.
+    /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {
         self.lock().cut_off(cut);
     }

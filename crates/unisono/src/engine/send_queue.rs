@@ -52,7 +52,7 @@ pub(crate) struct SendQueue {
     addresses: Vec<SocketAddr>,
     /// Runs that wait for the send buffer; at most two.
     unsent: VecDeque<Unsent>,
-    /// A test cut this engine off: what it sends is lost.
+    /// True while a test drops all datagrams that this engine sends and receives.
     #[cfg(test)]
     pub(super) is_cut_off: bool,
 }

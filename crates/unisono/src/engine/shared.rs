@@ -76,7 +76,7 @@ impl<O: Occupant> Shared<O> {
             Some(since) => (since, lacking(state.occupant(self.index))),
             None => (self.engine.now(), None),
         };
-        // One that has to wait asks anyway.
+        // An attempt that has to wait checks this in `block_until`.
         if lacking.is_none() && state.home.is_left(self.engine.now()) {
             return Some(T::of_fork());
         }
@@ -150,7 +150,7 @@ impl<O: Occupant> Shared<O> {
         polled
     }
 
-    /// Asks the core for something that needs no waiting, and is refused in a forked child.
+    /// Executes a command that needs no waiting. In a forked child it returns an error.
     pub(crate) fn command<T: OfFork>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
@@ -163,7 +163,7 @@ impl<O: Occupant> Shared<O> {
         result
     }
 
-    /// Looks at something, in a forked child as it was when that began.
+    /// Returns what `act` returns for the occupant; in a forked child, for the occupant as it was at the fork.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut O, Time) -> T) -> T {
         let engine = &*self.engine;
         let (mut state, now) = engine.look();
@@ -192,7 +192,7 @@ impl<O: Occupant> Shared<O> {
 
 #[cfg(all(test, feature = "tracing"))]
 impl Shared {
-    /// Cuts the member off from all others, or ends that.
+    /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {
         self.engine.cut_off(cut);
     }

@@ -58,7 +58,7 @@ impl Slot {
         }
     }
 
-    /// Adds the slot's episodes to the log.
+    /// Moves the slot's episodes into `log`.
     pub(crate) fn tell(&mut self, log: &mut Log) {
         match self {
             Slot::Membership(member) => log.take(&member.label, &mut member.group),

@@ -43,7 +43,7 @@ pub(crate) struct State {
     listeners: BTreeMap<Ipv4Addr, Listener>,
     /// The wakers to call once the lock is released.
     pub(crate) wakes: Vec<Waker>,
-    /// Written to the log once the lock is released.
+    /// Episodes to emit once the lock is released.
     log: Log,
     /// All sockets. Replaced when one is added or removed.
     pub(crate) sockets: Arc<Sockets>,
@@ -226,7 +226,7 @@ impl State {
         self.turn.sleeper().map_or(deadline, |sleeper| deadline.min(sleeper.until))
     }
 
-    /// Cuts this engine off from all others, or ends that.
+    /// Drops all datagrams that this engine sends and receives while `cut` is true.
     #[cfg(all(test, feature = "tracing"))]
     pub(crate) fn cut_off(&mut self, cut: bool) {
         self.send_queue.is_cut_off = cut;
@@ -297,12 +297,12 @@ impl State {
         }
     }
 
-    /// True if there may be a thread or a task to wake, or something to write to the log.
+    /// True if there may be a thread or a task to wake, or an episode to emit.
     pub(crate) fn has_wakes(&self) -> bool {
         !self.wakes.is_empty() || !self.with_waiters.is_empty() || !self.log.is_empty()
     }
 
-    /// Returns what is to be written to the log once the lock is released.
+    /// Takes the episodes to emit once the lock is released.
     pub(crate) fn take_log(&mut self) -> Log {
         std::mem::take(&mut self.log)
     }

@@ -367,7 +367,7 @@ impl Request {
                 false => Attempt::Done(()),
             }
         });
-        // An attempt is made at once, but in a forked child.
+        // `block` makes at least one attempt, except in a forked child.
         given.unwrap_or_else(|| Err(E::of_fork()))
     }
 }

@@ -1,9 +1,10 @@
-//! A ballot of this member's own: invite, gather votes, pull, choose, prepare, decide.
+//! The coordinator's side of a reset: invite, gather votes, pull, choose, prepare, decide.
 //!
-//! The coordinator first pulls the longest log that was voted, so that it can read the views from its own log. Then it
-//! proposes. The proposal is decided when quorums of both views (before and after the last change that is not known to
-//! be accepted) have prepared it under one ballot. No member waits for all of the new view: a member that votes in the
-//! new epoch has entered it, so nothing in it can be lost.
+//! The coordinator first pulls the longest log that a vote announced, so that it can read the views from its own log.
+//! Then it proposes a new view. The proposal is decided when quorums of two views have prepared it under one ballot:
+//! the views before and after the last change that is not known to be accepted. (Under the policy *at least n*, all
+//! members of the new view must have prepared it too.) No member waits until all of the new view have entered the new
+//! epoch: a member that votes there has entered it, so no entry of the new epoch can be lost.
 
 use super::{BALLOTS_PER_SEARCH, RESET_REPEAT_EVERY, RESET_ROUND_MAX};
 use crate::config::Quorum;
@@ -19,22 +20,24 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long the next invitation waits for members that left one unanswered, and how long after a vote of another such
-/// member: a dead member must not prolong a ballot, and members that are heard again are heard together.
+/// A ballot waits 20 ms for votes of members that left an earlier invitation unanswered, and 20 ms more after each vote
+/// of such a member: a dead member must not prolong a ballot, and members that were cut off usually come back together.
 const GATHER_AGAIN: Duration = Duration::from_millis(20);
 /// Members that left an invitation unanswered are invited again after 1/64 of the time for which none of them was
-/// heard: a line may be down for hours.
+/// heard, because a link may be down for hours.
 const SILENCE_PER_REPEAT: u32 = 64;
-/// Upper limit of that interval, because the line may be up again.
+/// Maximum of that interval: 1 s, because the link may be up again.
 const REPEAT_RARELY: Duration = Duration::from_secs(1);
-/// A stage that has not ended 150 ms after the coordinator's patience with voters ends its ballot.
+/// A ballot fails if one of its stages lasts 150 ms longer than the coordinator's patience with voters.
 const STAGE_MARGIN: Duration = Duration::from_millis(150);
-/// Minimum pause after a failed ballot, in which the other members' reports of it arrive.
+/// Minimum pause after a failed ballot: 10 ms, in which late answers to it arrive.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
-/// Random back-off before the next ballot: up to 60 ms per ballot begun, six counted at most.
+/// Random back-off after that pause: up to 60 ms per ballot that this member has begun in this reset, six counted at
+/// most.
 const RESET_BACKOFF: Duration = Duration::from_millis(60);
 const BACKOFFS_MAX: u32 = 6;
 
+/// A ballot that this member coordinates.
 #[derive(Clone, Debug)]
 pub(super) struct Coordination {
     pub(super) ballot: Ballot,
@@ -42,15 +45,17 @@ pub(super) struct Coordination {
     votes: Table<Vote>,
     /// Members that were invited.
     invited: Vec<Uid>,
-    /// Until when votes of unsuspected members are waited for.
+    /// Deadline for votes of members that are not suspected.
     gather_until: Time,
-    /// The same for members that left an invitation unanswered.
+    /// The same for members that left an earlier invitation unanswered.
     gather_again_until: Time,
+    /// Time at which the ballot fails, if its stage has not ended.
     stage_until: Time,
+    /// Time at which the stage's request is repeated.
     repeat_at: Time,
 }
 
-/// `Preparing` is the last stage: its proposal stays the same, whatever votes arrive later.
+/// `Preparing` is the last stage: later votes do not change its proposal.
 #[derive(Clone, Debug)]
 enum Stage {
     Inviting,
@@ -68,7 +73,8 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
-    /// Puts off every decision for lack of answers until `at_least`. Members that have not voted are waited for again.
+    /// Postpones the failure of the ballot, and a choice without the missing votes, to `at_least`: the answers
+    /// may lie unread.
     pub(super) fn put_off(&mut self, at_least: Time) {
         self.gather_again_until = self.gather_again_until.max(at_least);
         self.stage_until = self.stage_until.max(at_least);
@@ -183,7 +189,7 @@ impl Group {
         })
     }
 
-    /// Notes the members that left the invitation unanswered; they are waited for less long from now on.
+    /// Notes the members that left the invitation unanswered: later ballots wait only `GATHER_AGAIN` for them.
     fn note_unanswered(&mut self) {
         let Some(own) = &self.recovery.coordination else { return };
         for &uid in own.invited.iter().filter(|uid| !own.votes.contains(**uid)) {
@@ -226,8 +232,8 @@ impl Group {
         }
     }
 
-    /// True if members that left an invitation unanswered are due for another one: ever more rarely while all of them
-    /// are silent, at full pace again once one of them is heard.
+    /// True if it is time to invite members again that left an invitation unanswered. The interval grows while all of
+    /// them are silent. Once one of them is heard, every repetition invites them.
     fn is_time_to_invite_again(&self, now: Time) -> bool {
         let unanswered = self.recovery.unanswered.iter();
         let heard_at = unanswered.filter_map(|&uid| Some(self.peers.get(uid)?.last_heard)).max();
@@ -237,7 +243,7 @@ impl Group {
 
     // --- choosing ---
 
-    /// Fetches what the longest log voted has and this one lacks; then chooses.
+    /// Pulls the entries of the longest log voted that this log lacks. If it lacks none, chooses.
     fn pull_longest(&mut self, now: Time) {
         let received = self.history.received();
         let pulls = !self.broken(Planted::OwnLogNotLongest);
@@ -254,8 +260,8 @@ impl Group {
         }
     }
 
-    /// Chooses the proposal (docs/protocol/recovery.md). Without a quorum, or if the log names members that were not
-    /// invited yet, gathering goes on.
+    /// Chooses the proposal (docs/protocol/recovery.md). Goes on gathering votes if there is no quorum, or if the log
+    /// names members that were not invited yet.
     fn choose(&mut self, now: Time) {
         let Some(own) = &self.recovery.coordination else { return };
         let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
