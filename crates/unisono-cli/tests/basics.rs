@@ -359,9 +359,9 @@ fn seeds_without_an_address_are_reported_before_the_search() {
 
 #[test]
 fn a_join_waits_for_an_address_of_its_seeds_and_says_so() {
-    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "1h"];
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "soon"];
     assert_eq!(unisono(arguments).status.code(), Some(2), "no duration");
-    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "3600s"];
+    let arguments = ["listen", "x", "--seeds", "nowhere.invalid", "--seeds-timeout", "1h"];
     let mut child = command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let waits = lines.find(|line| line.contains("waiting for an address of seed nowhere.invalid"));
