@@ -19,7 +19,7 @@
 //! use unisono_udp::{Receiver, Socket};
 //! let here = "127.0.0.1:0".parse().unwrap();
 //! let (left, right) = (Socket::bind(here)?, Socket::bind(here)?);
-//! Five datagrams of at most three bytes, to each of the given addresses.
+//! // Five datagrams of at most three bytes, to each of the given addresses.
 //! left.send(b"onetwothrfoufi", 3, &[right.address()]);
 //! let mut receiver = Receiver::new();
 //! let mut heard = Vec::new();
