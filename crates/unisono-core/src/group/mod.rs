@@ -1,4 +1,4 @@
-//! One member's side of one group: connects the modules that contain the algorithms.
+//! One member's side of one group. This module connects the modules that contain the algorithms.
 //!
 //! [`Group`] is the state of all modules together. `order` assigns seqnos, `history` and `unordered` keep messages,
 //! `stability` knows which members hold which entries, `repair` requests lost entries, `flow` sends own messages, and
@@ -66,7 +66,7 @@ pub(crate) use output::Serve;
 ///   the senders. Then wait for input, or until [`poll_timeout`](Group::poll_timeout).
 /// - The other methods read, and change nothing.
 ///
-/// Time must never go back from one call to the next.
+/// `now`, the time that a method takes, must never be earlier than in the call before.
 pub struct Group {
     pub(crate) me: Member,
     pub(crate) tag: GroupTag,
@@ -84,10 +84,11 @@ pub struct Group {
     /// Time when this member entered the epoch.
     pub(crate) epoch_entered_at: Time,
     pub(crate) last_reset: Option<LastReset>,
-    /// Source of the last datagram of a group of this name that does not open.
+    /// Source of the last datagram of a group of this name that cannot be opened with this member's key.
     pub(crate) foreign: Option<SocketAddr>,
     pub(crate) other_versions: OtherVersions,
-    /// Epochs, each with the seqno at which it began; the first is that of the next entry to deliver.
+    /// Epochs, each with the seqno at which it began, oldest first. The first one is the epoch of the next entry to
+    /// deliver.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
     pub(crate) history: History,
@@ -111,15 +112,19 @@ pub struct Group {
     pub(crate) formed: Option<Box<Formed>>,
     pub(crate) admission: Admission,
     pub(crate) seek: Option<Seek>,
-    /// Seqno of this member's own join; 0 for a founder.
+    /// Seqno of this member's own JOIN; 0 for a founder, which has none.
     pub(crate) entered_at: Seqno,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
     pub(crate) previous: Option<Box<PreviousEpoch>>,
 
+    /// Frames that wait to be sent.
     pub(crate) mail: VecDeque<Mail>,
+    /// Entries of the log that wait to be sent to one address each, as answers to requests.
     pub(crate) serves: VecDeque<Serve>,
+    /// Events that come from no log entry (`Suspected`, `Conflict`, the `Entered` of a founder); they are delivered
+    /// before all others.
     pub(crate) notices: VecDeque<Event>,
     /// Episodes that the driver has not taken yet.
     pub(crate) episodes: Episodes,
@@ -127,6 +132,7 @@ pub struct Group {
     pub(crate) left: bool,
     /// The last event of this member; returned once every accepted entry is delivered.
     pub(crate) closing: Option<Event>,
+    /// Outcomes of own messages that `poll_sent` has not returned yet.
     pub(crate) sent: VecDeque<(MessageNumber, Outcome)>,
     pub(crate) packet_number: u64,
     parcel_id: u32,
@@ -136,17 +142,20 @@ pub struct Group {
     pub(crate) audience_is_stale: bool,
     /// True if the application took events since the last input.
     took_events: bool,
+    /// When `handle_timeout` is to be called next, and why.
     wake: Option<(Time, Reason)>,
     /// True if [`Group::marks`] may have changed since checkers read them.
     pub(crate) moved: bool,
 
     pub(crate) counters: Counters,
+    /// Rule that the simulator breaks on purpose; no rule is broken in a real member.
     planted: Option<Planted>,
+    /// Rare states that this member has been in, one bit each; recorded only in the simulator.
     probes: u128,
 }
 
 impl Group {
-    /// Returns a member that begins to found, join or form the group of `port`. `me.uid` must be fresh: 64 random bits
+    /// Returns a process that begins to found, join or form the group of `port`. `me.uid` must be fresh: 64 random bits
     /// that never named any member before. The join delivers `hello` to the other members.
     ///
     /// # Errors
@@ -249,8 +258,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Ends every input: acknowledges, accepts, numbers, frees and requests what the new state allows, and finds the
-    /// next timeout.
+    /// Called at the end of every input and command. Acknowledges, accepts, numbers, frees and requests entries as the
+    /// new state allows, and computes the next timeout.
     pub(crate) fn settle(&mut self, now: Time) {
         (self.took_events, self.moved) = (false, true);
         let careless = || {
@@ -278,6 +287,7 @@ impl Group {
         self.wake = self.next_wake();
     }
 
+    /// Returns the earliest deadline of all parts, and the reason for it.
     fn next_wake(&self) -> Option<(Time, Reason)> {
         if self.phase == Phase::Gone {
             return None;

@@ -1,8 +1,9 @@
 //! Numbering: the sequencer assigns seqnos by appending messages and changes to its log.
 //!
-//! Messages come from the unordered buffer, and the sequencer's own from its outbox. Senders take turns, and each
-//! sender's messages keep their order, as long as the history has capacity. Joins, leaves and role events are numbered
-//! one at a time, each after the last one is accepted.
+//! Messages of other members come from the unordered buffer, the sequencer's own from its outbox. They are numbered as
+//! long as the history has capacity. Senders take turns of up to 32 messages, and each sender's messages keep their
+//! order. Joins, leaves and role events (the *changes*) are numbered one at a time, each only after the last join or
+//! leave is accepted.
 
 use super::capacity::Margin;
 use crate::blocks::Slice;
@@ -31,6 +32,7 @@ impl Group {
         }
     }
 
+    /// Numbers what may be numbered now. Acknowledges and accepts it, and schedules the next heartbeat.
     #[inline(never)]
     fn number(&mut self, now: Time) {
         let before = self.history.received();
@@ -48,7 +50,7 @@ impl Group {
         }
     }
 
-    /// Numbers messages by turns, as long as the history has capacity.
+    /// Numbers messages, the senders taking turns, as long as the history has capacity.
     fn number_messages(&mut self, now: Time) {
         if self.messages_wait_for_a_seqno() {
             self.number_by_turns(now);
@@ -74,6 +76,7 @@ impl Group {
         self.order.turns = turns;
     }
 
+    /// Goes round `senders` until no message can be numbered.
     fn take_turns(&mut self, now: Time, senders: &[Uid]) {
         let (mut progress, mut margin) = (true, Margin::default());
         while progress && self.messages_wait_for_a_seqno() {
@@ -94,7 +97,7 @@ impl Group {
         }
     }
 
-    /// Returns the next message of `sender` that may be numbered.
+    /// Returns the number of the next message of `sender` that may be numbered.
     fn next_of(&mut self, sender: Uid) -> Option<MessageNumber> {
         let mark = self.history.sender_mark(sender);
         let (number, more) = if sender == self.me.uid {
@@ -102,7 +105,8 @@ impl Group {
         } else {
             self.unordered.next(sender, mark.number)?
         };
-        // A join waits until no message of several pieces is unfinished, so none may begin meanwhile.
+        // A join waits until no message of several pieces is unfinished. So while a joiner waits, no first piece is
+        // numbered.
         if more && !mark.open && self.join_is_possible() {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
@@ -110,8 +114,8 @@ impl Group {
         Some(number)
     }
 
-    /// Numbers the message that [`Group::next_of`] returned; returns false if it is not held. An own message stays in
-    /// the outbox until it is accepted.
+    /// Numbers the message that [`Group::next_of`] returned; returns false if this member does not hold its data. An
+    /// own message stays in the outbox until it is accepted.
     fn number_message(&mut self, now: Time, sender: Uid, number: MessageNumber) -> bool {
         let own = sender == self.me.uid;
         let found = match own {
@@ -147,7 +151,8 @@ impl Group {
             }
             return;
         }
-        // Changes take no capacity from messages: the history may exceed its limit by one slot for each member.
+        // Changes take no capacity from messages: for them the history may exceed its limit by one entry for each
+        // member.
         let members = self.history.view().len() as u64;
         let kept = self.history.received() - self.history.base();
         if kept > u64::from(self.config.history_messages) + members {

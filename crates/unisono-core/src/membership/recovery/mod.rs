@@ -1,4 +1,4 @@
-//! Reset: the next epoch's first view, decided by single-decree consensus among the members of the present one.
+//! Reset: the members of the present epoch decide the first view of the next one, by single-decree consensus.
 //!
 //! Described in docs/protocol/recovery.md (KT93 §5.3, made safe against any number of coordinators). This file is the
 //! voter's part, which every member plays: it promises a ballot, votes, and prepares what is proposed under it. A
@@ -26,25 +26,25 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use level::Pull;
 
-/// Each rank begins its reset 4 ms after the rank before it.
+/// A member begins its ballot 4 ms after the member of the rank before it.
 const STAGGER: Duration = Duration::from_millis(4);
-/// Random extra delay of a beginning, less than lies between two ranks: members that suspect different ones, and so
-/// take themselves for the same rank, do not begin together.
+/// Maximum random delay before a ballot begins, less than `STAGGER`. Members that suspect different members may count
+/// the same rank for themselves; the delay keeps them from beginning together.
 const BEGIN_JITTER: Duration = Duration::from_millis(2);
 const RESET_REPEAT_EVERY: Duration = Duration::from_millis(15);
 /// How long after a promise other coordinators' invitations are ignored.
 const RESET_HOLD_OFF: Duration = Duration::from_millis(60);
-/// A member whose promise comes to nothing begins a ballot 80 ms after the coordinator's patience with voters is over,
-/// and later by rank and at random.
+/// If a member has promised and the epoch does not end, the member begins a ballot itself: 80 ms after the time that
+/// the coordinator waits for votes, later by `STAGGER` for each rank, and by up to `TAKE_OVER_JITTER` at random.
 const RESET_TAKE_OVER: Duration = Duration::from_millis(80);
 const TAKE_OVER_JITTER: Duration = Duration::from_millis(90);
-/// How often, for each ballot, sleep of this process may put off what it would begin or decide.
+/// How many times, for each ballot, this process may put off what it would begin or decide because it was asleep.
 const PUT_OFF_MAX: u32 = 3;
 /// An inviter must have shown within this time that it hears this member.
 const HEARS_US_WITHIN: Duration = Duration::from_millis(1500);
 /// With every fourth ballot, a member looks for the group with `Locate`: all members that it knows may have gone.
 const BALLOTS_PER_SEARCH: u32 = 4;
-/// Highest round that is believed: no honest coordinator tries that often.
+/// Highest round that is believed: no correct coordinator begins that many ballots.
 const RESET_ROUND_MAX: u32 = 1 << 30;
 
 /// What this member has promised and does in a reset.
@@ -53,9 +53,9 @@ pub(crate) struct Recovery {
     promised: Option<Ballot>,
     promised_at: Time,
     prepared: Option<(Ballot, Proposal)>,
-    /// Proposal under a promised ballot that waits for lacking entries below it.
+    /// Proposal under the promised ballot that this member cannot prepare yet, because it lacks entries below it.
     pending: Option<Prepare>,
-    /// Decided proposal that waits for lacking entries below it.
+    /// Decided proposal that this member cannot follow yet, because it lacks entries below it.
     decided: Option<Proposal>,
     /// Invitation whose sender has not shown yet that it hears this member.
     invitation: Option<(Uid, Invitation)>,
@@ -63,20 +63,23 @@ pub(crate) struct Recovery {
     coordination: Option<Box<Coordination>>,
     /// Members that left an invitation unanswered and have not voted since.
     unanswered: Vec<Uid>,
-    /// When they were last invited.
+    /// When the members in `unanswered` were last invited again.
     invited_again_at: Time,
     /// When this member begins a ballot of its own.
     begin_at: Option<Time>,
-    /// How often sleep has put something off since the last promise.
+    /// How many times this member has put something off since the last promise because it was asleep.
     put_off: u32,
+    /// Highest round of a ballot that this member knows.
     round: u32,
+    /// Number of ballots that this member has begun in this epoch.
     attempts: u32,
-    /// Nonce of the last question where the group is.
+    /// Nonce of the last `Locate` that this member sent to find the group, until it is answered.
     search: Option<u64>,
     /// Minimum number of members that the application asked for.
     floor_asked: Option<usize>,
     /// Minimum number of members that the last promised coordinator asked for; it binds this member if it takes over.
     floor_told: u16,
+    /// When this member first promised a ballot in this epoch.
     since: Option<Time>,
 }
 
@@ -126,7 +129,8 @@ impl Recovery {
         earlier(earlier(self.begin_at, pull), coordination)
     }
 
-    /// Puts off the next ballot or decision after this process was asleep: decisions and votes may lie unread.
+    /// Puts off the next ballot or decision after this process was asleep: decisions and votes may lie unread in its
+    /// socket.
     pub(crate) fn notice_sleep(&mut self, now: Time) {
         let is_at_work = self.begin_at.is_some() || self.coordination.is_some();
         if !is_at_work || self.put_off >= PUT_OFF_MAX {
@@ -238,11 +242,15 @@ impl Group {
         Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
     }
 
-    /// Handles an invitation from a uid that is not in `peers`. The stranger joined after the end of this member's log;
-    /// or this member is a joiner, and the stranger counts it by a JOIN that it can serve. Without this vote the
-    /// members that know more may have no quorum, and this member alone has none. So it takes the stranger for a
-    /// member, which the log will show. Or the stranger is a leaver that was forgotten, whose LEAVE at `leave` is not
-    /// known to be known: other members may have promised its ballot.
+    /// Handles an invitation from a uid that is not in `peers`, a stranger. There are three cases:
+    ///
+    /// - The stranger joined after the end of this member's log.
+    /// - This member is a joiner. The stranger holds its JOIN, and can serve it.
+    /// - The stranger is a leaver that was forgotten, and may still be needed. `leave` is the seqno of its LEAVE. Other
+    ///   members may have promised its ballot.
+    ///
+    /// In the first two cases the members that know more may have no quorum without this vote, and this member alone
+    /// has none. So this member takes the stranger for a member; the log will show that it is one.
     pub(crate) fn handle_invitation_of_stranger(
         &mut self,
         now: Time,
@@ -259,7 +267,7 @@ impl Group {
     }
 
     /// Adds a stranger to the peers, as a member, or as a leaver if `leave` is given. Returns false if the peers are
-    /// full. All members that the stranger knew may have gone, and all present ones be strangers to it.
+    /// full: at twice `members_max`, because all former members may have gone and all present ones be strangers.
     pub(crate) fn take_for_member(
         &mut self,
         now: Time,
@@ -285,7 +293,7 @@ impl Group {
         }
         let votes = self.is_member() || self.own_leave_is_logged();
         if self.phase == Phase::Joining && !votes {
-            // This joiner's JOIN may have a seqno already, and its vote may be needed.
+            // This joiner's JOIN may have a seqno already, and its vote may be needed. So it asks for the next seqno.
             self.ask_around();
         }
         if ballot.round > RESET_ROUND_MAX {
