@@ -2,8 +2,9 @@
 //!
 //! The log begins after `base`: every member has held all entries through `base`. It ends with the highest seqno that
 //! this member knows of, and may have gaps. `received` is the seqno through which it has no gap, data included. Members
-//! acknowledge this seqno (as in the papers), and a vote states it as the length of the log. Views, terms and the
-//! senders' last numbers follow from the entries through `received`, and change only when `received` moves.
+//! acknowledge this seqno (as in the papers), and in a reset their votes state it as the length of the log. Views,
+//! terms and the senders' last numbers follow from the entries through `received`, and change only when `received`
+//! moves.
 
 use crate::blocks::{Blocks, Part, Slice};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
@@ -14,7 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The members of a view in rank order. Shared, because several structures refer to the same view.
+/// The members of a view in rank order. In an `Arc`, because several structures refer to the same view.
 pub(crate) type Members = Arc<Vec<Member>>;
 
 /// One numbered entry.
@@ -140,7 +141,8 @@ impl History {
     }
 
     /// Returns what a joiner needs to begin its log after `seqno`, which must lie in this log. A message may be
-    /// unfinished at `seqno`. None is at the joiner's JOIN, and the joiner delivers nothing before its JOIN.
+    /// unfinished at `seqno`. That does no harm: no message is unfinished at the joiner's own join, and the joiner
+    /// delivers nothing before that join.
     pub(crate) fn log_base(&self, seqno: Seqno) -> LogBase {
         let mut marks = self.at_base.clone();
         for at in self.base + 1..=seqno {
@@ -283,8 +285,8 @@ impl History {
         self.at_received.iter().any(|(_, mark)| mark.open)
     }
 
-    /// Files an entry under its seqno; `data` is the data of a message, if it has arrived. Entries beyond `limit` are
-    /// not kept.
+    /// Stores an entry under its seqno. `data` is the data of a message, if it has arrived. An entry beyond `limit` is
+    /// not stored.
     pub(crate) fn file(
         &mut self,
         seqno: Seqno,
@@ -304,7 +306,8 @@ impl History {
         Filed::New
     }
 
-    /// Files messages of one sender that arrived together, with consecutive numbers and seqnos; `first` is at `seqno`.
+    /// Stores messages of one sender that arrived together, with consecutive numbers and seqnos. `first` has the seqno
+    /// `seqno`.
     pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
         let last = seqno + run.len() as u64 - 1;
         let mut filed = 0;

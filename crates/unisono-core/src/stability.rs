@@ -1,11 +1,12 @@
 //! Stability: which members hold what. Acceptance, acknowledgement and purging follow from it.
 //!
-//! A message is accepted when as many members of the view below it as its resilience requires hold it and everything
-//! below. A join or leave is accepted when a quorum of the view before it and one of the view after it hold it, and the
-//! joiner too. Any member that can infer acceptance does so: a member that holds a message knows two holders, itself
-//! and the sequencer, so at r ≤ 1 it waits for no other. The others learn it from the sequencer's heartbeat.
+//! A message with resilience r is accepted when r + 1 members of the view below it hold it and everything below it. A
+//! role event needs the same, and its successor must be one of the holders. A join or leave is accepted when a quorum
+//! of the view before it and a quorum of the view after it hold it, and the joiner too. Any member that can infer
+//! acceptance does so: a member that holds a message knows two holders, itself and the sequencer, so at r ≤ 1 it waits
+//! for no other. At a higher r it learns the acceptance from the sequencer's heartbeat.
 //!
-//! An acknowledgement is cumulative: "I hold everything through s, data included".
+//! An acknowledgement is cumulative: a member that acknowledges a seqno holds everything through it, data included.
 
 use crate::config::Quorum;
 use crate::group::{Group, Phase};
@@ -51,9 +52,9 @@ impl Acknowledging {
     }
 }
 
-/// A member that has reported nothing for this time shows that it is alive: it answers the next heartbeat.
+/// A member that has reported nothing for this time answers the next heartbeat, to show that it is alive.
 const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(50);
-/// Divisor of the bytes that may be under way to a member: it reports its watermarks after each such part.
+/// Divisor of the bytes that may be under way to a member: the member reports its watermarks after each such part.
 const REPORT_PART: u64 = 4;
 
 impl Group {
@@ -242,7 +243,7 @@ impl Group {
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
                     if own_leave && !self.recovery.has_promised() {
-                        // Nothing beyond the own leave is stored, although it may have arrived before.
+                        // Drops entries beyond this member's own leave, which may have arrived before it.
                         self.history.cut(seqno);
                         self.acknowledging.seen = seqno;
                         break;
@@ -273,14 +274,15 @@ impl Group {
         }
     }
 
-    /// A message gets a seqno only while the history has room. So its seqno shows that all members hold everything a
-    /// history below it.
+    /// Notes that a message has this seqno. It got the seqno only because the history had room, so all members hold
+    /// everything through `history_messages` below it.
     pub(crate) fn note_room_below(&mut self, seqno: Seqno) {
         self.note_shown_stable(seqno.saturating_sub(u64::from(self.config.history_messages)));
     }
 
-    /// A change may get a seqno beyond that, within the slots beside the history. The number of these slots is known
-    /// here only if the change is the next entry: then it was numbered in the view known here.
+    /// Notes that a change has this seqno. A change may be numbered while the history is full, in one of the slots
+    /// beside it. This member knows the number of these slots only if the change is its next entry: then the change was
+    /// numbered in the view at the end of this log.
     pub(crate) fn note_room_beside(&mut self, seqno: Seqno) {
         if seqno == self.history.received() + 1 {
             let members = self.history.view().len() as u64;
@@ -335,8 +337,8 @@ impl Group {
             peer.hears_multicast = marks.hears_multicast;
             self.audience_is_stale = true;
         }
-        // Entries that any member knows to be accepted are accepted, although the present sequencer may be unable to
-        // count their holders: a leaver reports to the sequencer that its log names, not to later ones.
+        // What one member knows to be accepted is accepted for all. The present sequencer may be unable to count the
+        // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
         self.note_accept_hint(marks.accepted, 0);
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
         if !self.order.is_acting() {
@@ -478,9 +480,9 @@ impl Group {
         stable
     }
 
-    /// True if entries that an observer lacks are kept for it, because otherwise a busy group would never admit it.
-    /// They take at most half of what the history may hold, so that members do not wait long for a process that is no
-    /// member.
+    /// True if this member keeps the entries that an observer lacks. Without them a busy group would never admit the
+    /// observer. They take at most half of what the history may hold, so that members do not wait long for a process
+    /// that is no member.
     pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
         let lacks = self.history.received().saturating_sub(observer.received);
         lacks <= u64::from(self.config.history_messages) / 2

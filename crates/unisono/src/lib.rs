@@ -1,9 +1,9 @@
 //! Reliable, totally ordered group communication.
 //!
-//! A **group** is a set of processes, its **members**, usually on several machines. Every member receives all
-//! messages of all members, its own included, in the same order. Joins, leaves and crashes are events in this order
-//! too. So members that start in the same state and apply the same events stay in the same state. On that you can
-//! build a replicated service, a lock, a shared variable or a work queue. There is no server to set up.
+//! A **group** is a set of processes, its **members**, usually on several machines. Every member receives all messages
+//! of all members, its own included, in the same order. Joins, leaves and crashes are events in this order too. So
+//! members that start in the same state and apply the same events stay in the same state. With this you can build a
+//! replicated service, a lock, a shared variable or a work queue. There is no server to set up.
 //!
 //! # The first program
 //!
@@ -68,8 +68,8 @@
 //!
 //! # What resilience buys
 //!
-//! [`GroupConfig::resilience`], r, is the number of members that may crash **at once** without the loss of an
-//! accepted message.
+//! [`GroupConfig::resilience`], r, is the number of members that may crash **at once** without the loss of an accepted
+//! message. A message is accepted when r + 1 members hold it (with fewer members, when all do).
 //!
 //! - With r = 0, [`Group::send`] returns when the message has its seqno. If the sequencer then crashes before another
 //!   member has the message, it is lost, and none of the remaining members has received it.
@@ -81,11 +81,12 @@
 //!
 //! # What happens in a crash
 //!
-//! The other members notice within about 300 ms that a member is silent ([`Settings::silence`],
-//! [`Settings::patience`]). They agree on the members that remain, and bring each other up to date. Then they go on
-//! with an [`Event::Reset`], which has the same seqno at all of them and names the excluded members. All remaining
-//! members have received the same events before it. If r > 0 and more than r members are missing, the event says
-//! `degraded`: messages may be lost, but never silently.
+//! By default the other members suspect a crashed member after about 250 ms ([`Settings::silence`] plus
+//! [`Settings::patience`]). They suspect a crashed sequencer after about 125 ms if a message waits for it. They agree
+//! on the members that remain, and exchange the messages that some of them lack. Then they go on with an
+//! [`Event::Reset`], which has the same seqno at all of them and names the excluded members. All remaining members have
+//! received the same events before it. If r > 0 and more than r members are missing, the event says `degraded`:
+//! messages may be lost, but never silently.
 //!
 //! A message that was under way has one of three outcomes:
 //!
@@ -100,8 +101,9 @@
 //! join again as new members. In a group of two, the member that joined first is the majority: the second cannot go
 //! on without it.
 //!
-//! A member that runs but does not receive is not taken for crashed. The others wait for it, or exclude it after a
-//! time ([`GroupConfig::slow_member`]). `unisono why GROUP`, or [`Group::report`], names it.
+//! A member that runs, but whose application does not receive, is not suspected as crashed. The others wait for it, or
+//! exclude it after a time ([`GroupConfig::slow_member`]). The command `unisono why GROUP`, or [`Group::report`], names
+//! it.
 //!
 //! # Joining a running group
 //!
@@ -137,10 +139,10 @@
 //! then moves to that member. Each of its messages needs one datagram less, and at r = 0 no round trip to another
 //! member.
 //!
-//! Receive while you send: events that an application does not receive slow down all senders, its own process
-//! included. Receive in a second thread, with a clone of the handle ([`Group::send`] shows it), or call
-//! [`Group::ignore_events`] in a member that only sends. If all members only send, soon no message gets a seqno any
-//! more; after five seconds the sends of the member that is furthest behind fail with [`SendFailure::NotReceiving`].
+//! Receive while you send: events that an application does not receive slow down all senders, its own process included.
+//! Receive in a second thread, with a clone of the handle ([`Group::send`] shows it), or call [`Group::ignore_events`]
+//! in a member that only sends. If no member receives, soon no message gets a seqno any more. After five seconds the
+//! sends of the member that is furthest behind fail with [`SendFailure::NotReceiving`].
 //!
 //! # Threads and tasks
 //!
@@ -151,8 +153,9 @@
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
 //! If a process forks, its members stay with it. In the child their handles return errors ([`SendError::Forked`] and
-//! the like); the child sends nothing and receives nothing, and its exit is no leave. A child that is to take part
-//! opens handles of its own. A program that puts itself into the background does so before it opens a handle.
+//! the like). The child sends nothing and receives nothing, and when it exits, no member leaves. A child that wants to
+//! take part must open handles of its own. A program that forks to run in the background must fork before it opens a
+//! handle.
 //!
 //! # Calls
 //!

@@ -1,8 +1,10 @@
-//! The library's log: emits one `tracing` event for each episode, under the target `unisono`.
+//! The library's log: emits one `tracing` event under the target `unisono` for each **episode**, an occurrence that the
+//! core reports for the log.
 //!
 //! The core queues its episodes, the engine collects them under its lock, and the thread that releases the lock emits
 //! them afterwards. Each function in `emitted` emits one kind of event, with the level and the fields that the crate's
-//! page lists. Without the feature `tracing`, `silent` takes its place and discards all episodes.
+//! documentation lists. Without the feature `tracing`, the module `silent` replaces `emitted` and discards all
+//! episodes.
 
 use unisono_core::{Group, Name};
 
@@ -297,7 +299,8 @@ mod tests {
             // Long enough that only dead members are suspected, on a busy machine too.
             let patience = Duration::from_secs(1);
             let settings = Settings { patience, locate: PATIENCE / 10, ..Settings::default() };
-            // An engine is shared by all groups of one address, those of other tests too, which a cut must not reach.
+            // All groups of one address share an engine. This address is of this test alone, so that a cut affects no
+            // other test.
             let (bind, multicast_interface) = (Some((own, 0).into()), Some(Ipv4Addr::LOCALHOST));
             let name = Name::new(me).unwrap();
             Options { name, bind, multicast_interface, settings, ..Options::default() }
@@ -314,7 +317,7 @@ mod tests {
         (name, groups)
     }
 
-    /// No application receives here: the log does not wait for that.
+    /// No application receives events here: the log does not wait for the application.
     #[test]
     fn the_death_of_the_sequencer_is_logged_line_by_line() {
         let (name, [a, b, c]) = open("death");
@@ -336,7 +339,7 @@ mod tests {
             ("c", ["INFO group entered: how=joined seqno=2 members=3", ""]),
         ] {
             let mut its = logged_until(&name, me, "INFO reset ended");
-            // The one that suspects `a` first may draw the other into the reset before that one suspects it.
+            // The member that suspects `a` first may invite the other to the reset before the other suspects `a`.
             let before = its.len();
             its.retain(|line| line != "WARN member suspected: member=a uid reason=silent");
             suspected += before - its.len();

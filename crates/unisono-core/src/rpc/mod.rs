@@ -1,8 +1,8 @@
 //! Calls: a client sends a request to a server of a port, and the request is executed at most once.
 //!
-//! An [`Endpoint`] is one process's side of all its calls, as client and as server. `client` has calls and the servers
-//! they go to, `server` has services and the sessions of their clients, `transfer` sends messages that are too large
-//! for a datagram. The protocol is described in `docs/protocol/rpc.md`.
+//! An [`Endpoint`] is one process's side of all its calls, as client and as server. The module `client` keeps the calls
+//! and the servers to which they go, `server` keeps the services and the sessions of their clients, and `transfer`
+//! sends requests and replies that are too large for a datagram. The protocol is described in `docs/protocol/rpc.md`.
 
 mod client;
 mod common;
@@ -37,10 +37,11 @@ use server::{Sender, Server};
 ///
 /// Every method is of one of four kinds, as with [`Group`](crate::Group). `handle_…` takes input from outside. Commands
 /// come from the application: [`call`](Endpoint::call), [`serve`](Endpoint::serve), [`reply`](Endpoint::reply) and so
-/// on. `poll_…` returns output: after every input and command drain [`poll_transmit`](Endpoint::poll_transmit) and
-/// [`poll_outcome`](Endpoint::poll_outcome), take from [`poll_request`](Endpoint::poll_request) as many requests as the
-/// application wants, and call [`handle_timeout`](Endpoint::handle_timeout) at the time that
-/// [`poll_timeout`](Endpoint::poll_timeout) returns. All other methods only read.
+/// on. `poll_…` returns output. After every input and command, call [`poll_transmit`](Endpoint::poll_transmit) and
+/// [`poll_outcome`](Endpoint::poll_outcome) until they return nothing. Take from
+/// [`poll_request`](Endpoint::poll_request) as many requests as the application wants. Call
+/// [`handle_timeout`](Endpoint::handle_timeout) at the time that [`poll_timeout`](Endpoint::poll_timeout) returns. All
+/// other methods only read.
 ///
 /// Time must never go back from one call to the next.
 pub struct Endpoint {
@@ -53,8 +54,8 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Returns an endpoint without calls and services. `me` must be fresh: 64 random bits that never named a life
-    /// before. The socket must already be bound, and to this life alone: the age of a life at an address may prove that
-    /// another life's calls were never executed.
+    /// before. The socket must already be bound, and used by this life alone. A client takes the age of this life as
+    /// the time that the life has had the address, and may conclude that an earlier life never executed a call.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -208,7 +209,8 @@ impl Endpoint {
         self.server.withdraw(&mut self.common, port);
     }
 
-    /// Returns the next request, of all ports in turn. Requests that are not taken push back on clients.
+    /// Returns the next request, of all ports in turn. While requests are not taken, clients may have fewer calls under
+    /// way.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         self.server.poll_request(now, &mut self.common)
     }
@@ -262,7 +264,7 @@ impl Endpoint {
     /// server that does. The application must not have executed the request.
     ///
     /// # Errors
-    /// The request was passed on too often and must be answered. Or it is over: its client does not wait any more.
+    /// The request was passed on too often and must be answered, or it is over: its client does not wait any more.
     pub fn forward(&mut self, id: RequestId, to: SocketAddr) -> Result<(), ForwardError> {
         self.server.forward(&mut self.common, id, to)
     }

@@ -1,5 +1,6 @@
 //! The engine drives the core's groups over sockets: one unicast socket for all groups of a process that have the same
-//! address, and one listener for each multicast address that they use.
+//! address, and one listener for each multicast address that they use. A **slot** of the engine holds one state machine
+//! of the core: the member of a group, or an endpoint of calls.
 //!
 //! The threads share the work by the **leader/follower** pattern: one thread at a time waits for input and processes it
 //! for all, and the other threads wait for that thread.
@@ -12,14 +13,14 @@
 //! - The **wakeup** is an eventfd that ends the holder's wait. A thread signals it when it has changed something that
 //!   the holder must see, or when it wants the lease from the fallback thread.
 //! - The **fallback thread** belongs to the engine. It holds the lease while no application thread waits. An
-//!   application thread that releases the lease usually wakes no other thread: it sets an alarm, and the fallback
-//!   thread takes the lease if it is still free when the alarm goes off. Tasks of an executor never hold the lease, so
+//!   application thread that releases the lease usually wakes no other thread: it sets an alarm, and when the alarm
+//!   goes off, the fallback thread takes the lease if it is still free. Tasks of an executor never hold the lease, so
 //!   the fallback thread holds it for them.
 //! - The **pinned socket**: while all datagrams come from one socket, the holder waits in the receive of that socket,
 //!   which wakes a thread fastest. Meanwhile the fallback thread watches the rest: the timers, the wakeup and the other
 //!   sockets.
-//! - A **wakeup datagram** ends such a wait: an empty datagram to the pinned socket, sent when another thread has
-//!   something for the holder.
+//! - A **wakeup datagram** ends the wait in a pinned socket: an empty datagram to that socket, sent when another thread
+//!   has something for the holder.
 //!
 //! | | |
 //! |---|---|
@@ -133,8 +134,8 @@ impl Engine {
         }
     }
 
-    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits episodes: a slow log delays only
-    /// this thread.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits the episodes, which the log
+    /// reports. They are emitted without the lock, so a slow log delays only this thread.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
@@ -148,7 +149,7 @@ impl Engine {
         log.emit();
     }
 
-    /// Serves every slot that has to be served, and wakes the lease holder if that concerns it.
+    /// Serves every slot that has to be served, and wakes the lease holder if there is something for it to see.
     fn settle(&self, state: &mut State, now: Time) {
         if state.home.is_left(now) {
             return;
@@ -224,7 +225,8 @@ impl Engine {
         sleeper: Sleeper,
         spin: Duration,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
-        // A spinning thread has to see all sockets itself. For the fallback thread there is no substitute.
+        // A spinning thread has to look at all sockets itself. The fallback thread must not pin, because no thread
+        // would watch the other sockets for it.
         let may_pin = sleeper.slot.is_some() && spin.is_zero();
         state.begin_sleep(lease, &self.fallback, may_pin, sleeper);
         self.set_alarm(&mut state, now);
@@ -276,7 +278,7 @@ impl Engine {
     }
 }
 
-/// Reads a clock that never goes back and runs on while the machine is suspended, because other members run on
+/// Reads a clock that never goes back, and that also runs while the machine is suspended, because other members run
 /// meanwhile.
 fn clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
