@@ -112,7 +112,7 @@ mod emitted {
             Suspicion::Deaf => "deaf",
             Suspicion::Replaced => "replaced",
             Suspicion::Slow => "slow",
-            _ => "crashed",
+            _ => "other",
         };
         warn!(target: "unisono", group = &**group, me = me.as_str(), member, %uid, reason, "member suspected");
     }
