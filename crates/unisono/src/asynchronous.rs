@@ -3,6 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::opening::sealed::Owned;
 use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
@@ -304,6 +305,12 @@ impl AsyncGroup {
     /// Returns this member's counters, as [`Group::counters`](crate::Group::counters).
     pub fn counters(&self) -> Counters {
         self.shared().with(|member, _| member.group.counters())
+    }
+}
+
+impl Owned for AsyncGroup {
+    fn owner(&self) -> &Owner {
+        &self.owner
     }
 }
 

@@ -214,6 +214,7 @@ pub use bytes::Bytes;
 pub use error::{Ended, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
 pub use group::Group;
 pub use key::Key;
+pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
 pub use outside::{look, look_at};
 pub use reach::MULTICAST_PORT;

@@ -81,6 +81,7 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         &|| client.call(Port::from_name(&name), "child") == Err(CallFailure::NotSent(NotSent::Forked)),
         &|| server.get_request().is_err(),
         &|| matches!(Client::beside(&first), Err(OpenError::Forked)),
+        &|| matches!(Client::beside(&third), Err(OpenError::Forked)),
         // A group that the child founds itself works.
         &|| {
             let own = Group::create(&fresh_name("child"), GroupConfig::default(), &options()).unwrap();
