@@ -1,6 +1,6 @@
 //! Errors: why a call was refused. A refused call changes no state, unless its error says so.
 
-use crate::identity::Uid;
+use crate::identity::{Name, Uid};
 use thiserror::Error;
 
 /// A parameter is out of its range: the caller's mistake. Nothing was done.
@@ -13,6 +13,29 @@ pub struct ConfigError {
     pub value: u64,
     /// Description of the allowed values.
     pub allowed: &'static str,
+}
+
+/// A text is not a [`Name`]: the caller's mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The text is empty.
+    #[error("a name has 1 to {max} bytes, and this one is empty", max = Name::BYTES_MAX)]
+    Empty,
+    /// The text has more than [`Name::BYTES_MAX`] bytes.
+    #[error("a name has 1 to {max} bytes, and this one has {bytes}", max = Name::BYTES_MAX)]
+    TooLong {
+        /// Size of the text in bytes.
+        bytes: usize,
+    },
+    /// The text has a control character, which could move the cursor of a person who reads it.
+    #[error("a name has no control characters, and this one has {character:?} at byte {at}")]
+    Control {
+        /// The first such character.
+        character: char,
+        /// Number of bytes before it.
+        at: usize,
+    },
 }
 
 /// A message was refused. Nothing was sent.

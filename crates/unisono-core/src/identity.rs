@@ -5,9 +5,11 @@
 //! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and seqnos are 64 bits
 //! wide.
 
+use crate::error::NameError;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
 
 /// A sequence number: a position in the total order of a group, from 1. Zero is the position before the first.
 pub type Seqno = u64;
@@ -120,13 +122,38 @@ impl Name {
     /// which could move the cursor of a person who reads it. (The default name is empty: it stands for a member whose
     /// name is not known.)
     pub fn new(text: &str) -> Option<Name> {
-        let fits = (1..=Name::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
-        fits.then(|| Name(text.into()))
+        text.parse().ok()
     }
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Like [`Name::new`], with an error that says what is wrong with the text.
+///
+/// ```
+/// use unisono_core::{Name, NameError};
+/// let name: Name = "left hand".parse()?;
+/// assert_eq!(name.as_str(), "left hand");
+/// let refused = "left\nhand".parse::<Name>().unwrap_err();
+/// assert_eq!(refused, NameError::Control { character: '\n', at: 4 });
+/// assert_eq!(refused.to_string(), "a name has no control characters, and this one has '\\n' at byte 4");
+/// # Ok::<(), NameError>(())
+/// ```
+impl FromStr for Name {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Name, NameError> {
+        match text.len() {
+            0 => return Err(NameError::Empty),
+            1..=Name::BYTES_MAX => {}
+            bytes => return Err(NameError::TooLong { bytes }),
+        }
+        match text.char_indices().find(|(_, character)| character.is_control()) {
+            Some((at, character)) => Err(NameError::Control { character, at }),
+            None => Ok(Name(text.into())),
+        }
     }
 }
 
@@ -166,6 +193,7 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn names_are_short_and_visible() {
@@ -175,5 +203,17 @@ mod tests {
         for not in ["", "a\nb", "\u{1b}[31m", "\u{9b}2J", "\0", &"x".repeat(Name::BYTES_MAX + 1)] {
             assert_eq!(Name::new(not), None, "{not:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_name_says_what_is_wrong() {
+        let said = |text: &str| text.parse::<Name>().unwrap_err().to_string();
+        assert_eq!(said(""), "a name has 1 to 64 bytes, and this one is empty");
+        assert_eq!(said(&"ü".repeat(33)), "a name has 1 to 64 bytes, and this one has 66");
+        assert_eq!(
+            said("ü\u{9b}2J"),
+            "a name has no control characters, and this one has '\\u{9b}' at byte 2"
+        );
+        assert_eq!("Ann".parse::<Name>(), Ok(Name::new("Ann").unwrap()));
     }
 }

@@ -223,8 +223,8 @@ pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
     ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
-    Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
-    SlowMember, Suspicion, Transport, Uid, View,
+    Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum, ResetError, SendError, Seqno,
+    Settings, SlowMember, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 
