@@ -149,6 +149,48 @@ impl View {
         View { epoch, members, sequencer, resilience, resilience_founded }
     }
 
+    /// Returns the member with this uid, or `None` if the view does not contain it.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
+    /// assert_eq!(view.get(Uid(7)).map(|member| member.name.as_str()), Some("Ann"));
+    /// assert_eq!(view.get(Uid(8)), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self, uid: Uid) -> Option<&Member> {
+        self.members.iter().find(|member| member.uid == uid)
+    }
+
+    /// Returns the first member in rank order. A view that a group reports has at least one member; a view without
+    /// members returns `None`.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann, bob], Uid(3), 1);
+    /// assert_eq!(view.first().map(|member| member.uid), Some(Uid(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn first(&self) -> Option<&Member> {
+        self.members.first()
+    }
+
+    /// True if a member has this uid.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
+    /// assert!(view.contains(Uid(7)) && !view.contains(Uid(8)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains(&self, uid: Uid) -> bool {
+        self.get(uid).is_some()
+    }
+
     /// Applies an event: members, sequencer, epoch and resilience are then those at its seqno. Returns true if it
     /// changes anything.
     pub fn follow(&mut self, event: &Event) -> bool {
@@ -250,4 +292,22 @@ pub enum JoinFailure {
     /// The group was not formed here: too few participants met in time, or they formed it without this one. A later
     /// join shows whether it exists.
     NotFormed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Name;
+    use alloc::vec;
+
+    #[test]
+    fn a_view_finds_its_members() {
+        let member =
+            |uid| Member { uid: Uid(uid), name: Name::default(), address: ([10, 0, 0, 1], 7195).into() };
+        let view = View::new(EpochId::default(), vec![member(9), member(2)], Uid(2), 1);
+        assert_eq!(view.first(), Some(&member(9)));
+        assert_eq!((view.get(Uid(2)), view.get(Uid(3))), (Some(&member(2)), None));
+        assert!(view.contains(Uid(9)) && !view.contains(Uid(3)));
+        assert_eq!(View::new(EpochId::default(), Vec::new(), Uid(2), 1).first(), None);
+    }
 }
