@@ -1,10 +1,11 @@
 //! Errors: why a call was refused. A refused call changes no state, unless its error says so.
 
+use crate::debug_as_sentence;
 use crate::identity::{Name, Uid};
 use thiserror::Error;
 
 /// A parameter is out of its range: the caller's mistake. Nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error("{parameter} is {value}; it must be {allowed}")]
 pub struct ConfigError {
     /// Name of the parameter.
@@ -15,8 +16,10 @@ pub struct ConfigError {
     pub allowed: &'static str,
 }
 
+debug_as_sentence!(ConfigError);
+
 /// A text is not a [`Name`]: the caller's mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// The text is empty.
@@ -38,8 +41,10 @@ pub enum NameError {
     },
 }
 
+debug_as_sentence!(NameError { Empty, TooLong, Control });
+
 /// A message was refused. Nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The message is larger than the group allows. Send less, or found the group with a larger limit.
@@ -71,8 +76,10 @@ pub enum SendError {
     Forked,
 }
 
+debug_as_sentence!(SendError { TooLarge, WindowFull, NotReceiving, NotMember, Resetting, Left, Forked });
+
 /// A leave was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LeaveError {
     /// This process is not a member yet.
@@ -91,8 +98,10 @@ pub enum LeaveError {
     },
 }
 
+debug_as_sentence!(LeaveError { NotMember, Left, TooLarge });
+
 /// A reset was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ResetError {
     /// No member is suspected, and the group has fewer members than the caller asked for.
@@ -111,8 +120,10 @@ pub enum ResetError {
     Forked,
 }
 
+debug_as_sentence!(ResetError { TooFew, NotMember, Forked });
+
 /// The role of sequencer was not handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HandOverError {
     /// Only the sequencer can hand the role over.
@@ -134,3 +145,5 @@ pub enum HandOverError {
     #[error("this handle belongs to the process that forked: open another one here")]
     Forked,
 }
+
+debug_as_sentence!(HandOverError { NotSequencer, NoSuchMember, Resetting, Never, Forked });

@@ -82,6 +82,7 @@ mod random;
 mod repair;
 mod round_trip;
 pub mod rpc;
+mod sentence;
 mod stability;
 mod table;
 mod time;
@@ -97,4 +98,6 @@ pub use group::*;
 pub use identity::*;
 pub use planted::{Planted, Probe};
 pub use random::Random;
+#[doc(hidden)]
+pub use sentence::write_sentence;
 pub use time::Time;

@@ -53,7 +53,14 @@
 //! Every error type lists what can fail, and each variant says whether anything changed, what caused it, and what to
 //! do next: [`OpenError`] for entering a group, [`SendError`] and [`SendFailure`] for messages, [`Ended`] for the end
 //! of the events, [`LeaveFailure`], [`LookError`], [`KeyError`], and [`rpc::CallFailure`] for calls. The texts of the
-//! errors are written for the person who runs the program.
+//! errors are written for the person who runs the program. Their `Debug` contains that text too, after the name of
+//! the variant, so a `main` that returns an error prints what to do:
+//!
+//! ```
+//! use unisono::rpc::CallFailure;
+//! let failure = CallFailure::NotFound;
+//! assert_eq!(format!("{failure:?}"), format!("NotFound: {failure}"));
+//! ```
 //!
 //! # How it works
 //!

@@ -1,6 +1,7 @@
 //! The types of an endpoint's contract: settings, requests, outcomes, errors, counters.
 
 use crate::config::check_between;
+use crate::debug_as_sentence;
 use crate::error::ConfigError;
 use crate::identity::{GroupTag, Port, Uid};
 use crate::time::Time;
@@ -125,7 +126,7 @@ pub enum CallFailure {
 }
 
 /// Why a call was not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The request is larger than the settings allow.
@@ -144,8 +145,10 @@ pub enum CallError {
     Forked,
 }
 
+debug_as_sentence!(CallError { TooLarge, TooMany, Forked });
+
 /// Why a service was not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// This endpoint serves the port already.
@@ -162,8 +165,10 @@ pub enum ServeError {
     NoQueue,
 }
 
+debug_as_sentence!(ServeError { Served, TooMany, NoQueue });
+
 /// Why an answer was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// The reply is larger than the settings allow; another answer is still possible.
@@ -179,8 +184,10 @@ pub enum AnswerError {
     Over,
 }
 
+debug_as_sentence!(AnswerError { TooLarge, Over });
+
 /// Why a request was not passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// The request was passed on the maximum number of times: answer it.
@@ -193,6 +200,8 @@ pub enum ForwardError {
     #[error("the request was answered already, or its client does not wait any more")]
     Over,
 }
+
+debug_as_sentence!(ForwardError { TooFar, Over });
 
 /// Destination of a datagram. Exhaustive: a driver must be able to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 use thiserror::Error;
+use unisono_core::debug_as_sentence;
 use unisono_core::rpc::{PortProof, PrivatePort as CorePrivatePort, Proof};
 use zeroize::Zeroizing;
 
@@ -63,7 +64,7 @@ impl fmt::Debug for Port {
 
 /// The text is not a port: it must have 32 hexadecimal digits. The error contains nothing of the text, which may be
 /// most of a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotAPort {
     /// The text has more or fewer characters.
@@ -83,6 +84,8 @@ pub enum NotAPort {
         position: usize,
     },
 }
+
+debug_as_sentence!(NotAPort { Length, Digit });
 
 impl FromStr for Port {
     type Err = NotAPort;
