@@ -45,6 +45,7 @@ debug_as_sentence!(NameError { Empty, TooLong, Control });
 
 /// A message was refused. Nothing was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SendError {
     /// The message is larger than the group allows. Send less, or found the group with a larger limit.

@@ -7,6 +7,7 @@ use core::net::SocketAddr;
 
 /// An event of the group. An event with a `seqno` has the same one at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Event {
     /// This member has entered the group: the first event of its stream, for a founder and a joiner alike.
@@ -128,6 +129,7 @@ impl Event {
 /// ([`Event::Entered`]), and [`View::follow`] keeps it up to date: every member that applies all events has the same
 /// view at each seqno.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct View {
     /// The epoch.
@@ -224,6 +226,7 @@ pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
 
 /// Outcome of a message that this member sent. Exhaustive: every message has one of these three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Outcome {
     /// It is accepted, and delivered at this member too.
     Ok {
@@ -238,6 +241,7 @@ pub enum Outcome {
 
 /// Why a member is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Suspicion {
     /// Nothing was received from it, and it answered no probe.
@@ -252,6 +256,7 @@ pub enum Suspicion {
 
 /// Why a join failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum JoinFailure {
     /// No member answered: there is no such group within reach.

@@ -20,7 +20,8 @@ pub type MessageNumber = u64;
 
 /// Names one life of one member: 64 random bits, never used again, not even by the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Uid(pub u64);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Uid(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_64"))] pub u64);
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,7 +31,8 @@ impl fmt::Display for Uid {
 
 /// The address of a group or service: 128 bits. A process that knows it may try to join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Port(pub u128);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Port(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_128"))] pub u128);
 
 impl Port {
     /// Returns the port that a group name stands for. A name protects no group: anyone can hash it.
@@ -61,17 +63,20 @@ pub struct GroupTag(pub u64);
 
 /// Names one founding of a group: 128 random bits. Two groups of one port differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instance(pub u128);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Instance(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_128"))] pub u128);
 
 /// Names the time between two resets of a group (the papers' incarnation). Compared as a whole: two halves of a
 /// partitioned group may count to the same number, but their epochs still differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EpochId {
     /// Number of resets since the group was founded.
     pub counter: u64,
     /// Coordinator of the reset that began the epoch, or the founder.
     pub coordinator: Uid,
     /// Random, so that two attempts of one coordinator make two epochs.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_64"))]
     pub nonce: u64,
 }
 
@@ -165,6 +170,7 @@ impl fmt::Display for Name {
 
 /// A member as others know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Member {
     /// Names this life of the member.
     pub uid: Uid,

@@ -228,6 +228,7 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
 
 /// Why a message has no seqno, or is not known to have one.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SendFailure {
     /// The message was not taken, and nothing was sent. The reason says what to do.
@@ -258,6 +259,7 @@ debug_as_sentence!(SendFailure { Failed, NotReceiving, Unknown; of Refused });
 
 /// Why the stream of events has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Ended {
     /// This member has left, as it was asked to.

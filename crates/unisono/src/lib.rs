@@ -173,6 +173,13 @@
 //! [`look`] asks a member of a group from outside: which members there are, which is the sequencer, how far each is,
 //! and which member waits for which.
 //!
+//! # Serialisation
+//!
+//! The cargo feature `serde` (off by default) implements `Serialize` and `Deserialize` for the plain data types: events,
+//! views, reports, configurations and their parts. Variants are written in snake case. In text formats uids, instances
+//! and ports are hexadecimal digits, as people see them. A [`GroupConfig`] or [`Settings`] needs only the fields that
+//! differ from the default, and refuses unknown ones; call [`GroupConfig::check`] to find values out of range.
+//!
 //! # Logs
 //!
 //! The library emits `tracing` events under the target `unisono`: one for each occurrence in the table below, never one

@@ -19,6 +19,11 @@ pub type CallNumber = u64;
 
 /// Settings of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CallSettings {
     /// Maximum length of a datagram in bytes, the headers of the protocol included. 576 to 16,000; 1,472 by default.
     pub datagram_bytes_max: usize,
@@ -61,6 +66,11 @@ impl CallSettings {
 
 /// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct ServeOptions {
     /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default.
     pub queue_max: u16,
@@ -224,6 +234,7 @@ pub enum CallReason {
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct CallCounters {
     /// Datagrams sent, counted once for each destination.

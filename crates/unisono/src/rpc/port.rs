@@ -40,6 +40,7 @@ const NAME: &[u8] = b"unisono service 1: ";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Port(pub(crate) unisono_core::Port);
 
 impl Port {

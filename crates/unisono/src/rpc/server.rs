@@ -242,6 +242,7 @@ impl Stream for Requests {
 
 /// What a [handler](Server::serve) does with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Answer {
     /// Replies with these bytes.
