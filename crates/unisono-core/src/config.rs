@@ -7,6 +7,11 @@ use core::time::Duration;
 
 /// What the founder chooses for the whole group; every joiner receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct GroupConfig {
     /// Resilience degree *r*: the number of members that may crash at once without the loss of a message that any
     /// member knows to be accepted. At most members − 1 applies. 0 is fastest, but a message that only a crashed
@@ -56,6 +61,7 @@ impl Default for GroupConfig {
 
 /// Which sets of members may continue after a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Quorum {
     /// More than half of the view, or half of it with its first member. So there is one line of views. A group of two
@@ -72,6 +78,7 @@ pub enum Quorum {
 
 /// What happens to a member that answers but whose application does not receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SlowMember {
     /// The others wait for it (the papers' choice).
@@ -82,6 +89,7 @@ pub enum SlowMember {
 
 /// When the role of sequencer moves to another member although the sequencer stays in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Migration {
     /// Never: only leaves and resets move it.
@@ -99,6 +107,7 @@ pub enum Migration {
 
 /// How datagrams for the whole group travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Transport {
     /// Multicast to the members that are seen to hear it, where that is cheaper; a copy for each of the others.
@@ -112,6 +121,11 @@ pub enum Transport {
 
 /// What a member chooses for itself.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Settings {
     /// Maximum size of a datagram in bytes, our headers included. 576 to 16,000; 1,472 by default, which fits an
     /// Ethernet frame.
@@ -148,6 +162,7 @@ impl Default for Settings {
 
 /// The participants that form a group together: see [`EntryMode::Form`](crate::EntryMode::Form).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Formation {
     /// Names of all that may take part, this member included. All participants give the same names, in any order. The
     /// first sequencer is the first of those that form the group in the list of the participant that proposes it.

@@ -22,6 +22,7 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// An occurrence that is worth a line in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Episode {
     /// This member entered the group. It founded the group if `seqno` is 0 and `members` is 1; it formed the group with

@@ -1,10 +1,11 @@
 //! Errors: why a call was refused. A refused call changes no state, unless its error says so.
 
-use crate::identity::Uid;
+use crate::debug_as_sentence;
+use crate::identity::{Name, Uid};
 use thiserror::Error;
 
 /// A parameter is out of its range: the caller's mistake. Nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error("{parameter} is {value}; it must be {allowed}")]
 pub struct ConfigError {
     /// Name of the parameter.
@@ -15,8 +16,36 @@ pub struct ConfigError {
     pub allowed: &'static str,
 }
 
+debug_as_sentence!(ConfigError);
+
+/// A text is not a [`Name`]: the caller's mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The text is empty.
+    #[error("a name has 1 to {max} bytes, and this one is empty", max = Name::BYTES_MAX)]
+    Empty,
+    /// The text has more than [`Name::BYTES_MAX`] bytes.
+    #[error("a name has 1 to {max} bytes, and this one has {bytes}", max = Name::BYTES_MAX)]
+    TooLong {
+        /// Size of the text in bytes.
+        bytes: usize,
+    },
+    /// The text has a control character, which could move the cursor of a person who reads it.
+    #[error("a name has no control characters, and this one has {character:?} at byte {at}")]
+    Control {
+        /// The first such character.
+        character: char,
+        /// Number of bytes before it.
+        at: usize,
+    },
+}
+
+debug_as_sentence!(NameError { Empty, TooLong, Control });
+
 /// A message was refused. Nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SendError {
     /// The message is larger than the group allows. Send less, or found the group with a larger limit.
@@ -48,8 +77,10 @@ pub enum SendError {
     Forked,
 }
 
+debug_as_sentence!(SendError { TooLarge, WindowFull, NotReceiving, NotMember, Resetting, Left, Forked });
+
 /// A leave was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LeaveError {
     /// This process is not a member yet.
@@ -68,8 +99,10 @@ pub enum LeaveError {
     },
 }
 
+debug_as_sentence!(LeaveError { NotMember, Left, TooLarge });
+
 /// A reset was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ResetError {
     /// No member is suspected, and the group has fewer members than the caller asked for.
@@ -88,8 +121,10 @@ pub enum ResetError {
     Forked,
 }
 
+debug_as_sentence!(ResetError { TooFew, NotMember, Forked });
+
 /// The role of sequencer was not handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HandOverError {
     /// Only the sequencer can hand the role over.
@@ -111,3 +146,5 @@ pub enum HandOverError {
     #[error("this handle belongs to the process that forked: open another one here")]
     Forked,
 }
+
+debug_as_sentence!(HandOverError { NotSequencer, NoSuchMember, Resetting, Never, Forked });

@@ -7,6 +7,7 @@ use core::net::SocketAddr;
 
 /// An event of the group. An event with a `seqno` has the same one at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Event {
     /// This member has entered the group: the first event of its stream, for a founder and a joiner alike.
@@ -128,6 +129,7 @@ impl Event {
 /// ([`Event::Entered`]), and [`View::follow`] keeps it up to date: every member that applies all events has the same
 /// view at each seqno.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct View {
     /// The epoch.
@@ -147,6 +149,48 @@ impl View {
     pub fn new(epoch: EpochId, members: Vec<Member>, sequencer: Uid, resilience_founded: u8) -> View {
         let resilience = resilience_among(resilience_founded, members.len());
         View { epoch, members, sequencer, resilience, resilience_founded }
+    }
+
+    /// Returns the member with this uid, or `None` if the view does not contain it.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
+    /// assert_eq!(view.get(Uid(7)).map(|member| member.name.as_str()), Some("Ann"));
+    /// assert_eq!(view.get(Uid(8)), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self, uid: Uid) -> Option<&Member> {
+        self.members.iter().find(|member| member.uid == uid)
+    }
+
+    /// Returns the first member in rank order. A view that a group reports has at least one member; a view without
+    /// members returns `None`.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann, bob], Uid(3), 1);
+    /// assert_eq!(view.first().map(|member| member.uid), Some(Uid(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn first(&self) -> Option<&Member> {
+        self.members.first()
+    }
+
+    /// True if a member has this uid.
+    ///
+    /// ```
+    /// # use unisono_core::{EpochId, Member, Uid, View};
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
+    /// assert!(view.contains(Uid(7)) && !view.contains(Uid(8)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains(&self, uid: Uid) -> bool {
+        self.get(uid).is_some()
     }
 
     /// Applies an event: members, sequencer, epoch and resilience are then those at its seqno. Returns true if it
@@ -182,6 +226,7 @@ pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
 
 /// Outcome of a message that this member sent. Exhaustive: every message has one of these three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Outcome {
     /// It is accepted, and delivered at this member too.
     Ok {
@@ -196,6 +241,7 @@ pub enum Outcome {
 
 /// Why a member is suspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Suspicion {
     /// Nothing was received from it, and it answered no probe.
@@ -210,6 +256,7 @@ pub enum Suspicion {
 
 /// Why a join failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum JoinFailure {
     /// No member answered: there is no such group within reach.
@@ -250,4 +297,22 @@ pub enum JoinFailure {
     /// The group was not formed here: too few participants met in time, or they formed it without this one. A later
     /// join shows whether it exists.
     NotFormed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Name;
+    use alloc::vec;
+
+    #[test]
+    fn a_view_finds_its_members() {
+        let member =
+            |uid| Member { uid: Uid(uid), name: Name::default(), address: ([10, 0, 0, 1], 7195).into() };
+        let view = View::new(EpochId::default(), vec![member(9), member(2)], Uid(2), 1);
+        assert_eq!(view.first(), Some(&member(9)));
+        assert_eq!((view.get(Uid(2)), view.get(Uid(3))), (Some(&member(2)), None));
+        assert!(view.contains(Uid(9)) && !view.contains(Uid(3)));
+        assert_eq!(View::new(EpochId::default(), Vec::new(), Uid(2), 1).first(), None);
+    }
 }

@@ -5,9 +5,11 @@
 //! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and seqnos are 64 bits
 //! wide.
 
+use crate::error::NameError;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
 
 /// A sequence number: a position in the total order of a group, from 1. Zero is the position before the first.
 pub type Seqno = u64;
@@ -18,7 +20,8 @@ pub type MessageNumber = u64;
 
 /// Names one life of one member: 64 random bits, never used again, not even by the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Uid(pub u64);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Uid(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_64"))] pub u64);
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,7 +31,8 @@ impl fmt::Display for Uid {
 
 /// The address of a group or service: 128 bits. A process that knows it may try to join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Port(pub u128);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Port(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_128"))] pub u128);
 
 impl Port {
     /// Returns the port that a group name stands for. A name protects no group: anyone can hash it.
@@ -59,17 +63,20 @@ pub struct GroupTag(pub u64);
 
 /// Names one founding of a group: 128 random bits. Two groups of one port differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instance(pub u128);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub struct Instance(#[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_128"))] pub u128);
 
 /// Names the time between two resets of a group (the papers' incarnation). Compared as a whole: two halves of a
 /// partitioned group may count to the same number, but their epochs still differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EpochId {
     /// Number of resets since the group was founded.
     pub counter: u64,
     /// Coordinator of the reset that began the epoch, or the founder.
     pub coordinator: Uid,
     /// Random, so that two attempts of one coordinator make two epochs.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialized::digits_64"))]
     pub nonce: u64,
 }
 
@@ -120,13 +127,38 @@ impl Name {
     /// which could move the cursor of a person who reads it. (The default name is empty: it stands for a member whose
     /// name is not known.)
     pub fn new(text: &str) -> Option<Name> {
-        let fits = (1..=Name::BYTES_MAX).contains(&text.len()) && !text.contains(char::is_control);
-        fits.then(|| Name(text.into()))
+        text.parse().ok()
     }
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Like [`Name::new`], with an error that says what is wrong with the text.
+///
+/// ```
+/// use unisono_core::{Name, NameError};
+/// let name: Name = "left hand".parse()?;
+/// assert_eq!(name.as_str(), "left hand");
+/// let refused = "left\nhand".parse::<Name>().unwrap_err();
+/// assert_eq!(refused, NameError::Control { character: '\n', at: 4 });
+/// assert_eq!(refused.to_string(), "a name has no control characters, and this one has '\\n' at byte 4");
+/// # Ok::<(), NameError>(())
+/// ```
+impl FromStr for Name {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Name, NameError> {
+        match text.len() {
+            0 => return Err(NameError::Empty),
+            1..=Name::BYTES_MAX => {}
+            bytes => return Err(NameError::TooLong { bytes }),
+        }
+        match text.char_indices().find(|(_, character)| character.is_control()) {
+            Some((at, character)) => Err(NameError::Control { character, at }),
+            None => Ok(Name(text.into())),
+        }
     }
 }
 
@@ -138,6 +170,7 @@ impl fmt::Display for Name {
 
 /// A member as others know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Member {
     /// Names this life of the member.
     pub uid: Uid,
@@ -166,6 +199,7 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn names_are_short_and_visible() {
@@ -175,5 +209,17 @@ mod tests {
         for not in ["", "a\nb", "\u{1b}[31m", "\u{9b}2J", "\0", &"x".repeat(Name::BYTES_MAX + 1)] {
             assert_eq!(Name::new(not), None, "{not:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_name_says_what_is_wrong() {
+        let said = |text: &str| text.parse::<Name>().unwrap_err().to_string();
+        assert_eq!(said(""), "a name has 1 to 64 bytes, and this one is empty");
+        assert_eq!(said(&"ü".repeat(33)), "a name has 1 to 64 bytes, and this one has 66");
+        assert_eq!(
+            said("ü\u{9b}2J"),
+            "a name has no control characters, and this one has '\\u{9b}' at byte 2"
+        );
+        assert_eq!("Ann".parse::<Name>(), Ok(Name::new("Ann").unwrap()));
     }
 }

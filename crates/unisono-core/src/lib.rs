@@ -54,6 +54,9 @@
 //! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
 //!   the checksum.
 //! - [`look`]: the report that a member sends about its group to a process outside.
+//!
+//! The cargo feature `serde` (off by default) implements `Serialize` and `Deserialize` for plain data types: events,
+//! views, reports, configurations and their parts.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -82,6 +85,9 @@ mod random;
 mod repair;
 mod round_trip;
 pub mod rpc;
+mod sentence;
+#[cfg(feature = "serde")]
+mod serialized;
 mod stability;
 mod table;
 mod time;
@@ -97,4 +103,6 @@ pub use group::*;
 pub use identity::*;
 pub use planted::{Planted, Probe};
 pub use random::Random;
+#[doc(hidden)]
+pub use sentence::write_sentence;
 pub use time::Time;

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 /// A member's report on its group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Report {
     /// The epoch.
@@ -55,6 +56,7 @@ pub struct Report {
 
 /// A reset that a member went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct LastReset {
     /// Seqno of the reset event.
@@ -84,6 +86,7 @@ impl fmt::Display for LastReset {
 
 /// One member as the reporter sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MemberReport {
     /// Uid, name and address.
@@ -116,6 +119,7 @@ impl MemberReport {
 
 /// One thing that a member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Waiting {
     /// The member that waits.
@@ -139,6 +143,7 @@ impl Waiting {
 
 /// What a member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum WaitReason {
     /// An acknowledgement that acceptance needs.
@@ -155,6 +160,7 @@ pub enum WaitReason {
 
 /// What a member has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Counters {
     /// Datagrams sent. A multicast counts once; otherwise each copy counts. (A query to all seeds counts once.)

@@ -5,14 +5,11 @@
 
 use std::io::BufRead;
 use std::thread;
-use unisono::{Event, Group, GroupConfig, Member, Name, Options, Uid};
+use unisono::{Event, Group, GroupConfig, Member, Options, Uid};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let me = std::env::args().nth(1).unwrap_or_else(|| "guest".into());
-    let options = Options {
-        name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
-        ..Options::default()
-    };
+    let options = Options { name: me.parse()?, ..Options::default() };
     let group = Group::join_or_create("chat", GroupConfig::default(), me, &options)?;
 
     // One thread prints events, this one sends what is typed; both use the same handle.

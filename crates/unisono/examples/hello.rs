@@ -11,14 +11,11 @@
 //! ends when it has seen its own greeting and another's, in the same order as all members.
 
 use std::collections::BTreeSet;
-use unisono::{Event, Group, GroupConfig, Name, Options, SendError};
+use unisono::{Event, Group, GroupConfig, Options, SendError};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let me = std::env::args().nth(1).unwrap_or_else(|| "guest".into());
-    let options = Options {
-        name: Name::new(&me).ok_or("that name is empty, too long, or not visible")?,
-        ..Options::default()
-    };
+    let options = Options { name: me.parse()?, ..Options::default() };
     let group = Group::join_or_create("hello", GroupConfig::default(), "", &options)?;
     println!("entered the group; waiting for a member to greet");
     let mut greeted = BTreeSet::new();

@@ -3,6 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::opening::sealed::Owned;
 use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
@@ -129,6 +130,39 @@ impl AsyncGroup {
         self.submit_message(&Message { payload: payload.into(), resilience: None }).await
     }
 
+    /// Sends like [`AsyncGroup::submit`], but never waits, as [`Group::try_submit`](crate::Group::try_submit): where
+    /// `submit` would wait, this fails and names the obstacle.
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use unisono::{AsyncGroup, Event, GroupConfig, Options, SendError};
+    /// # async fn example(name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = GroupConfig { window: 1, ..GroupConfig::default() };
+    /// let group = AsyncGroup::create(name, config, &Options::default()).await?;
+    /// let mut messages = ["first", "second"].into_iter().peekable();
+    /// while let Some(message) = messages.peek() {
+    ///     match group.try_submit(*message) {
+    ///         Ok(_ticket) => drop(messages.next()),
+    ///         // Events make room in the window.
+    ///         Err(SendError::WindowFull | SendError::NotReceiving) => drop(group.receive().await?),
+    ///         Err(error) => return Err(error.into()),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// # let name = &format!("async-try-docs-{}", std::process::id());
+    /// # let context = &mut Context::from_waker(Waker::noop());
+    /// # assert!(matches!(pin!(example(name)).poll(context), Poll::Ready(Ok(()))));
+    /// ```
+    pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
+        let message = Message { payload: payload.into(), resilience: None };
+        let mut obstacle = SendError::WindowFull;
+        let submitted = self
+            .shared()
+            .block(Some(Duration::ZERO), |member, now| message.submit(member, now, &mut obstacle));
+        Ok(Ticket::new(self.shared().clone(), submitted.unwrap_or(Err(obstacle))?))
+    }
+
     async fn submit_message(&self, message: &Message) -> Result<Ticket, SendError> {
         let mut listed = Listed::default();
         let submitted = poll_fn(|context| {
@@ -171,6 +205,52 @@ impl AsyncGroup {
     pub async fn receive(&self) -> Result<Event, Ended> {
         let mut listed = Listed::default();
         poll_fn(|context| self.poll_receive(context, &mut listed)).await
+    }
+
+    /// Returns the next event, if there is one now, as [`Group::try_receive`](crate::Group::try_receive).
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use unisono::{AsyncGroup, Event, GroupConfig, Options};
+    /// # async fn example(name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = AsyncGroup::create(name, GroupConfig::default(), &Options::default()).await?;
+    /// assert!(matches!(group.try_receive()?, Some(Event::Entered { .. })));
+    /// assert_eq!(group.try_receive()?, None);
+    /// # Ok(()) }
+    /// # let name = &format!("async-receive-docs-{}", std::process::id());
+    /// # let context = &mut Context::from_waker(Waker::noop());
+    /// # assert!(matches!(pin!(example(name)).poll(context), Poll::Ready(Ok(()))));
+    /// ```
+    pub fn try_receive(&self) -> Result<Option<Event>, Ended> {
+        self.shared().block(Some(Duration::ZERO), |member, _| commands::receive(member)).transpose()
+    }
+
+    /// Appends events to `events` and returns their number, as [`Group::receive_many`](crate::Group::receive_many):
+    /// waits until there is one, then takes all that are ready, up to 1,024. If the future is dropped, it has taken
+    /// none.
+    ///
+    /// ```no_run
+    /// use unisono::{AsyncGroup, Event, GroupConfig, Options};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = AsyncGroup::create("orders", GroupConfig::default(), &Options::default()).await?;
+    /// let mut events = Vec::new();
+    /// loop {
+    ///     let count = group.receive_many(&mut events).await?;
+    ///     println!("{count} events");
+    ///     for event in events.drain(..) {
+    ///         println!("{event:?}");
+    ///     }
+    /// }
+    /// # #[allow(unreachable_code)]
+    /// # Ok(()) }
+    /// ```
+    pub async fn receive_many(&self, events: &mut Vec<Event>) -> Result<usize, Ended> {
+        let mut listed = Listed::default();
+        poll_fn(|context| {
+            self.shared().poll(context, &mut listed, |member, _| commands::receive_many(member, events))
+        })
+        .await
     }
 
     fn poll_receive(&self, context: &mut Context<'_>, listed: &mut Listed) -> Poll<Result<Event, Ended>> {
@@ -225,6 +305,12 @@ impl AsyncGroup {
     /// Returns this member's counters, as [`Group::counters`](crate::Group::counters).
     pub fn counters(&self) -> Counters {
         self.shared().with(|member, _| member.group.counters())
+    }
+}
+
+impl Owned for AsyncGroup {
+    fn owner(&self) -> &Owner {
+        &self.owner
     }
 }
 

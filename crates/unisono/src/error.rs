@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use unisono_core::wire::VERSION;
-use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
+use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError, debug_as_sentence};
 
 /// Why a process is not in the group. The group is unchanged, unless the reason of a failed join says otherwise.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The name is empty or contains control characters. The caller's mistake: choose another name.
@@ -148,6 +148,11 @@ pub enum OpenError {
     Join(JoinFailure),
 }
 
+debug_as_sentence!(OpenError {
+    GroupName, Unprotected, AddressInUse, NotOurAddress, NoAddress, NoMulticast, Socket, SeedPort,
+    SeedFamily, Unasked, Seeds, AlreadyMember, OtherCalls, OtherKey, Forked; of Config; by Join
+});
+
 /// Returns the address as the user gave it: without the port if any free one was asked for.
 fn chosen(address: SocketAddr) -> String {
     if address.port() == 0 { address.ip().to_string() } else { address.to_string() }
@@ -222,7 +227,8 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
 }
 
 /// Why a message has no seqno, or is not known to have one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SendFailure {
     /// The message was not taken, and nothing was sent. The reason says what to do.
@@ -249,8 +255,11 @@ pub enum SendFailure {
     Unknown,
 }
 
+debug_as_sentence!(SendFailure { Failed, NotReceiving, Unknown; of Refused });
+
 /// Why the stream of events has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Ended {
     /// This member has left, as it was asked to.
@@ -268,8 +277,10 @@ pub enum Ended {
     Forked,
 }
 
+debug_as_sentence!(Ended { Left, Excluded, Forked });
+
 /// Why a leave was not confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LeaveFailure {
     /// The leave was not begun. The reason says why.
@@ -290,8 +301,10 @@ pub enum LeaveFailure {
     Forked,
 }
 
+debug_as_sentence!(LeaveFailure { Excluded, Unconfirmed, Forked; of Refused });
+
 /// Why a query returned no report. Nothing changed in the group.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LookError {
     /// The query could not be sent.
@@ -321,8 +334,10 @@ pub enum LookError {
     NoAnswer,
 }
 
+debug_as_sentence!(LookError { OtherKey, OtherVersion, NoAnswer; of Open });
+
 /// Why a key file could not be written or read. Nothing changed, except as [`KeyError::File`] says.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// A file of this name exists already, and was not touched. Choose another name, or remove it if it is not used.
@@ -368,6 +383,8 @@ pub enum KeyError {
     Random(io::Error),
 }
 
+debug_as_sentence!(KeyError { Exists, Exposed, NotAKey, File, Random });
+
 /// Returns what to type to make a key file unreadable for others.
 fn cure(path: &Path, group: Option<u32>) -> String {
     let path = path.display();
@@ -380,7 +397,7 @@ fn cure(path: &Path, group: Option<u32>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallFailure, NotSent};
+    use crate::rpc::{CallFailure, NotSent, Withdrawn};
     use std::error::Error;
 
     #[test]
@@ -396,9 +413,25 @@ mod tests {
             Box::new(CallFailure::NotSent(NotSent::TooMany)),
         ];
         for error in errors {
-            let words = error.to_string();
+            let (words, printed) = (error.to_string(), format!("{error:?}"));
+            assert!(printed.contains(&words), "{printed}");
             let mut sources = std::iter::successors(error.source(), |&source| source.source());
             assert!(sources.all(|source| !words.contains(&source.to_string())), "{words}");
         }
+    }
+
+    #[test]
+    fn what_main_prints_of_an_error_is_its_variant_and_its_sentence() {
+        let printed = |error: &dyn Error| format!("{error:?}");
+        let join = OpenError::Join(JoinFailure::NotFound);
+        let sentence = join.to_string();
+        assert_eq!(printed(&join), format!("Join: NotFound: {sentence}"));
+        assert_eq!(printed(&LookError::from(join)), format!("Open: Join: NotFound: {sentence}"));
+        let seeds = OpenError::Seeds { seeds: "nowhere.invalid".into(), source: io::Error::other("no DNS") };
+        assert_eq!(printed(&seeds), format!("Seeds: {seeds}: no DNS"));
+        assert_eq!(printed(&CallFailure::NotFound), format!("NotFound: {}", CallFailure::NotFound));
+        let refused = CallFailure::Refused("\u{1b}[2Jno".into());
+        assert_eq!(printed(&refused), r"Refused: refused: \u{1b}[2Jno");
+        assert_eq!(printed(&Withdrawn), "Withdrawn: this service takes no more requests");
     }
 }

@@ -3,6 +3,7 @@
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::opening::sealed::Owned;
 use crate::opening::{Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
@@ -92,11 +93,6 @@ impl Group {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
-    }
-
-    /// Options with which the member was opened.
-    pub(crate) fn options(&self) -> &Options {
-        &self.owner.options
     }
 
     /// Sends a message to all members, this one included, and returns its seqno. Blocks until the message is
@@ -275,5 +271,11 @@ impl Group {
     /// Returns this member's counters.
     pub fn counters(&self) -> Counters {
         self.shared().with(|member, _| member.group.counters())
+    }
+}
+
+impl Owned for Group {
+    fn owner(&self) -> &Owner {
+        &self.owner
     }
 }

@@ -53,7 +53,14 @@
 //! Every error type lists what can fail, and each variant says whether anything changed, what caused it, and what to
 //! do next: [`OpenError`] for entering a group, [`SendError`] and [`SendFailure`] for messages, [`Ended`] for the end
 //! of the events, [`LeaveFailure`], [`LookError`], [`KeyError`], and [`rpc::CallFailure`] for calls. The texts of the
-//! errors are written for the person who runs the program.
+//! errors are written for the person who runs the program. Their `Debug` contains that text too, after the name of
+//! the variant, so a `main` that returns an error prints what to do:
+//!
+//! ```
+//! use unisono::rpc::CallFailure;
+//! let failure = CallFailure::NotFound;
+//! assert_eq!(format!("{failure:?}"), format!("NotFound: {failure}"));
+//! ```
 //!
 //! # How it works
 //!
@@ -169,6 +176,13 @@
 //! [`look`] asks a member of a group from outside: which members there are, which is the sequencer, how far each is,
 //! and which member waits for which.
 //!
+//! # Serialisation
+//!
+//! The cargo feature `serde` (off by default) implements `Serialize` and `Deserialize` for the plain data types: events,
+//! views, reports, configurations and their parts. Variants are written in snake case. In text formats uids, instances
+//! and ports are hexadecimal digits, as people see them. A [`GroupConfig`] or [`Settings`] needs only the fields that
+//! differ from the default, and refuses unknown ones; call [`GroupConfig::check`] to find values out of range.
+//!
 //! # Logs
 //!
 //! The library emits `tracing` events under the target `unisono`: one for each occurrence in the table below, never one
@@ -217,6 +231,7 @@ pub use bytes::Bytes;
 pub use error::{Ended, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
 pub use group::Group;
 pub use key::Key;
+pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
 pub use outside::{look, look_at};
 pub use reach::MULTICAST_PORT;
@@ -225,8 +240,8 @@ pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
     ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
-    Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
-    SlowMember, Suspicion, Transport, Uid, View,
+    Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum, ResetError, SendError, Seqno,
+    Settings, SlowMember, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

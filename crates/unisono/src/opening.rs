@@ -115,7 +115,8 @@ pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
 
 /// Keeps a member in its group. When the last handle drops it, the member leaves.
 #[derive(Debug)]
-pub(crate) struct Owner {
+#[allow(unreachable_pub)] // `Handle` is public, and so is what it returns; neither can be named.
+pub struct Owner {
     pub(crate) shared: Arc<Shared>,
     /// Options with which the member was opened.
     pub(crate) options: Options,
@@ -128,6 +129,31 @@ impl Drop for Owner {
         if self.shared.abandon() && self.waits && !std::thread::panicking() {
             self.shared.block(Some(LEAVE_WAIT), crate::commands::departed);
         }
+    }
+}
+
+/// A handle on a member of a group: a [`Group`](crate::Group) or an [`AsyncGroup`](crate::AsyncGroup). Functions that
+/// work with either take a `&impl Handle`. No other type implements it.
+///
+/// ```
+/// use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
+/// use unisono::{AsyncGroup, Group, Handle};
+///
+/// fn serve_beside(member: &impl Handle) -> Result<Server, ServiceError> {
+///     Server::beside(member, &PrivatePort::from_name("archive"), ServeOptions::default())
+/// }
+///
+/// let (_blocking, _asynchronous) = (serve_beside::<Group>, serve_beside::<AsyncGroup>);
+/// ```
+pub trait Handle: sealed::Owned {}
+
+impl<T: sealed::Owned> Handle for T {}
+
+pub(crate) mod sealed {
+    /// Not reachable outside of this crate, so that no other type is a handle.
+    pub trait Owned {
+        /// Returns the owner of the member.
+        fn owner(&self) -> &super::Owner;
     }
 }
 

@@ -14,8 +14,9 @@ pub const DEFAULT_PORT: u16 = 7195;
 /// ```
 /// use unisono::Options;
 /// let mine = Options::default();
-/// let named = Options { name: unisono::Name::new("left hand").unwrap(), ..Options::default() };
+/// let named = Options { name: "left hand".parse()?, ..Options::default() };
 /// # let _ = (mine, named);
+/// # Ok::<(), unisono::NameError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -56,6 +56,7 @@ pub struct Batch {
 /// The outcome of a batch. The messages of one sender keep their order, so the accepted ones are the first of the
 /// batch, unless a reset dropped some in its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BatchOutcome {
     /// Number of its messages that have seqnos.

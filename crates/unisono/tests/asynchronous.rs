@@ -108,6 +108,76 @@ fn a_future_that_is_dropped_loses_nothing() {
 }
 
 #[test]
+fn a_try_returns_at_once_and_names_the_obstacle() {
+    block_on(async {
+        let config = GroupConfig { window: 2, history_messages: 16, ..GroupConfig::default() };
+        let first = AsyncGroup::create(&fresh_name("try"), config, &options()).await.unwrap();
+        assert!(matches!(first.try_receive(), Ok(Some(Event::Entered { .. }))));
+        assert_eq!(first.try_receive(), Ok(None));
+        let ticket = first.try_submit("one").unwrap();
+        let seqno = ticket.await.unwrap();
+        let Ok(Some(Event::Message { seqno: received, payload, .. })) = first.try_receive() else {
+            panic!("a message that has its seqno is ready");
+        };
+        assert_eq!((received, &payload[..]), (seqno, &b"one"[..]));
+        // Unreceived events fill the history, and then messages without a seqno fill the window.
+        let refused = loop {
+            match first.try_submit("more") {
+                Ok(_) => {}
+                Err(refused) => break refused,
+            }
+        };
+        assert!(matches!(refused, SendError::WindowFull | SendError::NotReceiving), "{refused:?}");
+        let mut room = false;
+        while let Ok(Some(_)) = first.try_receive() {
+            room = true;
+        }
+        assert!(room);
+        first.send("there is room again").await.unwrap();
+        first.leave("").await.unwrap();
+        assert_eq!(first.try_submit("late").map(drop), Err(SendError::Left));
+        while let Ok(event) = first.try_receive() {
+            assert!(event.is_some());
+        }
+        assert_eq!(first.try_receive(), Err(Ended::Left));
+    });
+}
+
+#[test]
+fn many_events_are_received_at_once() {
+    block_on(async {
+        let (first, second) = pair(&fresh_name("receive-many")).await;
+        let mut events = Vec::new();
+        while !events.iter().any(|event| matches!(event, Event::Joined { .. })) {
+            let (before, count) = (events.len(), first.receive_many(&mut events).await.unwrap());
+            assert!(count > 0 && events.len() == before + count);
+        }
+        // It waits for an event, and takes none if it is dropped.
+        assert_eq!(poll_once(first.receive_many(&mut events)), None);
+        let sent = second.submit_all((0..100).map(|count| format!("{count}"))).await.unwrap().await;
+        events.clear();
+        while first.info().expected <= sent.last {
+            first.receive_many(&mut events).await.unwrap();
+        }
+        let numbers = events.iter().map(|event| match event {
+            Event::Message { payload, .. } => String::from_utf8_lossy(payload).parse::<u32>().unwrap(),
+            other => panic!("{other:?}"),
+        });
+        assert!(numbers.eq(0..100));
+        second.leave("").await.unwrap();
+        drop(first);
+        events.clear();
+        let ended = loop {
+            if let Err(ended) = second.receive_many(&mut events).await {
+                break ended;
+            }
+        };
+        assert_eq!(ended, Ended::Left);
+        assert!(matches!(events.last(), Some(Event::Left { .. })));
+    });
+}
+
+#[test]
 fn nothing_is_kept_of_tasks_that_wait_no_longer() {
     block_on(async {
         let (first, _second) = pair(&fresh_name("many-tasks")).await;

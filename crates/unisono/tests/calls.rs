@@ -13,7 +13,9 @@ use unisono::rpc::{
     Answer, Asked, CallFailure, CallSettings, Client, Notice, OpenGroup, OpenGroupError, Outcome, Port,
     PrivatePort, ServeOptions, Server, Service, Withdrawn,
 };
-use unisono::{Bytes, Ended, Group, GroupConfig, JoinFailure, Member, Name, OpenError, Options, Phase};
+use unisono::{
+    AsyncGroup, Bytes, Ended, Group, GroupConfig, JoinFailure, Member, Name, OpenError, Options, Phase,
+};
 
 /// A service that no other test has.
 fn port() -> PrivatePort {
@@ -552,4 +554,27 @@ fn asynchronous_programs_call_and_serve() {
     asking.join().unwrap();
     server.drain(PATIENCE).unwrap();
     assert_eq!(block_on(server.next_request()).unwrap_err(), Withdrawn);
+}
+
+#[test]
+fn an_asynchronous_member_serves_and_calls_at_its_address() {
+    block_on(async {
+        let options = patient();
+        let name = fresh_name("beside");
+        let group = AsyncGroup::create(&name, GroupConfig::default(), &options).await.unwrap();
+        let address = group.members()[0].address;
+        let port = port();
+        let server = Server::beside(&group, &port, ServeOptions::default()).unwrap();
+        let own = Client::beside(&group).unwrap();
+        assert_eq!((server.address(), own.address()), (address, address));
+        let call = client().start(server.port(), "hello", PATIENCE).unwrap();
+        let request = server.next_request().await.unwrap();
+        assert_eq!(request.payload(), "hello");
+        request.reply("from the member").unwrap();
+        assert_eq!(call.await.unwrap(), "from the member");
+        // The client beside the member calls too, here the service at its own address.
+        let call = own.start(server.port(), "again", PATIENCE).unwrap();
+        server.next_request().await.unwrap().reply("once more").unwrap();
+        assert_eq!(call.await.unwrap(), "once more");
+    });
 }

@@ -75,9 +75,13 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         &|| ticket.take().unwrap().wait() == Err(SendFailure::Unknown),
         &|| first.info().members.len() == 3,
         &|| block_on(third.send("child")) == Err(REFUSED),
+        &|| third.try_submit("child").map(drop) == Err(SendError::Forked),
+        &|| third.try_receive() == Err(Ended::Forked),
+        &|| block_on(third.receive_many(&mut Vec::new())) == Err(Ended::Forked),
         &|| client.call(Port::from_name(&name), "child") == Err(CallFailure::NotSent(NotSent::Forked)),
         &|| server.get_request().is_err(),
         &|| matches!(Client::beside(&first), Err(OpenError::Forked)),
+        &|| matches!(Client::beside(&third), Err(OpenError::Forked)),
         // A group that the child founds itself works.
         &|| {
             let own = Group::create(&fresh_name("child"), GroupConfig::default(), &options()).unwrap();

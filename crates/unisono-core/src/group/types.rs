@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 
 /// How a member enters a group. Exhaustive: a driver treats each mode in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum EntryMode {
     /// Found a new group, whether or not one exists under this port.
     Found(GroupConfig),
@@ -64,6 +65,7 @@ pub enum Reason {
 
 /// The result of [`Group::info`](crate::Group::info) (GetInfoGroup).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Info {
     /// Phase of this member's life.
@@ -110,6 +112,7 @@ pub struct Info {
 
 /// A phase of a member's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Phase {
     /// Looking for the group, or for participants to form it with.

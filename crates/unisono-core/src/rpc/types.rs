@@ -1,6 +1,7 @@
 //! The types of an endpoint's contract: settings, requests, outcomes, errors, counters.
 
 use crate::config::check_between;
+use crate::debug_as_sentence;
 use crate::error::ConfigError;
 use crate::identity::{GroupTag, Port, Uid};
 use crate::time::Time;
@@ -18,6 +19,11 @@ pub type CallNumber = u64;
 
 /// Settings of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CallSettings {
     /// Maximum length of a datagram in bytes, the headers of the protocol included. 576 to 16,000; 1,472 by default.
     pub datagram_bytes_max: usize,
@@ -60,6 +66,11 @@ impl CallSettings {
 
 /// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct ServeOptions {
     /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default.
     pub queue_max: u16,
@@ -125,7 +136,7 @@ pub enum CallFailure {
 }
 
 /// Why a call was not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The request is larger than the settings allow.
@@ -144,8 +155,10 @@ pub enum CallError {
     Forked,
 }
 
+debug_as_sentence!(CallError { TooLarge, TooMany, Forked });
+
 /// Why a service was not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// This endpoint serves the port already.
@@ -162,8 +175,10 @@ pub enum ServeError {
     NoQueue,
 }
 
+debug_as_sentence!(ServeError { Served, TooMany, NoQueue });
+
 /// Why an answer was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// The reply is larger than the settings allow; another answer is still possible.
@@ -179,8 +194,10 @@ pub enum AnswerError {
     Over,
 }
 
+debug_as_sentence!(AnswerError { TooLarge, Over });
+
 /// Why a request was not passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// The request was passed on the maximum number of times: answer it.
@@ -193,6 +210,8 @@ pub enum ForwardError {
     #[error("the request was answered already, or its client does not wait any more")]
     Over,
 }
+
+debug_as_sentence!(ForwardError { TooFar, Over });
 
 /// Destination of a datagram. Exhaustive: a driver must be able to send to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +234,7 @@ pub enum CallReason {
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct CallCounters {
     /// Datagrams sent, counted once for each destination.

@@ -5,7 +5,7 @@ use super::port::Port;
 use super::{DEADLINE, opening};
 use crate::engine::{Attempt, CallInterest, Calls, Listed, Shared};
 use crate::error::OpenError;
-use crate::group::Group;
+use crate::opening::Handle;
 use crate::options::Options;
 use bytes::Bytes;
 use std::future::Future;
@@ -50,9 +50,22 @@ impl Client {
         Ok(Client { shared: Arc::new(opening::open(options, Duration::ZERO)?) })
     }
 
-    /// Returns a client at the address of a member of a group, with the member's options.
-    pub fn beside(group: &Group) -> Result<Client, OpenError> {
-        Ok(Client { shared: Arc::new(opening::beside(group)?) })
+    /// Returns a client at the address of a member of a group, with the member's options. The member's handle is a
+    /// [`Group`](crate::Group) or an [`AsyncGroup`](crate::AsyncGroup).
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use unisono::rpc::{Client, Port};
+    /// use unisono::{AsyncGroup, Options};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = AsyncGroup::join("archive", "", &Options::default()).await?;
+    /// let client = Client::beside(&group)?;
+    /// let call = client.start(Port::from_name("upper"), "hello", Duration::from_secs(5))?;
+    /// println!("{:?}", call.await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn beside(member: &impl Handle) -> Result<Client, OpenError> {
+        Ok(Client { shared: Arc::new(opening::beside(member)?) })
     }
 
     pub(super) fn at(shared: Shared<Calls>) -> Client {

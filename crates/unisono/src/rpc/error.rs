@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::fmt;
 use std::io;
 use thiserror::Error;
+use unisono_core::debug_as_sentence;
 use unisono_core::rpc::{self, ForwardError, ServeError};
 
 pub use unisono_core::rpc::CallError as NotSent;
@@ -20,7 +21,7 @@ pub use unisono_core::rpc::CallError as NotSent;
 /// | [`Busy`](CallFailure::Busy) | no | try again later, or with more time |
 /// | [`Refused`](CallFailure::Refused) | as the service says | read the reason |
 /// | [`Unknown`](CallFailure::Unknown) | perhaps, once at most | ask the service, or repeat what may happen twice |
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallFailure {
     /// The call was not begun, so it did not happen. The reason says what to change.
@@ -54,6 +55,8 @@ pub enum CallFailure {
     Unknown,
 }
 
+debug_as_sentence!(CallFailure { NotFound, Failed, Busy, Refused, Unknown; of NotSent });
+
 impl CallFailure {
     /// True if the call certainly did not happen, so that it is safe to repeat. Only the service knows what a refusal
     /// means.
@@ -75,7 +78,7 @@ impl From<rpc::CallFailure> for CallFailure {
 }
 
 /// Why a service was not begun. Nothing changed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// The service has no address at which clients could reach it.
@@ -86,15 +89,21 @@ pub enum ServiceError {
     Refused(#[from] ServeError),
 }
 
+debug_as_sentence!(ServiceError {; of Open, Refused });
+
 /// The service takes no more requests: it was drained, or its last handle was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error("this service takes no more requests")]
 pub struct Withdrawn;
 
+debug_as_sentence!(Withdrawn);
+
 /// Some requests that the service had taken were not answered in time. It is withdrawn all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error("the service was withdrawn, but some requests that it had taken were not answered in time")]
 pub struct NotDrained;
+
+debug_as_sentence!(NotDrained);
 
 /// Why a request was not passed on. Nothing was sent.
 #[derive(Error)]
@@ -108,12 +117,12 @@ pub struct NotForwarded {
 
 impl fmt::Debug for NotForwarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NotForwarded({:?})", self.reason)
+        write!(f, "NotForwarded: {:?}", self.reason)
     }
 }
 
 /// Why a member of an open group does not serve.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum OpenGroupError {
     /// The group was not entered, or the port cannot be served. Nothing changed.
@@ -132,6 +141,8 @@ pub enum OpenGroupError {
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
+
+debug_as_sentence!(OpenGroupError { Ended, Conflict, Thread; of Service });
 
 impl From<OpenError> for OpenGroupError {
     fn from(error: OpenError) -> OpenGroupError {

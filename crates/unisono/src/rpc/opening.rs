@@ -3,8 +3,7 @@
 use super::port::Signatures;
 use crate::engine::{Access, Calls, Engine, Entrance, Shared};
 use crate::error::OpenError;
-use crate::group::Group;
-use crate::opening::{protection, random};
+use crate::opening::{Handle, protection, random};
 use crate::options::Options;
 use crate::reach::Place;
 use crate::seeds::Seeds;
@@ -26,10 +25,11 @@ pub(super) fn open(options: &Options, seeds_timeout: Duration) -> Result<Shared<
 }
 
 /// Returns an endpoint at the address of a member.
-pub(super) fn beside(group: &Group) -> Result<Shared<Calls>, OpenError> {
-    let options = group.options();
+pub(super) fn beside(member: &impl Handle) -> Result<Shared<Calls>, OpenError> {
+    let owner = member.owner();
+    let options = &owner.options;
     let make = maker(options)?;
-    group.shared().call_beside(entrance(options, Seeds::new(options)?), make)
+    owner.shared.call_beside(entrance(options, Seeds::new(options)?), make)
 }
 
 fn entrance(options: &Options, seeds: Seeds) -> Entrance {

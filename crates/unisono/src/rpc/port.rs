@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 use thiserror::Error;
+use unisono_core::debug_as_sentence;
 use unisono_core::rpc::{PortProof, PrivatePort as CorePrivatePort, Proof};
 use zeroize::Zeroizing;
 
@@ -39,6 +40,7 @@ const NAME: &[u8] = b"unisono service 1: ";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Port(pub(crate) unisono_core::Port);
 
 impl Port {
@@ -61,10 +63,30 @@ impl fmt::Debug for Port {
     }
 }
 
-/// The text is not a port: it must have 32 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a port has 32 hexadecimal digits; `unisono rpc newport` makes one")]
-pub struct NotAPort;
+/// The text is not a port: it must have 32 hexadecimal digits. The error contains nothing of the text, which may be
+/// most of a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotAPort {
+    /// The text has more or fewer characters.
+    #[error(
+        "a port has 32 hexadecimal digits, and this text has {characters} characters; `unisono rpc newport` makes one"
+    )]
+    Length {
+        /// Number of characters of the text.
+        characters: usize,
+    },
+    /// A character is not a hexadecimal digit.
+    #[error(
+        "a port has 32 hexadecimal digits, and character {position} of this text is none; `unisono rpc newport` makes one"
+    )]
+    Digit {
+        /// Position of the first such character, from 1.
+        position: usize,
+    },
+}
+
+debug_as_sentence!(NotAPort { Length, Digit });
 
 impl FromStr for Port {
     type Err = NotAPort;
@@ -125,6 +147,22 @@ impl PrivatePort {
     }
 }
 
+/// The same as [`PrivatePort::parse`].
+///
+/// ```
+/// use unisono::rpc::{NotAPort, PrivatePort};
+/// let mine = PrivatePort::random()?;
+/// assert_eq!(mine.reveal().parse::<PrivatePort>()?.public(), mine.public());
+/// assert_eq!("0123".parse::<PrivatePort>().unwrap_err(), NotAPort::Length { characters: 4 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl FromStr for PrivatePort {
+    type Err = NotAPort;
+    fn from_str(text: &str) -> Result<PrivatePort, NotAPort> {
+        PrivatePort::parse(text)
+    }
+}
+
 impl fmt::Debug for PrivatePort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PrivatePort(secret)")
@@ -132,14 +170,14 @@ impl fmt::Debug for PrivatePort {
 }
 
 fn parse(text: &str) -> Result<Zeroizing<[u8; PORT_BYTES]>, NotAPort> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * PORT_BYTES {
-        return Err(NotAPort);
+    let characters = text.chars().count();
+    if characters != 2 * PORT_BYTES {
+        return Err(NotAPort::Length { characters });
     }
     let mut bytes = Zeroizing::new([0; PORT_BYTES]);
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or(NotAPort);
-        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).map_err(|_| NotAPort)?;
+    for (index, character) in text.chars().enumerate() {
+        let digit = character.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes[index / 2] = bytes[index / 2] << 4 | digit.ok_or(NotAPort::Digit { position: index + 1 })?;
     }
     Ok(bytes)
 }
@@ -208,10 +246,30 @@ mod tests {
         assert_eq!(private.public().to_string().parse(), Ok(private.public()));
         assert_ne!(PrivatePort::random().unwrap().public(), private.public());
         assert_eq!(format!("{private:?} {:?}", private.for_core()), "PrivatePort(secret) PrivatePort(..)");
-        for bad in ["", "12", &"g".repeat(32), &"0".repeat(33), &"é".repeat(16)] {
-            assert_eq!(bad.parse::<Port>(), Err(NotAPort), "{bad}");
-            assert!(PrivatePort::parse(bad).is_err(), "{bad}");
+    }
+
+    #[test]
+    fn a_text_that_is_no_port_is_refused_with_the_reason_and_not_shown() {
+        let length = |characters| NotAPort::Length { characters };
+        let digit = |position| NotAPort::Digit { position };
+        let zeros = "0".repeat(30);
+        for (bad, reason) in [
+            ("", length(0)),
+            ("12", length(2)),
+            (&"0".repeat(33), length(33)),
+            (&"é".repeat(16), length(16)),
+            (&"é".repeat(32), digit(1)),
+            (&format!("{zeros}0g"), digit(32)),
+            (&format!("{zeros}+1"), digit(31)),
+        ] {
+            assert_eq!(bad.parse::<Port>(), Err(reason), "{bad}");
+            assert_eq!(bad.parse::<PrivatePort>().map(drop), Err(reason), "{bad}");
         }
+        let refused = format!("{zeros}0g").parse::<PrivatePort>().unwrap_err().to_string();
+        assert!(
+            refused.contains("character 32 of this text is none") && !refused.contains("000"),
+            "{refused}"
+        );
     }
 
     #[test]

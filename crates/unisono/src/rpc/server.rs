@@ -5,7 +5,7 @@ use super::error::{NotDrained, NotForwarded, ServiceError, Withdrawn};
 use super::opening;
 use super::port::{Port, PrivatePort};
 use crate::engine::{Attempt, CallInterest, Calls, Listed, OfFork, Shared};
-use crate::group::Group;
+use crate::opening::Handle;
 use crate::options::Options;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -83,9 +83,31 @@ impl Server {
     }
 
     /// Serves a port at the address of a member of a group, with the member's options. So the other members know
-    /// where to [forward](Request::forward) a request.
-    pub fn beside(group: &Group, port: &PrivatePort, serve: ServeOptions) -> Result<Server, ServiceError> {
-        Server::begin(opening::beside(group)?, port, serve)
+    /// where to [forward](Request::forward) a request. The member's handle is a [`Group`](crate::Group) or an
+    /// [`AsyncGroup`](crate::AsyncGroup).
+    ///
+    /// ```no_run
+    /// use unisono::rpc::{PrivatePort, ServeOptions, Server};
+    /// use unisono::{AsyncGroup, GroupConfig, Options};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (config, options) = (GroupConfig::default(), Options::default());
+    /// let group = AsyncGroup::join_or_create("archive", config, "", &options).await?;
+    /// let port = PrivatePort::from_name("archive");
+    /// let server = Server::beside(&group, &port, ServeOptions::default())?;
+    /// loop {
+    ///     let request = server.next_request().await?;
+    ///     let seqno = group.send(request.payload().clone()).await?;
+    ///     request.reply(seqno.to_string())?;
+    /// }
+    /// # #[allow(unreachable_code)]
+    /// # Ok(()) }
+    /// ```
+    pub fn beside(
+        member: &impl Handle,
+        port: &PrivatePort,
+        serve: ServeOptions,
+    ) -> Result<Server, ServiceError> {
+        Server::begin(opening::beside(member)?, port, serve)
     }
 
     fn begin(shared: Shared<Calls>, port: &PrivatePort, serve: ServeOptions) -> Result<Server, ServiceError> {
@@ -220,6 +242,7 @@ impl Stream for Requests {
 
 /// What a [handler](Server::serve) does with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Answer {
     /// Replies with these bytes.

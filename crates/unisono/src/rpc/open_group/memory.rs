@@ -21,6 +21,7 @@ const MARGIN_MS: u64 = 60_000;
 
 /// What a service answers to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Outcome {
     /// The reply.

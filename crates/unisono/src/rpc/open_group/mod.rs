@@ -86,6 +86,7 @@ pub struct Asked<'a> {
 
 /// A condition that an operator has to know, because no client learns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Notice {
     /// More members were lost at once than the group's resilience covers: executed calls may be lost.
