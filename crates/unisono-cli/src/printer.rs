@@ -117,6 +117,18 @@ impl Printer {
                 json!({"event": "suspected", "member": names.name(*member), "reason": format!("{reason:?}").to_lowercase()}),
                 format!("{:>8}  {} is suspected: {reason:?}", "", names.name(*member)),
             ),
+            Event::Halted { missing } => {
+                let missing: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+                (
+                    json!({"event": "halted", "missing": missing}),
+                    format!(
+                        "{:>8}  the group stands still: no quorum without [{}]",
+                        "",
+                        visible(&missing.join(", "))
+                    ),
+                )
+            }
+            Event::Resumed => (json!({"event": "resumed"}), format!("{:>8}  the group goes on", "")),
             Event::Excluded { epoch } => (
                 json!({"event": "excluded", "epoch": epoch.map(|epoch| epoch.to_string()), "view": view}),
                 format!("{:>8}  excluded: the group goes on without this member", ""),

@@ -65,7 +65,7 @@ pub enum LeaveError {
     },
 }
 
-/// A reset was not begun.
+/// A reset was not begun, or cannot end at present ([`ResetError::Halted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ResetError {
@@ -76,6 +76,14 @@ pub enum ResetError {
         members: usize,
         /// The floor that was asked for.
         min: usize,
+    },
+    /// Too few members answer. The reset is under way, and ends when enough of the missing members answer again.
+    #[error(
+        "the group stands still: {missing} of its members do not answer, and no quorum is left without them"
+    )]
+    Halted {
+        /// Number of members that do not answer.
+        missing: usize,
     },
     /// Not a member, or no longer.
     #[error("not a member of the group")]

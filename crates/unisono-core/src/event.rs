@@ -81,6 +81,17 @@ pub enum Event {
         /// Why.
         reason: Suspicion,
     },
+    /// The group stands still: a reset is under way, and for about the failure detector's time it has found no quorum.
+    /// Nothing is ordered until enough of the missing members answer again. With the manual policy it follows
+    /// [`Event::Suspected`] once an application has called `reset`.
+    ///
+    /// It comes once; [`Event::Resumed`] follows it, or the end of the stream.
+    Halted {
+        /// Members that have not answered. A quorum needs some of them.
+        missing: Vec<Member>,
+    },
+    /// The halted group goes on. Follows the [`Event::Reset`] with which it does.
+    Resumed,
     /// The group went on without this member. Its stream ends here; it may come back as a new member.
     Excluded {
         /// The epoch that began without it, if it was told.
@@ -116,6 +127,8 @@ impl Event {
             | Event::HandedOver { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
             Event::Suspected { .. }
+            | Event::Halted { .. }
+            | Event::Resumed
             | Event::Excluded { .. }
             | Event::Gone
             | Event::JoinFailed { .. }
@@ -164,6 +177,8 @@ impl View {
             Event::HandedOver { sequencer, .. } => self.sequencer = *sequencer,
             Event::Message { .. }
             | Event::Suspected { .. }
+            | Event::Halted { .. }
+            | Event::Resumed
             | Event::Excluded { .. }
             | Event::Gone
             | Event::JoinFailed { .. }

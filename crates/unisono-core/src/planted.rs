@@ -96,6 +96,8 @@ named! {
         ConflictUntold,
         /// A member takes the word of another group of the port that it is out.
         AnyGroupExcludes,
+        /// The application is not told that the group stands still.
+        HaltedNotTold,
         /// A request that comes again is taken for a new one.
         RepeatRunsAgain,
         /// So is one that a later one in its slot has superseded.
@@ -248,6 +250,8 @@ named! {
         StaleRefused,
         /// A frame travelled in parcels.
         ParcelUsed,
+        /// A reset found no quorum for the failure detector's time.
+        Halted,
         /// A client asked again for want of an answer.
         RequestRepeated,
         /// A request came again that was answered.

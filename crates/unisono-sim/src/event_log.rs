@@ -67,6 +67,11 @@ impl EventLog {
             Event::Suspected { member, reason } => {
                 format!("suspected {} {reason:?}", self.process_of(*member))
             }
+            Event::Halted { missing } => {
+                let missing: Vec<Uid> = missing.iter().map(|member| member.uid).collect();
+                format!("halted {}", self.list(&missing))
+            }
+            Event::Resumed => "resumed".to_string(),
             Event::Excluded { .. } => "excluded".to_string(),
             Event::Gone => "gone".to_string(),
             Event::JoinFailed { reason } => format!("join failed {reason:?}"),

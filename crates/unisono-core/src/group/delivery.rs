@@ -16,6 +16,11 @@ use bytes::Bytes;
 impl Group {
     /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.halt.has_event()
+            && let Some(event) = self.halt_event()
+        {
+            return Some(event);
+        }
         if !self.may_have_events() {
             // Nothing has happened: asked after every input.
             if !matches!(self.phase, Phase::Locating | Phase::Joining) {
@@ -35,6 +40,7 @@ impl Group {
         self.delivered < self.accepted
             || !self.notices.is_empty()
             || self.closing.is_some()
+            || self.halt.has_event()
             || self.broken(Planted::DeliverTentative)
     }
 

@@ -30,7 +30,7 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Departures, Detector, Formed, Forming, Joining, Leaving, PreviousEpoch, Recovery, Seek,
+    Admission, Departures, Detector, Formed, Forming, Halt, Joining, Leaving, PreviousEpoch, Recovery, Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -108,6 +108,7 @@ pub struct Group {
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
+    pub(crate) halt: Halt,
     pub(crate) previous: Option<Box<PreviousEpoch>>,
 
     pub(crate) mail: VecDeque<Mail>,
@@ -199,6 +200,7 @@ impl Group {
             leaving: None,
             departures: Departures::default(),
             recovery: Recovery::default(),
+            halt: Halt::default(),
             previous: None,
             mail: VecDeque::new(),
             serves: VecDeque::new(),

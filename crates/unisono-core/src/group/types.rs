@@ -105,6 +105,21 @@ pub struct Info {
     pub foreign: Option<SocketAddr>,
 }
 
+/// A member's part in the group at present: what a leader or the holder of a lock goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// A member of a group that orders, as far as it knows. A member that was cut off learns so only after the failure
+    /// detector's time.
+    Primary,
+    /// A reset is under way, or with the manual policy a member is suspected.
+    Resetting,
+    /// A reset is under way and finds no quorum.
+    Halted,
+    /// Not a member: not yet, or no longer.
+    Out,
+}
+
 /// Where a member stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

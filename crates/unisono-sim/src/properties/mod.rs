@@ -19,6 +19,7 @@ mod facts;
 mod fixture;
 mod gap_free;
 mod ground;
+mod halted_is_told;
 mod integrity;
 mod keeping;
 mod leaver_serves;
@@ -154,6 +155,7 @@ pub fn all(terms: &Terms) -> Vec<Box<dyn Property>> {
         Box::new(membership_precision::MembershipPrecision::new(terms)),
         Box::<termination::Termination>::default(),
         Box::<sends_resolved::SendsResolved>::default(),
+        Box::<halted_is_told::HaltedIsTold>::default(),
         Box::<resources::Resources>::default(),
     ]
 }

@@ -379,6 +379,15 @@ pub enum What {
         /// The lives of the core.
         core: Box<[Life]>,
     },
+
+    // --- what applications received of a group that stands still (not part of the fingerprint) ---
+    /// The group has no quorum.
+    Halted {
+        /// Members that have not answered.
+        missing: Box<[Life]>,
+    },
+    /// The halted group goes on.
+    WentOn,
 }
 
 /// The outcome of a call.

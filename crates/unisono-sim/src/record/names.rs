@@ -124,6 +124,10 @@ impl Names {
             Event::Suspected { member, reason } => {
                 What::Suspected { member: self.life(*member), reason: *reason }
             }
+            Event::Halted { missing } => {
+                What::Halted { missing: missing.iter().map(|member| self.life(member.uid)).collect() }
+            }
+            Event::Resumed => What::WentOn,
             Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },

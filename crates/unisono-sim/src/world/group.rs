@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
-    MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
+    MessageNumber, Outcome, Phase, Planted, Port, ResetError, SendError, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -275,7 +275,8 @@ impl World<GroupSide> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
-        if resident.side.group.reset(resident.clock.read(now), members_min).is_ok() {
+        let request = resident.side.group.reset(resident.clock.read(now), members_min);
+        if matches!(request, Ok(()) | Err(ResetError::Halted { .. })) {
             let members_min = members_min as u32;
             self.recorder.note(now, process, life, What::ResetAsked { members_min });
         }

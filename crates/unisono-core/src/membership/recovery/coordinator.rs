@@ -68,6 +68,10 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
+    pub(super) fn has_vote_of(&self, uid: Uid) -> bool {
+        self.votes.contains(uid)
+    }
+
     /// Puts off every decision for lack of answers until `at_least`. Members that have not voted are waited for again.
     pub(super) fn put_off(&mut self, at_least: Time) {
         self.gather_again_until = self.gather_again_until.max(at_least);
@@ -163,6 +167,7 @@ impl Group {
         }
         let Some(own) = &mut self.recovery.coordination else { return };
         if now >= own.stage_until {
+            self.halt_without_votes(now);
             self.end_ballot(now);
             return;
         }
@@ -257,8 +262,7 @@ impl Group {
     /// Chooses the proposal (docs/protocol/recovery.md). Without a quorum, or if the log names members that were not
     /// invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
-        let Some(own) = &self.recovery.coordination else { return };
-        let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
+        let Some(accepted) = self.accepted_of_ballot() else { return };
         let (before, after) = self.sides(accepted);
         if self.invite_newly_found(now, &before, &after) {
             return;
@@ -289,6 +293,19 @@ impl Group {
             _ => self.propose(&after, members, accepted),
         };
         self.ask_to_prepare(now, ballot, proposal, before, after);
+    }
+
+    /// Returns the seqno through which a voter of this member's ballot knows the log to be accepted.
+    fn accepted_of_ballot(&self) -> Option<Seqno> {
+        let own = self.recovery.coordination.as_ref()?;
+        Some(own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted))
+    }
+
+    /// Returns the views whose quorums this member's ballot needs; `None` once it has proposed.
+    pub(super) fn sides_of_ballot(&self) -> Option<(Members, Members)> {
+        let own = self.recovery.coordination.as_ref()?;
+        let is_proposed = matches!(own.stage, Stage::Preparing { .. });
+        self.accepted_of_ballot().filter(|_| !is_proposed).map(|accepted| self.sides(accepted))
     }
 
     /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
@@ -340,7 +357,7 @@ impl Group {
     }
 
     /// Returns the views whose quorums a reset needs: before and after the last change not known to be accepted.
-    fn sides(&self, accepted: Seqno) -> (Members, Members) {
+    pub(super) fn sides(&self, accepted: Seqno) -> (Members, Members) {
         let after = self.history.view().clone();
         match self.history.change_beyond(accepted) {
             Some(seqno) => (self.history.view_at(seqno - 1).clone(), after),

@@ -7,6 +7,7 @@
 //! `outcome` enters the next epoch or ends the membership.
 
 mod coordinator;
+mod halt;
 mod level;
 mod outcome;
 
@@ -23,6 +24,7 @@ use coordinator::Coordination;
 use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
+pub(crate) use halt::Halt;
 use level::Pull;
 
 /// Each rank begins its reset 4 ms after the rank before it.
@@ -164,7 +166,7 @@ impl Group {
         if !self.recovery.has_promised() {
             self.recovery.begin_at = Some(now);
         }
-        Ok(())
+        self.check_quorum_for(min)
     }
 
     /// Schedules a reset, lower ranks first, so that there is normally one coordinator.
@@ -419,5 +421,8 @@ impl Group {
             self.coordinate(now);
         }
         self.repeat_pull(now);
+        if self.recovery.has_promised() {
+            self.halt_without_contact(now);
+        }
     }
 }

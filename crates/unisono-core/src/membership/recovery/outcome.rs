@@ -11,7 +11,7 @@ use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use crate::membership::PreviousEpoch;
-use crate::membership::recovery::Recovery;
+use crate::membership::recovery::{Halt, Recovery};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Proposal;
@@ -125,6 +125,7 @@ impl Group {
         }
         self.forget_acknowledgements(start);
         self.recovery = Recovery::default();
+        self.halt.end();
         self.counters.resets += 1;
         self.enter_if_joined(now);
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
@@ -237,6 +238,7 @@ impl Group {
         self.order.stop();
         self.detector.stop();
         self.recovery.stop();
+        self.halt = Halt::default();
         self.repair.clear();
     }
 }
