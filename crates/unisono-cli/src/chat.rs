@@ -56,7 +56,7 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
 
 /// Sends what is typed, line by line, and leaves when there is no more.
 fn speak(group: &Group, lines: &Lines) {
-    let mut resender = Resender::new(group.clone());
+    let mut resender = Resender::new(group.clone(), None);
     loop {
         let sent = match lines.next() {
             Input::Line(line) => {

@@ -12,6 +12,7 @@ use crate::progress;
 use crate::resender::{PULSE, Resender, Stuck};
 use crate::settings::Settings;
 use crate::signals;
+use crate::units;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -30,7 +31,7 @@ const LONG_LOOK: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Exit status 1 if a message could not be sent or nobody knows what became of it; 128 and the signal's number\nif ctrl-c or a signal ended it."
+                        Exit status 1 if a message could not be sent or nobody knows what became of it; 3 if the group stood still for\nlonger than --timeout; 128 and the signal's number if ctrl-c or a signal ended it."
 )]
 pub(crate) struct Send {
     /// Name of the group
@@ -55,6 +56,10 @@ pub(crate) struct Send {
     /// What the others call this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
+
+    /// Give up when the group stands still for this long [default: wait for it]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    timeout: Option<Duration>,
 
     #[command(flatten)]
     form: FormOptions,
@@ -91,7 +96,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     let lines = lines::read(command.text)?;
     signals::leave_on_interrupt(&group, lines.ender())?;
-    let mut resender = Resender::new(group.clone());
+    let mut resender = Resender::new(group.clone(), command.timeout);
     // Who types sees how far it is.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
     let sent = send_all(&mut resender, &lines, &bar);
@@ -166,6 +171,9 @@ fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result
 
 impl From<Stuck> for Problem {
     fn from(stuck: Stuck) -> Problem {
-        Problem::failed(stuck)
+        match stuck {
+            Stuck::TimedOut { .. } => Problem::not_primary(stuck),
+            _ => Problem::failed(stuck),
+        }
     }
 }

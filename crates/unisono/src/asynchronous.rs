@@ -17,7 +17,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    EntryMode, Event, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
+    SendError, Seqno, Standing, Uid,
 };
 
 /// A member of a group, as [`Group`](crate::Group), whose waiting calls are futures. Any of them may be
@@ -210,6 +211,25 @@ impl AsyncGroup {
     /// As [`Group::info`](crate::Group::info).
     pub fn info(&self) -> Info {
         self.shared().with(|member, _| member.group.info())
+    }
+
+    /// As [`Group::standing`](crate::Group::standing).
+    pub fn standing(&self) -> Standing {
+        self.shared().with(|member, _| member.standing())
+    }
+
+    /// As [`Group::standing_after`](crate::Group::standing_after), without a timeout.
+    pub async fn standing_after(&self, known: Standing) -> Standing {
+        let mut listed = Listed::default();
+        poll_fn(|context| {
+            self.shared().poll(context, &mut listed, |member, _| commands::standing_after(member, known))
+        })
+        .await
+    }
+
+    /// As [`Group::held_up_by`](crate::Group::held_up_by).
+    pub fn held_up_by(&self) -> Option<HeldUp> {
+        self.shared().with(|member, now| member.group.held_up_by(now))
     }
 
     /// As [`Group::members`](crate::Group::members).

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
-use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError};
+use unisono_core::{ConfigError, EpochId, HeldUp, JoinFailure, LeaveError, SendError};
 
 /// A group was not entered. Nothing changed in it, unless the join itself says so.
 #[derive(Debug, Error)]
@@ -220,11 +220,27 @@ pub enum SendFailure {
          all the same"
     )]
     NotReceiving,
+    /// The time of [`Group::send_timeout`](crate::Group::send_timeout) is over. The message is under way, and may still
+    /// be ordered: do not send it again.
+    #[error(
+        "the message has no seqno after the time allowed for it, and may still get one{}",
+        held_up(held_up_by)
+    )]
+    TimedOut {
+        /// The member whose application holds all members up, if this member knows it.
+        held_up_by: Option<HeldUp>,
+    },
     /// This member was cut off first: the others may have it or not.
     #[error(
         "this member was cut off from the group: the others may have the message or not; join again and look"
     )]
     Unknown,
+}
+
+fn held_up(by: &Option<HeldUp>) -> String {
+    by.map_or_else(String::new, |by| {
+        format!(": member {} has held up all others for {:?}", by.member, by.since)
+    })
 }
 
 /// The stream of events is over, and why.

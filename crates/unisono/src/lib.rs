@@ -167,9 +167,9 @@ pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
-    Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings,
-    SlowMember, Suspicion, Transport, Uid, View,
+    ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, HeldUp, Info,
+    JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, Phase, Port, Quorum, ResetError,
+    SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 
 /// The examples in the README of this crate compile.

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use unisono_core::{MessageNumber, Seqno};
 
 /// A message under way. Wait for its place with [`Ticket::wait`] or by awaiting it; dropping the ticket
@@ -29,6 +30,11 @@ impl Ticket {
     /// Blocks until the message has its place and is accepted, or never will be.
     pub fn wait(mut self) -> Result<Seqno, SendFailure> {
         place(self.0.wait())
+    }
+
+    /// As [`Ticket::wait`], for at most `timeout`: nothing if the message is under way still.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Seqno, SendFailure>> {
+        self.0.wait_timeout(timeout).map(place)
     }
 
     /// What is known now; nothing while the message is under way.
@@ -122,6 +128,14 @@ impl Receipt {
             self.known = self.shared.take(|_| None, |member| outcome(member, number));
         }
         self.known.unwrap_or_default()
+    }
+
+    fn wait_timeout(&mut self, timeout: Duration) -> Option<BatchOutcome> {
+        let number = self.number;
+        if self.known.is_none() {
+            self.known = self.shared.block(Some(timeout), |member, _| outcome(member, number));
+        }
+        self.known
     }
 
     fn try_wait(&mut self) -> Option<BatchOutcome> {

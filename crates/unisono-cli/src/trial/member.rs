@@ -109,7 +109,7 @@ pub(crate) fn work(role: Assignment, mut orders: Orders) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut sender = Some(Sender {
         group: group.clone(),
-        resender: Resender::new(group.clone()),
+        resender: Resender::new(group.clone(), None),
         index: role.index,
         resets,
         stop: stop.clone(),

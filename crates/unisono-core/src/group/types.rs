@@ -5,6 +5,7 @@ use crate::identity::{EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 /// How a member comes to be in a group. Exhaustive: a driver treats each entry in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,15 @@ pub enum Standing {
     Halted,
     /// Not a member: not yet, or no longer.
     Out,
+}
+
+/// A member whose application does not receive, so that all members wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// The member.
+    pub member: Uid,
+    /// For how long the others have waited.
+    pub since: Duration,
 }
 
 /// Where a member stands in its life.
